@@ -1,0 +1,306 @@
+"""Redrive: the object a developer holds. Handlers are registered on it, messages are sent through it."""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+import inspect
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from datetime import timedelta
+from pathlib import Path
+from types import TracebackType
+from typing import Any, TypeVar
+
+from redrive.clock import Clock, SystemClock
+from redrive.config import Settings, load
+from redrive.durations import Duration, duration
+from redrive.errors import ConfigError, MessageTooLarge, UnknownSource, UsageError
+from redrive.flow.classify import Classifier
+from redrive.flow.decode import encode, name_of, signature_of
+from redrive.flow.line import Handler, Line, Span
+from redrive.flow.lineage import AFTER
+from redrive.model import Headers, Message, MessageId
+from redrive.policy import Policy
+from redrive.registry import open_store, open_transport
+from redrive.stores.base import Store
+from redrive.telemetry.events import Events
+from redrive.transports.base import Transport
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+class Redrive:
+    """One application: its handlers, its transports, its store.
+
+    Without arguments it is embedded: one SQLite file, `redrive.db`, holds queue and letters. What is given here
+    wins over the configuration file and the environment.
+    """
+
+    def __init__(
+        self,
+        *,
+        transport: str | Transport | None = None,
+        store: str | Store | None = None,
+        settings: Settings | None = None,
+        config: Path | None = None,
+        clock: Clock | None = None,
+        classifier: Classifier | None = None,
+    ) -> None:
+        self.settings = settings or load(config)
+        self.clock: Clock = clock or SystemClock()
+        self.events = Events()
+        self.classify = classifier or Classifier()
+        self.handlers: dict[str, Handler] = {}
+        self.span: Span | None = None
+        self._declared: dict[str, str] = {}
+        self._transports: dict[str, Transport] = {}
+        self._store: Store | None = None
+        self._urls: dict[str, str] = dict(self.settings.transports)
+        self._store_url = self.settings.store
+        self._threads: list[ThreadPoolExecutor] = []
+        self._take(transport, store)
+
+    def _take(self, transport: str | Transport | None, store: str | Store | None) -> None:
+        if isinstance(transport, str):
+            self._urls["default"] = transport
+            if store is None and transport.startswith("sqlite://"):
+                self._store_url = transport  # embedded means one file
+        elif transport is not None:
+            self._transports["default"] = transport
+        if isinstance(store, str):
+            self._store_url = store
+        elif store is not None:
+            self._store = store
+
+    # -- registering ---------------------------------------------------------------------------------------------
+
+    def handler(
+        self,
+        source: str,
+        *,
+        policy: Policy | None = None,
+        concurrency: int | None = None,
+        transport: str = "default",
+    ) -> Callable[[F], F]:
+        """Handle the messages of that source. The function may be sync or async; its first parameter is the body,
+        decoded to what its annotation says, its second, if there is one, the Message."""
+
+        def register(function: F) -> F:
+            self._register(source, function, policy or Policy(), concurrency, transport)
+            return function
+
+        return register
+
+    def declare(self, *sources: str, transport: str = "default") -> None:
+        """Sources that others handle, so that sending to them is no typo."""
+        self._declared.update(dict.fromkeys(sources, transport))
+
+    def _register(
+        self, source: str, function: Callable[..., Any], policy: Policy, concurrency: int | None, transport: str
+    ) -> None:
+        if not source or not isinstance(source, str):
+            raise ConfigError(f"{source!r} is no name for a source")
+        if source in self.handlers:
+            raise ConfigError(f"source {source!r} has a handler already: {self.handlers[source].name}")
+        if transport not in self._urls and transport not in self._transports:
+            raise ConfigError(f"transport {transport!r} is not configured: there is {', '.join(self._urls)}")
+        width = self.settings.concurrency if concurrency is None else concurrency
+        if width < 1:
+            raise ConfigError(f"concurrency={width}: at least one message is handled at a time")
+        decode, wants_message = signature_of(function)
+        self.handlers[source] = Handler(
+            source=source,
+            call=function if inspect.iscoroutinefunction(function) else self._in_thread(function, width),
+            decode=decode,
+            wants_message=wants_message,
+            policy=policy,
+            timeout=policy.timeout or self.settings.timeout,
+            concurrency=width,
+            transport=transport,
+            name=name_of(function),
+        )
+
+    def _in_thread(self, function: Callable[..., Any], width: int) -> Callable[..., Awaitable[Any]]:
+        """A sync handler runs in a thread of its own pool, so that it never stops the loop. One that hangs keeps
+        its thread after its attempt timed out: Python cannot end it."""
+        pool = ThreadPoolExecutor(width, thread_name_prefix="redrive-handler")
+        self._threads.append(pool)
+
+        @functools.wraps(function)
+        async def call(*arguments: Any) -> Any:
+            return await asyncio.get_running_loop().run_in_executor(pool, functools.partial(function, *arguments))
+
+        return call
+
+    # -- sending -------------------------------------------------------------------------------------------------
+
+    async def send(
+        self,
+        source: str,
+        body: Any,
+        *,
+        id: MessageId | None = None,
+        key: str | bytes | None = None,
+        tenant: str | None = None,
+        correlation_id: str | None = None,
+        headers: Mapping[str, str | bytes] | None = None,
+        priority: int = 0,
+        ttl: Duration | None = None,
+        after: Iterable[MessageId] = (),
+    ) -> MessageId:
+        """Durable when it returns; gives the message's id. The same id again, while it is queued, changes nothing.
+
+        after   ids of messages: if this one is buried, it is not retried before their letters are resolved
+        """
+        message = self.message(
+            source,
+            body,
+            id=id,
+            key=key,
+            tenant=tenant,
+            correlation_id=correlation_id,
+            headers=headers,
+            priority=priority,
+            ttl=ttl,
+            after=after,
+        )
+        await self.send_messages([message])
+        return message.id
+
+    def message(
+        self,
+        source: str,
+        body: Any,
+        *,
+        id: MessageId | None = None,
+        key: str | bytes | None = None,
+        tenant: str | None = None,
+        correlation_id: str | None = None,
+        headers: Mapping[str, str | bytes] | None = None,
+        priority: int = 0,
+        ttl: Duration | None = None,
+        after: Iterable[MessageId] = (),
+    ) -> Message:
+        """The message that `send` would send."""
+        data = encode(body)
+        if len(data) > self.settings.body_limit:
+            raise MessageTooLarge(len(data), self.settings.body_limit)
+        for name, text in (("source", source), ("id", id), ("tenant", tenant), ("correlation_id", correlation_id)):
+            _check_text(name, text)
+        now = self.clock.now()
+        return Message(
+            id=self.clock.new_id() if id is None else id,
+            source=source,
+            body=data,
+            enqueued_at=now,
+            headers=_headers(headers, after),
+            key=key.encode() if isinstance(key, str) else key,
+            tenant=tenant,
+            correlation_id=correlation_id,
+            priority=priority,
+            expires_at=None if ttl is None else now + duration(ttl),
+        )
+
+    async def send_messages(self, messages: Sequence[Message]) -> None:
+        """Many at once: one write for each transport."""
+        by_transport: dict[str, list[Message]] = {}
+        for message in messages:
+            by_transport.setdefault(self._transport_of(message.source), []).append(message)
+        for name, some in by_transport.items():
+            await self.transport(name).send(some)
+
+    def _transport_of(self, source: str) -> str:
+        if source in self.handlers:
+            return self.handlers[source].transport
+        if source in self._declared or not self.handlers:
+            return self._declared.get(source, "default")
+        known = [*self.handlers, *self._declared]
+        raise UnknownSource(source, known, f"If somebody else handles it, say app.declare({source!r})")
+
+    # -- what it runs on -----------------------------------------------------------------------------------------
+
+    def transport(self, name: str = "default") -> Transport:
+        """The transport of that name, opened when it is first needed."""
+        if name not in self._transports:
+            if name not in self._urls:
+                raise ConfigError(f"transport {name!r} is not configured: there is {', '.join(self._urls)}")
+            self._transports[name] = open_transport(self._urls[name], clock=self.clock, lease=self.settings.lease)
+        return self._transports[name]
+
+    @property
+    def transports(self) -> dict[str, Transport]:
+        """Every configured transport."""
+        return {name: self.transport(name) for name in {**self._urls, **self._transports}}
+
+    @property
+    def store(self) -> Store:
+        if self._store is None:
+            self._store = open_store(self._store_url)
+        return self._store
+
+    @property
+    def urls(self) -> dict[str, str]:
+        """What is configured, for `doctor`."""
+        return {"store": self._store_url, **{f"transports.{name}": url for name, url in self._urls.items()}}
+
+    def line(self, handler: Handler) -> Line:
+        """Everything that handler's messages need on their way."""
+        return Line(
+            handler=handler,
+            transport=self.transport(handler.transport),
+            store=self.store,
+            classifier=self.classify,
+            events=self.events,
+            clock=self.clock,
+            worker=self.settings.worker_name,
+            version=self.settings.version,
+            body_limit=self.settings.body_limit,
+            batch=self.settings.batch,
+            lease=self.settings.lease,
+            span=self.span,
+        )
+
+    async def aclose(self) -> None:
+        """Let go of transports and store."""
+        for transport in self._transports.values():
+            await transport.aclose()
+        if self._store is not None:
+            await self._store.aclose()
+        self._transports, self._store = {}, None
+        for pool in self._threads:
+            pool.shutdown(wait=False, cancel_futures=True)
+
+    async def __aenter__(self) -> Redrive:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.aclose()
+
+    def run(self, *, upkeep: bool = True, grace: timedelta | None = None) -> None:
+        """Handle messages until Ctrl-C or SIGTERM."""
+        from redrive.worker import run
+
+        run(self, upkeep=upkeep, grace=grace)
+
+
+def _headers(headers: Mapping[str, str | bytes] | None, after: Iterable[MessageId]) -> Headers:
+    pairs = [
+        (name, value.encode() if isinstance(value, str) else bytes(value)) for name, value in (headers or {}).items()
+    ]
+    if names := [after] if isinstance(after, str) else list(after):
+        pairs.append((AFTER, "\n".join(names).encode()))
+    return tuple(pairs)
+
+
+def _check_text(name: str, text: str | None) -> None:
+    if text is None:
+        return
+    if not isinstance(text, str) or not text:
+        raise UsageError(f"{name}={text!r}: it has to be text, and not empty")
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        raise UsageError(f"{name}={text!r}: it has to be text that UTF-8 can write") from None

@@ -1,0 +1,244 @@
+"""One SQLite file, shared by queue and letters: threads, group commit, schema, and errors in our words.
+
+One thread writes. Whatever was asked of it while it was committing goes into its next transaction together, so
+that a hundred senders cost one fsync. Other threads read, and never wait for the writer (WAL).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import queue
+import sqlite3
+import threading
+from collections.abc import Callable
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import suppress
+from importlib import resources
+from pathlib import Path
+from typing import Any, Generic, TypeVar
+
+from redrive.errors import ConfigError, Unavailable
+
+T = TypeVar("T")
+Work = Callable[[sqlite3.Connection], T]
+
+SCHEMA_VERSION = 1
+_BUSY_SECONDS = 5.0
+_READERS = 2
+_MOST_TOGETHER = 500
+_OLDEST_SQLITE = (3, 35, 0)  # RETURNING
+
+_open: dict[Path, Database] = {}
+_opening = threading.Lock()
+
+
+class Job(Generic[T]):
+    """Work for the writer, and where its answer goes."""
+
+    __slots__ = ("future", "work")
+
+    def __init__(self, work: Work[T]) -> None:
+        self.work = work
+        self.future: Future[T] = Future()
+
+
+class Database:
+    """One file. Get it by `open_database`, which gives everybody in the process the same one."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.users = 0
+        self._jobs: queue.SimpleQueue[Job[Any] | None] = queue.SimpleQueue()
+        self._local = threading.local()
+        self._readers = ThreadPoolExecutor(_READERS, thread_name_prefix="redrive-read")
+        self._connections: list[sqlite3.Connection] = []
+        self._writer_connection = self._connect()
+        self._prepare()
+        self._writer = threading.Thread(target=self._write_loop, name="redrive-write", daemon=True)
+        self._writer.start()
+
+    async def write(self, work: Work[T]) -> T:
+        """Run it in a transaction; durable when it returns. Cancelling the wait does not undo the work."""
+        job: Job[T] = Job(work)
+        self._jobs.put(job)
+        return await asyncio.wrap_future(job.future)
+
+    def submit(self, work: Work[T]) -> Future[T]:
+        """The same, for who must know the answer even if nobody waits for it any more."""
+        job: Job[T] = Job(work)
+        self._jobs.put(job)
+        return job.future
+
+    async def read(self, work: Work[T]) -> T:
+        """Run it on a snapshot."""
+        return await asyncio.get_running_loop().run_in_executor(self._readers, self._read, work)
+
+    def close(self) -> None:
+        self._jobs.put(None)
+        self._writer.join()
+        self._readers.shutdown()
+        for connection in self._connections:
+            with suppress(sqlite3.Error):
+                connection.close()
+
+    def _connect(self) -> sqlite3.Connection:
+        with translated(self.path):
+            connection = sqlite3.connect(
+                self.path,
+                timeout=_BUSY_SECONDS,
+                isolation_level=None,
+                check_same_thread=False,
+                cached_statements=256,
+            )
+            self._connections.append(connection)
+            connection.execute("PRAGMA journal_mode=WAL")
+            connection.execute("PRAGMA synchronous=FULL")  # a promise of durability includes the power cord
+            connection.execute("PRAGMA foreign_keys=OFF")
+            connection.execute("PRAGMA cache_size=-16000")
+            connection.execute("PRAGMA journal_size_limit=67108864")
+            connection.execute("PRAGMA temp_store=MEMORY")
+        return connection
+
+    def _prepare(self) -> None:
+        """Bring the file to our schema; a file of a newer Redrive, or not of SQLite, is left alone."""
+        connection = self._writer_connection
+        with translated(self.path):
+            (version,) = connection.execute("PRAGMA user_version").fetchone()
+            if version > SCHEMA_VERSION:
+                raise ConfigError(f"{self.path} was written by a newer Redrive (schema {version}): upgrade this one")
+            if version < SCHEMA_VERSION:
+                connection.executescript(
+                    f"BEGIN IMMEDIATE;\n{sql('schema')}\nPRAGMA user_version={SCHEMA_VERSION};\nCOMMIT;"
+                )
+
+    def _read(self, work: Work[T]) -> T:
+        connection = getattr(self._local, "connection", None)
+        if connection is None:
+            connection = self._local.connection = self._connect()
+        with translated(self.path):
+            connection.execute("BEGIN")
+            try:
+                return work(connection)
+            finally:
+                connection.execute("ROLLBACK")
+
+    def _write_loop(self) -> None:
+        while (job := self._jobs.get()) is not None:
+            jobs = [job]
+            with suppress(queue.Empty):
+                while len(jobs) < _MOST_TOGETHER and (more := self._jobs.get_nowait()) is not None:
+                    jobs.append(more)
+                else:
+                    if len(jobs) < _MOST_TOGETHER:
+                        self._jobs.put(None)  # the end was asked for: finish these, then see it again
+            self._write_together(jobs)
+
+    def _write_together(self, jobs: list[Job[Any]]) -> None:
+        """One transaction for all; a job that fails takes only itself back."""
+        connection = self._writer_connection
+        answers: list[tuple[Job[Any], Any, BaseException | None]]
+        try:
+            with translated(self.path):
+                connection.execute("BEGIN IMMEDIATE")
+                answers = [(job, *_run(connection, job, alone=len(jobs) == 1)) for job in jobs]
+                connection.execute("COMMIT")
+        except Exception as error:
+            with suppress(sqlite3.Error):
+                connection.execute("ROLLBACK")
+            answers = [(job, None, error) for job in jobs]
+        for job, answer, failed in answers:
+            if job.future.set_running_or_notify_cancel():
+                job.future.set_exception(failed) if failed else job.future.set_result(answer)
+
+
+def _run(connection: sqlite3.Connection, job: Job[Any], *, alone: bool) -> tuple[Any, BaseException | None]:
+    if alone:
+        return job.work(connection), None
+    connection.execute("SAVEPOINT job")
+    try:
+        return job.work(connection), None
+    except sqlite3.OperationalError:
+        raise  # disk full, locked, I/O: it concerns the whole transaction
+    except Exception as error:
+        connection.execute("ROLLBACK TO job")
+        return None, error
+    finally:
+        connection.execute("RELEASE job")
+
+
+class translated:
+    """Turns SQLite's errors into ours, which say what to do."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    def __enter__(self) -> None:
+        return None
+
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
+        if isinstance(error, sqlite3.DatabaseError) and not isinstance(error, sqlite3.IntegrityError):
+            raise Unavailable(str(self.path), _advice(error)) from error
+
+
+def _advice(error: sqlite3.Error) -> str:
+    text = str(error)
+    for part, advice in _ADVICE.items():
+        if part in text:
+            return f"{text} ({advice})"
+    return text
+
+
+_ADVICE = {
+    "locked": "another process held it for longer than 5 s; `redrive doctor` shows how full it is",
+    "disk is full": "make room on the disk; nothing that was accepted is lost",
+    "unable to open": "does its directory exist, and may this user write there?",
+    "readonly": "this user may not write to it",
+    "not a database": "point `store` at another file: this one is not SQLite's",
+    "malformed": "the file is damaged: `redrive export` what can be read, then start on a new file",
+    "disk I/O": "the disk reports errors",
+}
+
+
+def open_database(url: str) -> Database:
+    """The file of a `sqlite:///` URL: one Database for everybody in this process who asks for it."""
+    path = path_of(url)
+    if sqlite3.sqlite_version_info < _OLDEST_SQLITE:
+        raise ConfigError(f"SQLite {sqlite3.sqlite_version} is too old: Redrive needs 3.35 or newer")
+    with _opening:
+        database = _open.get(path)
+        if database is None:
+            database = _open[path] = Database(path)
+        database.users += 1
+        return database
+
+
+def close_database(database: Database) -> None:
+    """Closed when its last user let go."""
+    with _opening:
+        database.users -= 1
+        if database.users:
+            return
+        _open.pop(database.path, None)
+    database.close()
+
+
+def path_of(url: str) -> Path:
+    """`sqlite:///relative.db`, `sqlite:////absolute.db`."""
+    scheme, _, rest = url.partition("://")
+    if scheme != "sqlite" or not rest.startswith("/") or len(rest) < 2:
+        raise ConfigError(f"{url!r}: write sqlite:///relative/path.db or sqlite:////absolute/path.db")
+    return Path(rest[1:]).resolve()
+
+
+def sql(name: str) -> str:
+    """The statement in that file."""
+    return resources.files("redrive").joinpath("sql", f"{name}.sql").read_text()
+
+
+def clauses(name: str) -> dict[str, str]:
+    """The statements of one file, by the names in their `-- name:` lines."""
+    found: dict[str, str] = {}
+    for part in sql(name).split("-- name: ")[1:]:
+        title, _, statement = part.partition("\n")
+        found[title.strip()] = statement.strip().rstrip(";")
+    return found

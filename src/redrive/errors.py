@@ -1,0 +1,130 @@
+"""Every exception Redrive raises on purpose.
+
+RedriveError
+├── ConfigError            a setting is wrong; the message names the key and what it takes
+├── UsageError             a call is wrong; the message says what to do instead
+│   ├── UnknownSource        no such source; the nearest names are given
+│   ├── UnknownLetter        no such letter
+│   ├── UnknownReplay        no such replay
+│   ├── MessageTooLarge      over the body limit
+│   └── BadQuery             a filter that cannot be read
+├── Unavailable            a backend does not answer now; the message was kept, try again later
+│   ├── TransportUnavailable
+│   └── StoreUnavailable
+├── MissingExtra           a library of an extra is not installed; the message gives the pip line
+└── HandlerError           raised by handlers, on purpose, to say what kind of failure it is
+    ├── Permanent            do not try again
+    └── Transient            try again
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable
+
+from redrive.model import Category
+
+
+class RedriveError(Exception):
+    """The root: catch it to catch everything that is ours."""
+
+
+class ConfigError(RedriveError):
+    """A setting is wrong."""
+
+
+class UsageError(RedriveError):
+    """A call is wrong."""
+
+
+class UnknownSource(UsageError):
+    """There is no such source."""
+
+    def __init__(self, source: str, known: Iterable[str], hint: str = "") -> None:
+        self.source = source
+        super().__init__(f"unknown source {source!r}{nearest(source, known)}{'. ' + hint if hint else ''}")
+
+
+class UnknownLetter(UsageError):
+    """There is no such letter."""
+
+    def __init__(self, letter_id: str) -> None:
+        super().__init__(f"no letter {letter_id!r}: list them with `redrive letters`")
+
+
+class UnknownReplay(UsageError):
+    """There is no such replay."""
+
+    def __init__(self, replay_id: str) -> None:
+        super().__init__(f"no replay {replay_id!r}: list them with `redrive replays`")
+
+
+class MessageTooLarge(UsageError):
+    """The body is over the limit."""
+
+    def __init__(self, size: int, limit: int) -> None:
+        super().__init__(
+            f"the body has {size:,} bytes, over the limit of {limit:,}: send a reference to it, "
+            f"or raise `body_limit` (REDRIVE_BODY_LIMIT)"
+        )
+
+
+class BadQuery(UsageError):
+    """A filter cannot be read."""
+
+
+class Unavailable(RedriveError):
+    """A backend does not answer now."""
+
+    def __init__(self, name: str, why: str = "") -> None:
+        self.name = name
+        self.why = why
+        super().__init__(f"{name} is unavailable{': ' + why if why else ''}")
+
+
+class TransportUnavailable(Unavailable):
+    """The transport does not answer; what was leased comes back when its lease ends."""
+
+
+class StoreUnavailable(Unavailable):
+    """The store does not answer; messages are given back until it does."""
+
+
+class MissingExtra(RedriveError):
+    """A library that comes with an extra is not installed."""
+
+    def __init__(self, what: str, extra: str) -> None:
+        super().__init__(f"{what} needs an extra: pip install 'redrive[{extra}]'")
+
+
+class HandlerError(RedriveError):
+    """Raised by a handler to say what kind of failure this is."""
+
+    category = Category.TRANSIENT
+    retryable = True
+
+    def __init__(self, message: str = "", *, code: str | None = None, category: Category | None = None) -> None:
+        super().__init__(message)
+        self.code = code
+        if category is not None:
+            self.category = category
+
+
+class Permanent(HandlerError):
+    """Do not try again: bury it now."""
+
+    category = Category.PERMANENT
+    retryable = False
+
+
+class Transient(HandlerError):
+    """Try again, as the policy says."""
+
+
+def nearest(name: str, known: Iterable[str]) -> str:
+    """`: did you mean 'x'?`, or what there is, or nothing at all."""
+    names = sorted(known)
+    close = difflib.get_close_matches(name, names, n=1, cutoff=0.6)
+    if close:
+        return f": did you mean {close[0]!r}?"
+    return f": there is {', '.join(names)}" if 0 < len(names) <= 12 else ""

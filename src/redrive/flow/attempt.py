@@ -1,0 +1,113 @@
+"""One attempt: decode, run the handler, and turn whatever happens into None (success) or a Failure."""
+
+from __future__ import annotations
+
+import asyncio
+
+from redrive.flow.line import Line
+from redrive.forensics.fingerprint import own_frames, stack_text
+from redrive.model import Category, Failure, Message, Stage
+
+_LONGEST_MESSAGE = 4_000
+
+
+class AttemptTimeout(TimeoutError):
+    """The attempt took longer than its policy allows."""
+
+
+async def attempt(line: Line, message: Message) -> Failure | None:
+    """Never raises for what a handler does, SystemExit included; only our own cancellation goes through."""
+    handler = line.handler
+    try:
+        body = handler.decode(message.body)
+    except Exception as error:
+        return undecodable(line, message, error)
+    try:
+        async with asyncio.timeout(handler.timeout.total_seconds()) as limit:
+            if line.span is None:
+                await (handler.call(body, message) if handler.wants_message else handler.call(body))
+            else:
+                with line.span(message):
+                    await (handler.call(body, message) if handler.wants_message else handler.call(body))
+    except asyncio.CancelledError as error:
+        if _we_are_cancelled():
+            raise
+        return failure(line, message, error)
+    except TimeoutError as error:
+        if limit.expired():
+            error = AttemptTimeout(f"the attempt took longer than {handler.timeout}").with_traceback(
+                error.__traceback__
+            )
+        return failure(line, message, error)
+    except (Exception, SystemExit) as error:
+        return failure(line, message, error)
+    return None
+
+
+def failure(line: Line, message: Message, error: BaseException) -> Failure:
+    """What went wrong, as plain data."""
+    verdict = line.classifier(error)
+    return Failure(
+        type=type_name(error),
+        message=text_of(error),
+        category=verdict.category,
+        retryable=verdict.retryable,
+        code=verdict.code,
+        at=line.clock.now(),
+        attempt=message.attempt,
+        stack=stack_text(error),
+        frames=own_frames(error),
+        worker=line.worker,
+        version=line.version,
+    )
+
+
+def undecodable(line: Line, message: Message, error: Exception) -> Failure:
+    """The body is not what the handler takes. No retry will change the bytes."""
+    return Failure(
+        type=type_name(error),
+        message=text_of(error),
+        category=Category.VALIDATION,
+        retryable=False,
+        stage=Stage.DECODE,
+        at=line.clock.now(),
+        attempt=message.attempt,
+        stack=stack_text(error),
+        worker=line.worker,
+        version=line.version,
+    )
+
+
+def undelivered(line: Line, message: Message, type: str, text: str, category: Category) -> Failure:
+    """It could not even be attempted."""
+    return Failure(
+        type=type,
+        message=text,
+        category=category,
+        retryable=False,
+        stage=Stage.DELIVERY,
+        at=line.clock.now(),
+        attempt=message.attempt,
+        worker=line.worker,
+        version=line.version,
+    )
+
+
+def type_name(error: BaseException) -> str:
+    """`ValueError`, or `stripe.CardError` for what is not built in."""
+    kind = type(error)
+    return kind.__qualname__ if kind.__module__ == "builtins" else f"{kind.__module__}.{kind.__qualname__}"
+
+
+def text_of(error: BaseException) -> str:
+    """Its message, whatever its __str__ does, bounded, and storable as UTF-8."""
+    try:
+        text = str(error)
+    except Exception as second:
+        text = f"(its __str__ raised {type(second).__name__})"
+    return text[:_LONGEST_MESSAGE].encode("utf-8", "backslashreplace").decode()
+
+
+def _we_are_cancelled() -> bool:
+    task = asyncio.current_task()
+    return task is not None and task.cancelling() > 0

@@ -1,0 +1,75 @@
+"""A circuit breaker for each target: what keeps failing is left alone for a while, then tried with one letter."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import timedelta
+from enum import StrEnum
+
+from msgspec import Struct
+
+
+class Position(StrEnum):
+    CLOSED = "closed"  # all may pass
+    OPEN = "open"  # none may
+    HALF_OPEN = "half-open"  # one may, and decides
+
+
+class BreakerRule(Struct, frozen=True):
+    """Opens after so many failures in a row; waits, longer each time it opens again."""
+
+    failures: int = 5
+    wait: timedelta = timedelta(seconds=30)
+    longest: timedelta = timedelta(minutes=10)
+
+
+class Breaker:
+    """One target's breaker, on a clock that never goes backwards."""
+
+    def __init__(self, rule: BreakerRule, elapsed: Callable[[], float]) -> None:
+        self._rule = rule
+        self._elapsed = elapsed
+        self._failed = 0
+        self._opened = 0  # times in a row
+        self._until: float | None = None
+        self._probing = False
+
+    @property
+    def position(self) -> Position:
+        if self._until is None:
+            return Position.CLOSED
+        return Position.OPEN if self._elapsed() < self._until else Position.HALF_OPEN
+
+    def room(self, wanted: int) -> int:
+        """How many may pass now."""
+        match self.position:
+            case Position.CLOSED:
+                return wanted
+            case Position.HALF_OPEN if not self._probing:
+                return min(wanted, 1)
+        return 0
+
+    def sent(self, number: int) -> None:
+        """So many passed."""
+        if number and self._until is not None:
+            self._probing = True
+
+    def succeeded(self) -> None:
+        self._failed = self._opened = 0
+        self._until = None
+        self._probing = False
+
+    def failed(self) -> None:
+        self._failed += 1
+        if self._probing or (self._until is None and self._failed >= self._rule.failures):
+            self._open()
+
+    def forgotten(self) -> None:
+        """The letter on trial was taken out of our hands: let another be tried."""
+        self._probing = False
+
+    def _open(self) -> None:
+        self._opened += 1
+        self._probing = False
+        seconds = self._rule.wait.total_seconds() * 2 ** min(self._opened - 1, 20)
+        self._until = self._elapsed() + min(seconds, self._rule.longest.total_seconds())

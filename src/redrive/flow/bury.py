@@ -1,0 +1,78 @@
+"""Build the letter of a message that is to be buried. Pure: what it is given is all it knows."""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta
+from random import Random
+
+from msgspec.structs import replace
+
+from redrive.flow.lineage import Lineage, bare, dependencies, lineage
+from redrive.forensics.fingerprint import fingerprint
+from redrive.model import Failure, Letter, Reason, State, letter_id, merge_failures
+from redrive.policy import Policy
+from redrive.transports.base import Delivery
+
+
+def letter_of(
+    delivery: Delivery,
+    failure: Failure,
+    reason: Reason,
+    policy: Policy,
+    *,
+    transport: str,
+    now: datetime,
+    rng: Random,
+) -> Letter:
+    """The letter as it will be recorded; if it is known already, the store lets it rejoin.
+
+    Pending while something is still to be tried, or nothing ever was to be; exhausted when it was, in vain.
+    """
+    origin = lineage(delivery.message)
+    wait = _wait(failure, policy, origin, rng)
+    message = bare(delivery.message)
+    return Letter(
+        id=letter_id(message.source, message.id),
+        message=replace(message, attempt=1),
+        failures=merge_failures(delivery.failures, [failure]),
+        state=State.EXHAUSTED if wait is None and origin is not None and origin.was_retried else State.PENDING,
+        reason=reason,
+        group=fingerprint(failure),
+        created_at=now,
+        updated_at=now,
+        transport=transport,
+        next_retry_at=None if wait is None else now + wait,
+        retries=origin.retries if origin else 0,
+        max_retries=policy.again_for(failure.category).attempts,
+        depends_on=dependencies(message),
+        expires_at=None if policy.ttl is None else now + policy.ttl,
+    )
+
+
+def parked(delivery: Delivery, failure: Failure, after: timedelta, *, transport: str, now: datetime) -> Letter:
+    """A retry that its transport cannot delay: it waits in the store, and goes on counting its attempts."""
+    message = bare(delivery.message)
+    return Letter(
+        id=letter_id(message.source, message.id),
+        message=replace(message, attempt=message.attempt + 1),
+        failures=merge_failures(delivery.failures, [failure]),
+        state=State.PENDING,
+        reason=Reason.PARKED,
+        group=fingerprint(failure),
+        created_at=now,
+        updated_at=now,
+        transport=transport,
+        next_retry_at=now + after,
+        depends_on=dependencies(message),
+    )
+
+
+def _wait(failure: Failure, policy: Policy, origin: Lineage | None, rng: Random) -> timedelta | None:
+    """How long until the letter's next automatic retry; None: a person has to look."""
+    if origin is not None and origin.replay is not None:
+        return None
+    again, retries = policy.again_for(failure.category), origin.retries if origin else 0
+    named = failure.category in policy.categories
+    if retries >= again.attempts or not (failure.retryable or named):
+        return None
+    return again.backoff.delay(retries + 1, rng)

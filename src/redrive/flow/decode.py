@@ -1,0 +1,83 @@
+"""From bytes to what a handler's annotation says, and from a value to bytes."""
+
+from __future__ import annotations
+
+import inspect
+import typing
+from collections.abc import Callable
+from typing import Any, TypeAlias
+
+import msgspec
+
+from redrive.errors import ConfigError, UsageError
+from redrive.model import Message
+
+Decoder: TypeAlias = Callable[[bytes], Any]
+
+
+def decoder_for(annotation: Any) -> Decoder:
+    """How a body becomes that type. A type that no body can become is refused when the handler is registered."""
+    if annotation is bytes:
+        return _as_is
+    if annotation is str:
+        return bytes.decode
+    if hasattr(annotation, "model_validate_json"):  # a pydantic model, which we need not import to know
+        return typing.cast(Decoder, annotation.model_validate_json)
+    try:
+        return msgspec.json.Decoder(annotation).decode
+    except (TypeError, RecursionError) as error:
+        raise ConfigError(
+            f"a body cannot be decoded to {annotation!r} ({error}): annotate the parameter with dict, bytes, str, "
+            f"a dataclass, a msgspec Struct or a pydantic model"
+        ) from error
+
+
+def encode(value: Any) -> bytes:
+    """The bytes of a body: bytes as they are, text as UTF-8, everything else as JSON."""
+    if isinstance(value, bytes | bytearray | memoryview):
+        return bytes(value)
+    if isinstance(value, str):
+        return value.encode()
+    if hasattr(value, "model_dump_json"):
+        return typing.cast(str, value.model_dump_json()).encode()
+    try:
+        return msgspec.json.encode(value)
+    except (TypeError, ValueError, RecursionError) as error:
+        raise UsageError(f"a {type(value).__name__} cannot be sent: {error}") from error
+
+
+class Signature(typing.NamedTuple):
+    """What a handler takes."""
+
+    decode: Decoder
+    wants_message: bool  # a second parameter gets the Message itself
+
+
+def signature_of(function: Callable[..., Any]) -> Signature:
+    """Read a handler's parameters: the body first, and if there is a second one, the message."""
+    try:
+        hints = typing.get_type_hints(function)
+    except Exception as error:
+        raise ConfigError(f"the annotations of {name_of(function)} cannot be read: {error}") from error
+    names = [p.name for p in inspect.signature(function).parameters.values() if p.default is p.empty and _counts(p)]
+    if not 1 <= len(names) <= 2:
+        raise ConfigError(
+            f"{name_of(function)} takes {len(names)} parameters: a handler takes the body, and the Message"
+        )
+    annotation = hints.get(names[0], Any)
+    if annotation is Message:
+        raise ConfigError(f"{name_of(function)}: the first parameter is the body, the Message is the second")
+    return Signature(decoder_for(annotation), len(names) == 2)
+
+
+def name_of(function: Callable[..., Any]) -> str:
+    """How a person finds it."""
+    return f"{getattr(function, '__module__', '?')}:{getattr(function, '__qualname__', repr(function))}"
+
+
+def _counts(parameter: inspect.Parameter) -> bool:
+    return parameter.kind in (parameter.POSITIONAL_ONLY, parameter.POSITIONAL_OR_KEYWORD)
+
+
+def _as_is(body: bytes) -> bytes:
+    return body

@@ -1,0 +1,79 @@
+"""The headers by which a message that was sent back finds its letter again.
+
+They are believed only on the message they were made for: user code that copies headers to another message must
+not resolve somebody else's letter, and a forged or broken header is just a header.
+"""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from redrive.model import Letter, LetterId, Message, Reason, letter_id, with_headers
+
+LETTER, REPLAY, RETRIES, AFTER = "redrive-letter", "redrive-replay", "redrive-retries", "redrive-after"
+
+
+class Lineage(Struct, frozen=True):
+    """What a message was sent back from."""
+
+    letter: LetterId
+    retries: int
+    replay: str | None
+
+    @property
+    def was_retried(self) -> bool:
+        """Not merely parked."""
+        return self.retries > 0 or self.replay is not None
+
+
+def lineage(message: Message) -> Lineage | None:
+    """Where it was sent back from; None for a message on its first way."""
+    if not message.headers:
+        return None
+    claimed = message.header(LETTER)
+    if claimed is None or claimed.decode("ascii", "replace") != letter_id(message.source, message.id):
+        return None
+    replay = message.header(REPLAY)
+    retries = message.header(RETRIES) or b"0"
+    return Lineage(
+        letter=claimed.decode("ascii"),
+        retries=int(retries) if retries.isdigit() and len(retries) < 10 else 0,
+        replay=None if replay is None else replay.decode("ascii", "replace"),
+    )
+
+
+def sent_back(letter: Letter, *, now: datetime, replay: str | None = None) -> Message:
+    """The letter's message as it goes out again: same id, same bytes, only our own headers added.
+
+    A time to live that killed the message once must not kill it again. What was only parked goes on counting its
+    attempts, and none of it is a retry of a letter.
+    """
+    was_parked = letter.reason is Reason.PARKED
+    retries = 0 if was_parked else letter.retries
+    headers = with_headers(
+        letter.message.headers,
+        redrive_letter=letter.id.encode(),
+        redrive_retries=str(retries).encode(),
+        redrive_replay=None if replay is None else replay.encode(),
+    )
+    attempt = letter.message.attempt if was_parked else 1
+    return replace(letter.message, headers=headers, expires_at=None, attempt=attempt, enqueued_at=now)
+
+
+def bare(message: Message) -> Message:
+    """Without our lineage headers: the message as its sender made it."""
+    if not message.headers:
+        return message
+    headers = tuple(pair for pair in message.headers if pair[0] not in (LETTER, REPLAY, RETRIES))
+    return message if len(headers) == len(message.headers) else replace(message, headers=headers)
+
+
+def dependencies(message: Message) -> tuple[str, ...]:
+    """The ids of the messages whose letters must be resolved before this one's is retried."""
+    after = message.header(AFTER)
+    if after is None:
+        return ()
+    return tuple(name for name in after.decode("utf-8", "replace").split("\n") if name)

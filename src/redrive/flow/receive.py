@@ -1,0 +1,216 @@
+"""Take deliveries in batches, attempt them with bounded concurrency, settle in batches, stop cleanly.
+
+    fetch ──▶ buffer ──▶ N attempts at once ──▶ outcomes ──▶ settle
+      ▲                                                        │
+      └───────────── room, as what is held gets settled ◀──────┘
+
+One task fetches, a fixed pool of tasks attempts, one task settles: a task or a round trip for each message is
+what makes consumers slow. While one settlement is under way the next batch of outcomes gathers by itself.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections import deque
+from collections.abc import Sequence
+from datetime import timedelta
+
+from redrive.errors import Unavailable
+from redrive.flow.attempt import attempt, undelivered
+from redrive.flow.decide import admit, decide
+from redrive.flow.line import Line
+from redrive.flow.settle import Attempted, settle
+from redrive.model import Bury, Category, Message, Reason, Release
+from redrive.telemetry.events import BackendDown, BackendUp, LeaseLost
+from redrive.transports.base import Delivery
+
+_SHORTEST_PAUSE, _LONGEST_PAUSE = 0.1, 10.0
+
+
+class Consumer:
+    """Receives from one source until it is told to stop."""
+
+    def __init__(self, line: Line) -> None:
+        self.line = line
+        self.released = 0
+        self._most = max(2 * line.batch, 2 * line.handler.concurrency)
+        self._held: dict[int, Delivery] = {}  # leased and not settled yet
+        self._buffer: deque[Delivery] = deque()
+        self._outcomes: list[Attempted] = []
+        self._arrived = asyncio.Event()
+        self._decided = asyncio.Event()
+        self._room = asyncio.Event()
+        self._stopping = asyncio.Event()
+        self._down: str | None = None  # the backend that does not answer
+        self._store_pause = 0.0  # how long letters are held back, and nothing new is taken
+
+    async def run(self, grace: timedelta) -> None:
+        """Until `stop`: then nothing new is taken, what runs may finish within the grace, the rest is given back."""
+        helpers = [asyncio.create_task(self._fetch()), asyncio.create_task(self._renew())]
+        pool = [asyncio.create_task(self._work()) for _ in range(self.line.handler.concurrency)]
+        settler = asyncio.create_task(self._settle())
+        try:
+            await _until(self._stopping, [*helpers, *pool, settler])
+        finally:
+            await _cancel([helpers[0]])
+            self._give_back_buffer()
+            self._arrived.set()
+            await _finish(pool, grace)
+            await self._settled(settler)
+            await _cancel([helpers[1], settler])
+
+    def stop(self) -> None:
+        """Take nothing new."""
+        self._stopping.set()
+        self._arrived.set()
+
+    async def _fetch(self) -> None:
+        pause = _SHORTEST_PAUSE
+        while True:
+            while (room := self._most - len(self._held)) < max(1, self._most // 4):
+                self._room.clear()
+                await self._room.wait()
+            if self._store_pause:
+                await self.line.clock.sleep(self._store_pause)
+            try:
+                deliveries = await self.line.transport.receive(self.line.source, min(room, self.line.batch))
+            except Unavailable as error:
+                self._is_down(error, pause)
+                await self.line.clock.sleep(pause)
+                pause = min(2 * pause, _LONGEST_PAUSE)
+                continue
+            self._is_up()
+            pause = _SHORTEST_PAUSE
+            self._held.update((id(one), one) for one in deliveries)
+            self._buffer.extend(deliveries)
+            self._arrived.set()
+
+    async def _work(self) -> None:
+        buffer = self._buffer
+        while not (self._stopping.is_set() and not buffer):
+            if not buffer:
+                self._arrived.clear()
+                await self._arrived.wait()
+                continue
+            delivery = buffer.popleft()
+            try:
+                self._outcomes.append(await self._attempted(delivery))
+            except asyncio.CancelledError:  # the grace is over: it was not the message's fault
+                self._outcomes.append(Attempted(delivery, Release()))
+                raise
+            finally:
+                self._decided.set()
+
+    async def _attempted(self, delivery: Delivery) -> Attempted:
+        line, message = self.line, delivery.message
+        refused = admit(message, line.policy, line.body_limit, line.clock.now())
+        if refused is not None:
+            return Attempted(delivery, Bury(refused), undelivered(line, message, *_why(refused, message, line)))
+        began = time.perf_counter()
+        failure = await attempt(line, message)
+        outcome = decide(message, failure, line.policy, line.clock.now(), line.clock.rng)
+        return Attempted(delivery, outcome, failure, time.perf_counter() - began)
+
+    async def _settle(self) -> None:
+        while True:
+            await self._decided.wait()
+            self._decided.clear()
+            batch, self._outcomes = self._outcomes, []
+            if batch:
+                await self._carry_out(batch)
+                for item in batch:
+                    self._held.pop(id(item.delivery), None)
+                self._room.set()
+
+    async def _carry_out(self, batch: Sequence[Attempted]) -> None:
+        """Until it is done: a broker that is away keeps us from taking more, not from keeping our word."""
+        pause = _SHORTEST_PAUSE
+        while True:
+            wait = max(self._store_pause, 1.0)
+            try:
+                written = await settle(self.line, batch, timedelta(seconds=wait))
+            except Unavailable as error:
+                self._is_down(error, pause)
+                await self.line.clock.sleep(pause)
+                pause = min(2 * pause, _LONGEST_PAUSE)
+            else:
+                self._store_pause = 0.0 if written else min(2 * wait, _LONGEST_PAUSE)
+                self.released += sum(isinstance(item.outcome, Release) for item in batch)
+                return
+
+    async def _renew(self) -> None:
+        """Keep the leases of what we hold for as long as we hold it."""
+        while True:
+            await self.line.clock.sleep(self.line.lease.total_seconds() / 3)
+            if not self._held:
+                continue
+            try:
+                lost = await self.line.transport.extend(list(self._held.values()))
+            except Unavailable as error:
+                self._is_down(error, self.line.lease.total_seconds() / 3)
+                continue
+            if lost:
+                names = tuple(one.message.id for one in lost)
+                self.line.events.emit(LeaseLost(source=self.line.source, messages=names))
+
+    async def _settled(self, settler: asyncio.Task[None]) -> None:
+        """Wait until everything decided is carried out, but not for a broker that is away."""
+        while (self._outcomes or self._held) and not settler.done() and self._down is None:
+            self._room.clear()
+            self._decided.set()
+            await _until(self._room, [settler])
+
+    def _give_back_buffer(self) -> None:
+        self._outcomes.extend(Attempted(delivery, Release()) for delivery in self._buffer)
+        self._buffer.clear()
+        self._decided.set()
+
+    def _is_down(self, error: Unavailable, pause: float) -> None:
+        self._down = error.name
+        self.line.events.emit(BackendDown(backend=error.name, why=str(error), pause=timedelta(seconds=pause)))
+
+    def _is_up(self) -> None:
+        if self._down is not None:
+            self.line.events.emit(BackendUp(backend=self._down))
+            self._down = None
+
+
+def _why(reason: Reason, message: Message, line: Line) -> tuple[str, str, Category]:
+    """Type, message and category of a failure that came before any attempt."""
+    match reason:
+        case Reason.CRASHED:
+            tried = message.attempt - 1
+            return (
+                "redrive.Crashed",
+                f"delivered {tried} times and settled by nobody: it takes its worker down, or outlives its lease",
+                Category.PERMANENT,
+            )
+        case Reason.EXPIRED:
+            return "redrive.Expired", f"its time to live ended at {message.expires_at}", Category.PERMANENT
+        case _:
+            size = f"{len(message.body):,} bytes, over the limit of {line.body_limit:,} (`body_limit`)"
+            return "redrive.TooLarge", size, Category.VALIDATION
+
+
+async def _until(event: asyncio.Event, tasks: Sequence[asyncio.Task[None]]) -> None:
+    """Until the event; an error in one of the tasks is a bug of ours and is not hidden."""
+    waiter = asyncio.create_task(event.wait())
+    try:
+        await asyncio.wait([waiter, *tasks], return_when=asyncio.FIRST_COMPLETED)
+        for task in tasks:
+            if task.done() and not event.is_set():
+                task.result()
+    finally:
+        waiter.cancel()
+
+
+async def _finish(pool: Sequence[asyncio.Task[None]], grace: timedelta) -> None:
+    _, late = await asyncio.wait(pool, timeout=grace.total_seconds())
+    await _cancel(list(late))
+
+
+async def _cancel(tasks: Sequence[asyncio.Task[None]]) -> None:
+    for task in tasks:
+        task.cancel()
+    await asyncio.gather(*tasks, return_exceptions=True)

@@ -1,0 +1,236 @@
+"""Replays: resumable, guarded campaigns that send letters back, with a ledger of what became of each.
+
+    start   the selection is frozen into the ledger; from then on only these letters are touched
+    run     claim (compare-and-set) → send → confirm, batch by batch, as fast as the rate allows
+    outcome a success resolves the letter, another death rejoins it; settle writes both into the ledger
+
+A run that was killed is run again by anybody: what it had claimed is claimed again by the same owner (the replay
+itself), and what it had sent already is still queued under the same id, or has its outcome. A rerun of a replay
+that ended is a no-op.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Mapping, Sequence
+from datetime import datetime, timedelta
+from enum import StrEnum
+from typing import Any
+
+import msgspec
+from msgspec import Struct
+from msgspec.structs import replace
+
+from redrive.clock import Clock
+from redrive.errors import UnknownReplay, UsageError
+from redrive.flow.lineage import sent_back
+from redrive.forensics.query import Query
+from redrive.model import Letter, State
+from redrive.stores.base import Entry, EntryStatus, Store
+from redrive.telemetry.events import Events, ReplayMoved
+from redrive.transports.base import Transport
+
+KIND = "replay"
+_BATCH = 200
+_LEASE = timedelta(seconds=60)
+
+
+class ReplayState(StrEnum):
+    RUNNING = "running"
+    SENT = "sent"  # everything selected was sent or skipped; outcomes may still come
+    CANCELLED = "cancelled"
+
+
+class Replay(Struct, frozen=True, kw_only=True):
+    """One campaign."""
+
+    id: str
+    query: Query
+    actor: str
+    created_at: datetime
+    state: ReplayState = ReplayState.RUNNING
+    total: int = 0
+    rate: float | None = None  # letters a second
+    reason: str = ""
+    runner: str | None = None  # who runs it now
+    runner_until: datetime | None = None
+    ended_at: datetime | None = None
+
+
+Progress = Callable[[int], None]
+
+
+class Replays:
+    """Starts, runs, resumes and cancels them."""
+
+    def __init__(self, store: Store, transports: Mapping[str, Transport], events: Events, clock: Clock) -> None:
+        self._store = store
+        self._transports = transports
+        self._events = events
+        self._clock = clock
+
+    async def start(
+        self, query: Query, *, actor: str, rate: float | None = None, reason: str = "", id: str | None = None
+    ) -> Replay:
+        """Freeze the selection. Nothing is sent yet. The same id again gives the replay that it already made."""
+        if rate is not None and rate <= 0:
+            raise UsageError(f"rate={rate}: a replay sends more than 0 letters a second")
+        replay = Replay(
+            id=id or self._clock.new_id(),
+            query=query,
+            actor=actor,
+            created_at=self._clock.now(),
+            rate=rate,
+            reason=reason,
+        )
+        if not await self._store.documents.put(KIND, replay.id, _body(replay), expect=0):
+            return (await self._load(replay.id))[0]
+        total = await self._store.ledger.freeze(replay.id, query, now=self._clock.now())
+        replay = await self._change(replay.id, total=total)
+        self._tell(replay)
+        return replay
+
+    async def get(self, id: str) -> Replay:
+        return (await self._load(id))[0]
+
+    async def list(self, limit: int = 100) -> Sequence[Replay]:
+        """Newest first."""
+        documents = await self._store.documents.list(KIND, limit=limit)
+        return [msgspec.convert(one.body, Replay) for one in documents]
+
+    async def cancel(self, id: str, *, actor: str) -> Replay:
+        """Send no more. What was claimed but not sent goes back to waiting; what was sent keeps its course."""
+        replay = await self._change(id, state=ReplayState.CANCELLED, ended_at=self._clock.now())
+        await self._let_go(replay)
+        self._tell(replace(replay, actor=actor))
+        return replay
+
+    async def run(self, id: str, *, runner: str, progress: Progress = lambda sent: None) -> Replay:
+        """Until everything selected is sent or skipped. Somebody else running it already is left to it."""
+        replay = await self._take_over(id, runner)
+        if replay is None:
+            return await self.get(id)
+        if replay.total == 0:  # killed between the freeze and the note of how many: freezing again adds nothing
+            replay = await self._change(
+                id, total=await self._store.ledger.freeze(id, replay.query, now=self._clock.now())
+            )
+        began, done = self._clock.elapsed(), 0
+        while replay.state is ReplayState.RUNNING:
+            batch = _BATCH if replay.rate is None else max(1, min(_BATCH, int(replay.rate)))
+            entries, _ = await self._store.ledger.entries(id, status=EntryStatus.SELECTED, limit=batch)
+            if not entries:
+                return await self._end(id)
+            await self._send(replay, [entry.letter for entry in entries])
+            done += len(entries)
+            progress(len(entries))
+            if replay.rate is not None:
+                await self._clock.sleep(max(0.0, began + done / replay.rate - self._clock.elapsed()))
+            replay = await self._keep(id, runner)
+        await self._let_go(replay)
+        return replay
+
+    async def _send(self, replay: Replay, ids: Sequence[str]) -> None:
+        """Claim, send, confirm. What the claim does not get is no longer as it was selected."""
+        now = self._clock.now()
+        letters = await self._store.letters.claim(
+            Query(ids=tuple(ids)),
+            to=State.REPLAYING,
+            owner=owner_of(replay.id),
+            now=now,
+            until=now + _LEASE,
+            limit=len(ids),
+            replay=replay.id,
+        )
+        sendable = [one for one in letters if one.transport in self._transports]
+        for transport, some in _by_transport(sendable).items():
+            messages = [sent_back(one, now=now, replay=replay.id) for one in some]
+            await self._transports[transport].send(messages)
+        await self._confirm(replay, ids, letters, sendable)
+
+    async def _confirm(
+        self, replay: Replay, ids: Sequence[str], letters: Sequence[Letter], sent: Sequence[Letter]
+    ) -> None:
+        now, mine = self._clock.now(), owner_of(replay.id)
+        going = {letter.id for letter in sent}
+        stuck = [letter for letter in letters if letter.id not in going]
+        await self._store.letters.move(list(going), expect=[State.REPLAYING], to=State.REPLAYING, owner=mine, now=now)
+        await self._store.letters.move(
+            [letter.id for letter in stuck], expect=[State.REPLAYING], to=State.PENDING, owner=mine, now=now
+        )
+        notes = {letter.id: f"this process has no transport {letter.transport!r}" for letter in stuck}
+        changed = "it was changed, or waits for another, since it was selected"
+        await self._store.ledger.mark(
+            Entry(replay.id, id, EntryStatus.SENT, now)
+            if id in going
+            else Entry(replay.id, id, EntryStatus.SKIPPED, now, notes.get(id, changed))
+            for id in ids
+        )
+
+    async def _let_go(self, replay: Replay) -> None:
+        """Letters claimed by a replay that was cancelled, and not sent."""
+        owner = owner_of(replay.id)
+        while letters := (await self._store.letters.search(Query(owner=owner), limit=_BATCH)).letters:
+            ids = [letter.id for letter in letters]
+            moved = await self._store.letters.move(
+                ids, expect=[State.REPLAYING], to=State.PENDING, owner=owner, now=self._clock.now()
+            )
+            if not moved:
+                return
+
+    async def _take_over(self, id: str, runner: str) -> Replay | None:
+        """Be the one that runs it; None if it has ended or somebody else runs it."""
+        replay, version = await self._load(id)
+        now = self._clock.now()
+        held = replay.runner not in (None, runner) and replay.runner_until is not None and replay.runner_until > now
+        if replay.state is not ReplayState.RUNNING or held:
+            return None
+        mine = replace(replay, runner=runner, runner_until=now + _LEASE)
+        won = await self._store.documents.put(KIND, id, _body(mine), expect=version)
+        return mine if won else None
+
+    async def _keep(self, id: str, runner: str) -> Replay:
+        """Renew our hold on it, and see whether it was cancelled meanwhile."""
+        return await self._change(id, runner=runner, runner_until=self._clock.now() + _LEASE)
+
+    async def _end(self, id: str) -> Replay:
+        replay = await self._change(
+            id, state=ReplayState.SENT, ended_at=self._clock.now(), runner=None, runner_until=None
+        )
+        self._tell(replay)
+        return replay
+
+    async def _change(self, id: str, **changes: Any) -> Replay:
+        """Compare-and-set; a replay that was cancelled stays so."""
+        while True:
+            replay, version = await self._load(id)
+            if replay.state is ReplayState.CANCELLED:
+                changes.pop("state", None)
+            changed = replace(replay, **changes)
+            if await self._store.documents.put(KIND, id, _body(changed), expect=version):
+                return changed
+
+    async def _load(self, id: str) -> tuple[Replay, int]:
+        document = await self._store.documents.get(KIND, id)
+        if document is None:
+            raise UnknownReplay(id)
+        return msgspec.convert(document.body, Replay), document.version
+
+    def _tell(self, replay: Replay) -> None:
+        self._events.emit(ReplayMoved(replay=replay.id, state=replay.state, actor=replay.actor, total=replay.total))
+
+
+def owner_of(replay: str) -> str:
+    """The replay itself owns what it claims, so that whoever resumes it goes on with the same letters."""
+    return f"replay:{replay}"
+
+
+def _by_transport(letters: Sequence[Letter]) -> dict[str, list[Letter]]:
+    found: dict[str, list[Letter]] = defaultdict(list)
+    for letter in letters:
+        found[letter.transport].append(letter)
+    return found
+
+
+def _body(replay: Replay) -> dict[str, Any]:
+    body: dict[str, Any] = msgspec.to_builtins(replay)
+    return body

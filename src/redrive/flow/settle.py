@@ -1,0 +1,206 @@
+"""Carry outcomes out, a whole batch in one step: durable write first, ack last.
+
+What cannot be written is given back: a failing failure path keeps the message and slows down.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime, timedelta
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from redrive.errors import Unavailable
+from redrive.flow.bury import letter_of, parked
+from redrive.flow.line import Line
+from redrive.flow.lineage import Lineage, lineage
+from redrive.model import OPEN, Bury, Done, Failure, Letter, Outcome, Reason, Release, Retry, State, letter_id
+from redrive.stores.base import Entry, EntryStatus
+from redrive.telemetry.events import (
+    BackendDown,
+    BatchSettled,
+    LeaseLost,
+    LetterResolved,
+    MessageBuried,
+    MessageRetried,
+)
+from redrive.transports.base import Delivery, Settlement
+
+_DONE = Done()
+_PAUSE = timedelta(seconds=1)
+
+
+class Attempted(Struct, frozen=True, gc=False):
+    """A delivery and what was decided of it."""
+
+    delivery: Delivery
+    outcome: Outcome
+    failure: Failure | None = None
+    seconds: float = 0.0
+
+
+async def settle(line: Line, batch: Sequence[Attempted], pause: timedelta = _PAUSE) -> bool:
+    """Letters are durable and resolutions written before anything is acked. Raises TransportUnavailable only.
+
+    Returns whether the store took what it was given; what it did not take was given back for that pause.
+    """
+    written = True
+    if any(item.failure is not None or _came_back(item) for item in batch):
+        batch, written = await _write(line, batch, pause)
+    native_delay = line.transport.features.native_delay
+    lost = await line.transport.settle([_settlement(item, native_delay) for item in batch])
+    _tell(line, batch, lost)
+    return written
+
+
+async def _write(line: Line, batch: Sequence[Attempted], pause: timedelta) -> tuple[Sequence[Attempted], bool]:
+    """The batch, with what could not be written turned into a release."""
+    letters = [_letter(line, item) for item in batch]
+    try:
+        await _record(line, batch, [letter for letter in letters if letter is not None])
+        await _resolve(line, batch)
+    except Unavailable as error:
+        line.events.emit(BackendDown(backend=error.name, why=str(error), pause=pause))
+        return [_given_back(item, letter, pause) for item, letter in zip(batch, letters, strict=True)], False
+    for item, letter in zip(batch, letters, strict=True):
+        if letter is not None and isinstance(item.outcome, Bury):
+            _tell_buried(line, item, letter)
+    return batch, True
+
+
+def _letter(line: Line, item: Attempted) -> Letter | None:
+    """The letter to be recorded for it, if any."""
+    if item.failure is None:
+        return None
+    now, transport = line.clock.now(), line.handler.transport
+    match item.outcome:
+        case Bury(reason):
+            return letter_of(
+                item.delivery,
+                item.failure,
+                reason,
+                line.policy,
+                transport=transport,
+                now=now,
+                rng=line.clock.rng,
+            )
+        case Retry(after) if not line.transport.features.native_delay:
+            return parked(item.delivery, item.failure, after, transport=transport, now=now)
+    return None
+
+
+async def _record(line: Line, batch: Sequence[Attempted], letters: Sequence[Letter]) -> None:
+    """Record the letters, and tell the ledgers of replays which of theirs died again."""
+    if not letters:
+        return
+    crashed = {letter.id for letter in letters if letter.reason is Reason.CRASHED}
+    known = await _at_rest(line, crashed) if crashed else set()
+    await line.store.letters.record([letter for letter in letters if letter.id not in known])
+    await _mark(line, [item for item in batch if isinstance(item.outcome, Bury)], EntryStatus.FAILED)
+
+
+async def _at_rest(line: Line, ids: set[str]) -> set[str]:
+    """Letters that a worker recorded before it died, unable to ack: the crash adds nothing to their story."""
+    found = [await line.store.letters.get(id) for id in ids]
+    return {letter.id for letter in found if letter and letter.state in (State.PENDING, State.EXHAUSTED)}
+
+
+async def _resolve(line: Line, batch: Sequence[Attempted]) -> None:
+    """A success of a message that has a letter resolves it."""
+    back = [item for item in batch if _came_back(item)]
+    if not back:
+        return
+    ids = {letter_id(item.delivery.message.source, item.delivery.message.id): item for item in back}
+    moved = await line.store.letters.move(list(ids), expect=OPEN, to=State.RESOLVED, now=line.clock.now())
+    await _mark(line, back, EntryStatus.RESOLVED)
+    for id in moved:
+        origin = lineage(ids[id].delivery.message)
+        line.events.emit(LetterResolved(source=line.source, letter=id, replay=origin.replay if origin else None))
+
+
+async def _mark(line: Line, items: Sequence[Attempted], status: EntryStatus) -> None:
+    """Write the outcome into the ledger of the replay that sent each back."""
+    now = line.clock.now()
+    origins = [lineage(item.delivery.message) for item in items]
+    entries = [_entry(origin, status, item, now) for origin, item in zip(origins, items, strict=True) if origin]
+    if replayed := [entry for entry in entries if entry.replay]:
+        await line.store.ledger.mark(replayed)
+
+
+def _entry(origin: Lineage, status: EntryStatus, item: Attempted, now: datetime) -> Entry:
+    note = f"{item.failure.type}: {item.failure.message}"[:200] if item.failure else ""
+    return Entry(origin.replay or "", origin.letter, status, now, note)
+
+
+def _came_back(item: Attempted) -> bool:
+    """A success that may have a letter: it was sent back, or an earlier lease on it ended unsettled."""
+    return isinstance(item.outcome, Done) and (
+        item.delivery.redelivered
+        or (bool(item.delivery.message.headers) and lineage(item.delivery.message) is not None)
+    )
+
+
+def _given_back(item: Attempted, letter: Letter | None, pause: timedelta) -> Attempted:
+    if letter is None and not _came_back(item):
+        return item
+    return replace(item, outcome=Release(pause))
+
+
+def _settlement(item: Attempted, native_delay: bool) -> Settlement:
+    """Its transport knows three outcomes; to it, a buried or parked message is done."""
+    outcome = item.outcome
+    if isinstance(outcome, Retry) and native_delay:
+        return Settlement(item.delivery, outcome, item.failure)
+    return Settlement(item.delivery, outcome if isinstance(outcome, Release) else _DONE)
+
+
+def _tell(line: Line, batch: Sequence[Attempted], lost: Sequence[Delivery]) -> None:
+    counts = {Done: 0, Retry: 0, Bury: 0, Release: 0}
+    for item in batch:
+        counts[type(item.outcome)] += 1
+        if isinstance(item.outcome, Retry) and item.failure is not None:
+            _tell_retried(line, item, item.outcome.after)
+    line.events.emit(
+        BatchSettled(
+            source=line.source,
+            done=counts[Done],
+            retried=counts[Retry],
+            buried=counts[Bury],
+            released=counts[Release],
+            seconds=tuple([item.seconds for item in batch]),
+        )
+    )
+    if lost:
+        line.events.emit(LeaseLost(source=line.source, messages=tuple(one.message.id for one in lost)))
+
+
+def _tell_retried(line: Line, item: Attempted, after: timedelta) -> None:
+    message = item.delivery.message
+    assert item.failure is not None
+    line.events.emit(
+        MessageRetried(
+            source=line.source,
+            message=message.id,
+            tenant=message.tenant,
+            correlation_id=message.correlation_id,
+            failure=item.failure,
+            after=after,
+        )
+    )
+
+
+def _tell_buried(line: Line, item: Attempted, letter: Letter) -> None:
+    line.events.emit(
+        MessageBuried(
+            source=line.source,
+            message=letter.message.id,
+            tenant=letter.message.tenant,
+            correlation_id=letter.message.correlation_id,
+            letter=letter.id,
+            group=letter.group,
+            reason=letter.reason,
+            state=letter.state,
+            failure=letter.last,
+        )
+    )

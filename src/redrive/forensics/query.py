@@ -1,0 +1,87 @@
+"""Which letters: the one vocabulary that CLI, API, replay and upkeep select with.
+
+`matches` is the reference: every store answers as it does (redrive.testing holds them to it).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import datetime
+
+from msgspec import Struct
+from msgspec.structs import asdict
+
+from redrive.model import Category, Letter, LetterId, MessageId, Owner, State
+
+
+class Query(Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
+    """Every field that is given narrows; an empty query is every letter."""
+
+    ids: tuple[LetterId, ...] | None = None
+    message_ids: tuple[MessageId, ...] | None = None
+    states: tuple[State, ...] | None = None
+    sources: tuple[str, ...] | None = None
+    categories: tuple[Category, ...] | None = None
+    groups: tuple[str, ...] | None = None
+    tenants: tuple[str, ...] | None = None
+    transports: tuple[str, ...] | None = None
+    error_type: str | None = None
+    code: str | None = None
+    since: datetime | None = None  # created at or after
+    before: datetime | None = None  # created before
+    text: str | None = None  # in id, key, correlation id, error type, error message or body; ASCII case aside
+    due: datetime | None = None  # its next retry is due by then
+    lapsed: datetime | None = None  # it has an owner whose lease ended before then
+    expired: datetime | None = None  # its time to live ended before then
+    owner: Owner | None = None
+
+    @property
+    def is_empty(self) -> bool:
+        return all(value is None for value in asdict(self).values())
+
+
+def matches(query: Query, letter: Letter) -> bool:
+    """Whether the query selects the letter."""
+    return all(
+        wanted is None or test(wanted, letter)
+        for wanted, test in ((getattr(query, name), test) for name, test in _TESTS.items())
+    )
+
+
+def _has_text(text: str, letter: Letter) -> bool:
+    message, last = letter.message, letter.last
+    fields = [
+        message.id.encode("utf-8", "replace"),
+        message.key or b"",
+        (message.correlation_id or "").encode("utf-8", "replace"),
+        last.type.encode("utf-8", "replace"),
+        last.message.encode("utf-8", "replace"),
+        message.body,
+    ]
+    needle = text.encode("utf-8", "replace").lower()  # bytes.lower() is ASCII only, as SQLite's is
+    return any(needle in field.lower() for field in fields)
+
+
+def _before(limit: datetime, value: datetime | None) -> bool:
+    return value is not None and value < limit
+
+
+_TESTS: dict[str, Callable[..., bool]] = {
+    "ids": lambda wanted, letter: letter.id in wanted,
+    "message_ids": lambda wanted, letter: letter.message.id in wanted,
+    "states": lambda wanted, letter: letter.state in wanted,
+    "sources": lambda wanted, letter: letter.message.source in wanted,
+    "categories": lambda wanted, letter: letter.category in wanted,
+    "groups": lambda wanted, letter: letter.group in wanted,
+    "tenants": lambda wanted, letter: letter.message.tenant in wanted,
+    "transports": lambda wanted, letter: letter.transport in wanted,
+    "error_type": lambda wanted, letter: letter.last.type == wanted,
+    "code": lambda wanted, letter: letter.last.code == wanted,
+    "since": lambda wanted, letter: letter.created_at >= wanted,
+    "before": lambda wanted, letter: letter.created_at < wanted,
+    "text": _has_text,
+    "due": lambda wanted, letter: letter.next_retry_at is not None and letter.next_retry_at <= wanted,
+    "lapsed": lambda wanted, letter: letter.owner is not None and _before(wanted, letter.lease_until),
+    "expired": lambda wanted, letter: _before(wanted, letter.expires_at),
+    "owner": lambda wanted, letter: letter.owner == wanted,
+}

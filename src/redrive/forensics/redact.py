@@ -1,0 +1,161 @@
+"""Secrets are masked in what is shown, and never in what is stored: a replay needs the message as it was."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from decimal import Decimal
+from typing import Any
+
+import msgspec
+
+from redrive.errors import ConfigError
+from redrive.forensics.secrets import KEYS, MASK, NOTHING, PATTERNS, Pattern
+from redrive.model import Headers
+
+_SHORT = 5
+"""A key shorter than this counts only as whole words: `user_pin` is one, `spin` is not."""
+_LONGEST_KEY = 64
+_WORDS = re.compile(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])|\d+")
+
+_KEY = re.compile(
+    r"""(?<![\w.-]) (?P<key>[\w.-]++)
+        (?: ["'`]?\s{0,4}=(?!=)\s{0,4} | ["'`]\s{0,4}:\s{0,4} | :\s{0,4}(?=["'`]) )""",
+    re.VERBOSE,
+)
+_VALUE = re.compile(
+    r"""(?P<quote>["'`]) (?P<quoted>(?:\\.|(?!(?P=quote))[^\\])*+)
+      | (?P<nested>[\[{(] [^\]})]*+ [\]})]?)
+      | (?P<bare>(?:(?:bearer|basic|token)\ +)? [^\s,;&"'`)}\]]++)""",
+    re.VERBOSE | re.DOTALL | re.IGNORECASE,
+)
+"""Together `key=value`, `"key": "value"`, `key: 'value'`, wherever they stand."""
+_LINE = re.compile(r"(?m)^[ \t-]*+(?P<key>[\w.-]++):[ \t]++(?P<value>[^\s\"'`{\[][^\n\r]*)")
+"""`key: value` fills a line, as in headers and YAML; in prose ("unexpected token: x") it is no assignment."""
+
+_TREE = msgspec.json.Decoder(float_hook=Decimal)  # 1.10 stays 1.10
+_JSON = msgspec.json.Encoder(decimal_format="number")
+_MOST_PARSED = 1 << 20
+_LONGEST_WORD = 4096
+_ENDS = (b" ", b"\t", b"\n", b",", b";", b"&", b'"', b"'")
+_PREVIEW = 64
+_CONTROLS = {code: f"\\x{code:02x}" for code in (*range(32), *range(127, 160)) if chr(code) not in "\t\n\r"}
+"""Shown as escapes, so that a message cannot drive the terminal it is shown in."""
+_STRANGE = dict.fromkeys(_CONTROLS, "\ufffd")
+
+
+class Redactor:
+    """Masks secrets in texts, headers and bodies: those we know, and keys and patterns of your own.
+
+    A key counts however it is written and at the end of a longer one: `db_password` and `dbPassword` do where
+    `password` does, `password_length` does not.
+    """
+
+    def __init__(self, keys: Sequence[str] = (), patterns: Sequence[str] = (), defaults: bool = True) -> None:
+        self._keys = frozenset(_folded(key) for key in (*keys, *(KEYS if defaults else ()))) - {""}
+        self._endings = tuple(key for key in self._keys if len(key) >= _SHORT)
+        own = tuple((_compiled(pattern), MASK) for pattern in patterns)
+        self._patterns: tuple[Pattern, ...] = own + (PATTERNS if defaults else ())
+
+    def is_secret(self, key: str) -> bool:
+        """Whether what stands under that key is a secret."""
+        words = _WORDS.findall(key[-_LONGEST_KEY:])
+        tails = {"".join(words[start:]).lower() for start in range(len(words))}
+        return not self._keys.isdisjoint(tails) or _folded(key[-_LONGEST_KEY:]).endswith(self._endings)
+
+    def text(self, text: str) -> str:
+        """That text, its secrets masked; without any it is unchanged."""
+        text = self._unassigned(_LINE.sub(self._masked_line, text))
+        for pattern, replacement in self._patterns:
+            text = pattern.sub(replacement, text)
+        return text
+
+    def headers(self, headers: Headers) -> list[tuple[str, str]]:
+        """In order, repeats kept; bytes that are no text are shown as `\\xNN`."""
+        return [(name, self._under(name, self.text(_visible(value)))) for name, value in headers]
+
+    def body(self, body: bytes, limit: int = 64 * 1024) -> str:
+        """JSON stays JSON, text stays text, the rest is a preview in hex; cut at the limit, and it says so."""
+        json = self._json(body)
+        if json is not None:
+            return json[:limit].decode("utf-8", "ignore") + _more(len(json) - limit)
+        if _is_binary(body[:limit]):
+            return f"binary, {len(body):,} bytes: {body[:_PREVIEW].hex(' ')}{_more(len(body) - _PREVIEW)}"
+        shown = _whole_words(body, limit)
+        return self.text(_visible(shown)) + _more(len(body) - len(shown))
+
+    def _json(self, body: bytes) -> bytes | None:
+        if len(body) > _MOST_PARSED:
+            return None
+        try:
+            return _JSON.encode(self._walked(_TREE.decode(body)))
+        except (msgspec.MsgspecError, ValueError, RecursionError):  # not JSON, or one that is too deep
+            return None
+
+    def _walked(self, node: Any) -> Any:
+        match node:
+            case dict():
+                return {self.text(key): self._under(key, self._walked(value)) for key, value in node.items()}
+            case list():
+                return [self._walked(item) for item in node]
+            case str():
+                return self.text(node)
+            case int() if not isinstance(node, bool):
+                return node if self.text(str(node)) == str(node) else MASK
+        return node
+
+    def _under(self, key: str, value: Any) -> Any:
+        empty = value is None or value is True or value is False or value in ("", [], {})
+        return MASK if not empty and self.is_secret(key) else value
+
+    def _masked_line(self, line: re.Match[str]) -> str:
+        if line["value"].strip().lower() in NOTHING or not self.is_secret(line["key"]):
+            return line[0]
+        return line[0][: line.start("value") - line.start()] + MASK
+
+    def _unassigned(self, text: str) -> str:
+        """Looks into a value only where its key is secret, so that nested assignments cost no second reading."""
+        parts, done = list[str](), 0
+        for key in _KEY.finditer(text):
+            value = _VALUE.match(text, key.end()) if key.start() >= done and self.is_secret(key["key"]) else None
+            if value is not None and value[value.lastgroup or 0].strip().lower() not in NOTHING:
+                start, end = value.span(value.lastgroup or 0)
+                parts += (text[done:start], MASK)
+                done = end
+        return "".join((*parts, text[done:]))
+
+
+def _folded(key: str) -> str:
+    return re.sub(r"[\W_]", "", key).lower()
+
+
+def _compiled(pattern: str) -> re.Pattern[str]:
+    try:
+        compiled = re.compile(pattern)
+    except re.error as error:
+        raise ConfigError(f"redact pattern {pattern!r} is not a regular expression: {error}") from error
+    if compiled.match("") is not None:
+        raise ConfigError(f"redact pattern {pattern!r} matches an empty text, so it would mask everything")
+    return compiled
+
+
+def _visible(data: bytes) -> str:
+    return data.decode("utf-8", "backslashreplace").translate(_CONTROLS)
+
+
+def _is_binary(data: bytes) -> bool:
+    """By a NUL, or by more than a third of it being no text."""
+    strange = data.decode("utf-8", "replace").translate(_STRANGE).count("\ufffd")
+    return b"\0" in data or strange * 3 > len(data)
+
+
+def _whole_words(data: bytes, limit: int) -> bytes:
+    """Up to the limit, less a word that it would cut: half a secret has not the looks of one."""
+    if len(data) <= limit:
+        return data
+    end = max(data.rfind(mark, max(limit - _LONGEST_WORD, 0), limit) for mark in _ENDS) + 1
+    return data[: end or limit]
+
+
+def _more(count: int) -> str:
+    return f" … {count:,} more bytes" if count > 0 else ""

@@ -1,0 +1,57 @@
+"""Letters as JSON lines, byte-exact both ways: one line is one letter, its bytes in base64."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import IO
+
+import msgspec
+
+from redrive.errors import UsageError
+from redrive.model import Letter
+
+FORMAT = "redrive.letter/1"
+
+
+class Line(msgspec.Struct, frozen=True):
+    """What stands on a line."""
+
+    letter: Letter
+    format: str = FORMAT
+
+
+_encode = msgspec.json.Encoder().encode
+_decode = msgspec.json.Decoder(Line).decode
+
+
+def line_of(letter: Letter) -> bytes:
+    """One line, its end included."""
+    return _encode(Line(letter)) + b"\n"
+
+
+def letters_of(lines: Iterable[bytes], name: str = "the input") -> Iterator[Letter]:
+    """The letters of those lines; a line that is none of ours is named, with its number."""
+    for number, line in enumerate(lines, start=1):
+        if not line.strip():
+            continue
+        try:
+            read = _decode(line)
+        except (msgspec.DecodeError, ValueError) as error:
+            raise UsageError(f"line {number} of {name} is not a letter: {error}") from error
+        if read.format != FORMAT:
+            raise UsageError(f"line {number} of {name} has format {read.format!r}: this Redrive reads {FORMAT!r}")
+        yield read.letter
+
+
+def write_lines(file: IO[bytes], letters: Iterable[Letter]) -> None:
+    file.write(b"".join(line_of(letter) for letter in letters))
+
+
+def append_lines(path: Path, letters: Iterable[Letter]) -> None:
+    """On the disk when it returns."""
+    with path.open("ab") as file:
+        write_lines(file, letters)
+        file.flush()
+        os.fsync(file.fileno())

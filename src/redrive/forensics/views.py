@@ -1,0 +1,138 @@
+"""What people and programs are shown of a letter: redacted, and with nothing that only a store needs."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Any
+
+from msgspec import Struct
+
+from redrive.forensics.redact import Redactor
+from redrive.model import Category, Failure, Letter, Reason, Stage, State
+
+
+class Summary(Struct, frozen=True, kw_only=True):
+    """A letter on one line."""
+
+    id: str
+    state: State
+    category: Category
+    reason: Reason
+    source: str
+    transport: str
+    tenant: str | None
+    group: str
+    error_type: str
+    error_message: str
+    code: str | None
+    attempts: int
+    created_at: datetime
+    updated_at: datetime
+    next_retry_at: datetime | None
+    message_id: str
+
+
+class Attempt(Struct, frozen=True, kw_only=True):
+    """One failure."""
+
+    attempt: int
+    at: datetime
+    stage: Stage
+    type: str
+    message: str
+    category: Category
+    retryable: bool
+    code: str | None
+    worker: str
+    version: str
+    stack: str
+
+
+class Detail(Summary, frozen=True, kw_only=True):
+    """A whole letter."""
+
+    key: str | None
+    correlation_id: str | None
+    priority: int
+    enqueued_at: datetime
+    expires_at: datetime | None
+    origin: str
+    headers: list[tuple[str, str]]
+    body: str
+    body_size: int
+    failures: list[Attempt]
+    retries: int
+    max_retries: int
+    resends: int
+    replay: str | None
+    depends_on: tuple[str, ...]
+    owner: str | None
+    lease_until: datetime | None
+
+
+def summary(letter: Letter, redactor: Redactor) -> Summary:
+    """One line of it."""
+    return Summary(**_shared(letter, redactor))
+
+
+def detail(letter: Letter, redactor: Redactor) -> Detail:
+    """All of it."""
+    message = letter.message
+    return Detail(
+        **_shared(letter, redactor),
+        key=None if message.key is None else message.key.decode("utf-8", "backslashreplace"),
+        correlation_id=message.correlation_id,
+        priority=message.priority,
+        enqueued_at=message.enqueued_at,
+        expires_at=letter.expires_at,
+        origin=message.origin,
+        headers=redactor.headers(message.headers),
+        body=redactor.body(message.body),
+        body_size=len(message.body),
+        failures=[_attempt(failure, redactor) for failure in letter.failures],
+        retries=letter.retries,
+        max_retries=letter.max_retries,
+        resends=letter.resends,
+        replay=letter.replay,
+        depends_on=letter.depends_on,
+        owner=letter.owner,
+        lease_until=letter.lease_until,
+    )
+
+
+def _shared(letter: Letter, redactor: Redactor) -> dict[str, Any]:
+    last = letter.last
+    return {
+        "id": letter.id,
+        "state": letter.state,
+        "category": letter.category,
+        "reason": letter.reason,
+        "source": letter.message.source,
+        "transport": letter.transport,
+        "tenant": letter.message.tenant,
+        "group": letter.group,
+        "error_type": last.type,
+        "error_message": redactor.text(last.message),
+        "code": last.code,
+        "attempts": len(letter.failures),
+        "created_at": letter.created_at,
+        "updated_at": letter.updated_at,
+        "next_retry_at": letter.next_retry_at,
+        "message_id": letter.message.id,
+    }
+
+
+def _attempt(failure: Failure, redactor: Redactor) -> Attempt:
+    return Attempt(
+        attempt=failure.attempt,
+        at=failure.at,
+        stage=failure.stage,
+        type=failure.type,
+        message=redactor.text(failure.message),
+        category=failure.category,
+        retryable=failure.retryable,
+        code=failure.code,
+        worker=failure.worker,
+        version=failure.version,
+        stack=redactor.text(failure.stack),
+    )

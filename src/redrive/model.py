@@ -1,0 +1,237 @@
+"""The nouns: Message, Failure, Outcome, Letter, as frozen values.
+
+They are msgspec structs and not dataclasses because they are made on the hot path and written to disk as they
+are (docs/decisions/0002-structs.md). A value is never changed: `msgspec.structs.replace` makes the next one.
+"""
+
+from __future__ import annotations
+
+from base64 import b32encode
+from collections.abc import Iterable
+from datetime import datetime, timedelta
+from enum import StrEnum
+from hashlib import blake2b
+from typing import TypeAlias
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+MessageId: TypeAlias = str
+LetterId: TypeAlias = str
+Owner: TypeAlias = str
+Headers: TypeAlias = tuple[tuple[str, bytes], ...]
+"""In order, repeats allowed, values as raw bytes: what a broker carried is what we carry."""
+
+
+class State(StrEnum):
+    """Where a letter stands. Every move between them is compare-and-set (docs/life-of-a-message.md)."""
+
+    PENDING = "pending"  # waits for its next automatic retry, or for a person
+    RETRYING = "retrying"  # an automatic retry has it
+    REPLAYING = "replaying"  # a replay has it
+    RESOLVED = "resolved"  # its message succeeded after all
+    EXHAUSTED = "exhausted"  # no automatic retry is left, or a replay of it died
+    ARCHIVED = "archived"  # somebody decided that it is done with
+
+
+OPEN = (State.PENDING, State.RETRYING, State.REPLAYING, State.EXHAUSTED)
+"""The states in which a letter still asks for something."""
+
+
+class Category(StrEnum):
+    """What kind of trouble a failure is; the same six in every system."""
+
+    TRANSIENT = "transient"
+    NETWORK = "network"
+    RESOURCE = "resource"
+    PERMISSION = "permission"
+    VALIDATION = "validation"
+    PERMANENT = "permanent"
+
+
+class Reason(StrEnum):
+    """Why a message was buried."""
+
+    PERMANENT = "permanent"  # the failure will not go away by itself
+    ATTEMPTS = "attempts"  # every allowed attempt failed
+    UNDECODABLE = "undecodable"  # the body is not what the handler's annotation says
+    EXPIRED = "expired"  # its time to live passed before it was done
+    TOO_LARGE = "too-large"  # over the body limit
+    CRASHED = "crashed"  # delivered more often than it may be attempted: it takes its worker down
+    PARKED = "parked"  # waits here for a retry that its transport cannot delay itself
+
+
+class Stage(StrEnum):
+    """How far an attempt came before it failed."""
+
+    DELIVERY = "delivery"  # it was not attempted: expired, too large, or its worker died with it
+    DECODE = "decode"
+    HANDLE = "handle"
+
+
+class Message(Struct, frozen=True, gc=False):
+    """Raw bytes and what travels with them. Never needs decoding to be carried."""
+
+    id: MessageId
+    source: str
+    body: bytes
+    enqueued_at: datetime
+    headers: Headers = ()
+    key: bytes | None = None
+    tenant: str | None = None
+    correlation_id: str | None = None
+    attempt: int = 1
+    priority: int = 0  # lower is more urgent
+    expires_at: datetime | None = None
+    origin: str = ""  # where the broker had it, for people: `orders[3]@1007`
+
+    def header(self, name: str) -> bytes | None:
+        """The last value of that name, as a broker would resolve a repeat."""
+        return next((value for key, value in reversed(self.headers) if key == name), None)
+
+
+def with_headers(headers: Headers, **changes: bytes | None) -> Headers:
+    """Those headers with some set (`trace_id=b"…"` sets `trace-id`) or, given None, removed."""
+    named = {name.replace("_", "-"): value for name, value in changes.items()}
+    kept = tuple(pair for pair in headers if pair[0] not in named)
+    return kept + tuple((name, value) for name, value in named.items() if value is not None)
+
+
+class Failure(Struct, frozen=True):
+    """What went wrong in one attempt, as plain data."""
+
+    type: str
+    message: str
+    category: Category
+    retryable: bool
+    at: datetime
+    attempt: int
+    stage: Stage = Stage.HANDLE
+    code: str | None = None
+    stack: str = ""
+    frames: tuple[str, ...] = ()  # innermost last, `module:function`, the user's own code only
+    worker: str = ""
+    version: str = ""  # of the user's code, where it says so
+
+    @property
+    def id(self) -> str:
+        """The same attempt by the same worker at the same time is the same failure."""
+        return f"{self.attempt}/{self.worker}/{self.at.isoformat()}"
+
+
+class Done(Struct, frozen=True, tag="done"):
+    """The handler succeeded."""
+
+
+class Retry(Struct, frozen=True, tag="retry"):
+    """Try again after that long."""
+
+    after: timedelta
+
+
+class Bury(Struct, frozen=True, tag="bury"):
+    """Keep it as a letter, and let the queue go on."""
+
+    reason: Reason
+
+
+class Release(Struct, frozen=True, tag="release"):
+    """Give it back untouched, as if it had not been received, not before that pause."""
+
+    pause: timedelta = timedelta()
+
+
+Outcome: TypeAlias = Done | Retry | Bury | Release
+
+
+class Letter(Struct, frozen=True):
+    """A dead message with every failure, its state, its group and its lineage."""
+
+    id: LetterId
+    message: Message
+    failures: tuple[Failure, ...]
+    state: State
+    reason: Reason
+    group: str
+    created_at: datetime
+    updated_at: datetime
+    transport: str = "default"  # the name of the transport that its message goes back to
+    next_retry_at: datetime | None = None
+    retries: int = 0  # automatic retries made so far
+    max_retries: int = 0
+    resends: int = 0  # times it was sent back, by retry or replay
+    replay: str | None = None  # the replay that sent it back last
+    depends_on: tuple[MessageId, ...] = ()  # not retried before the letters of these are resolved
+    expires_at: datetime | None = None
+    owner: Owner | None = None
+    lease_until: datetime | None = None
+
+    @property
+    def last(self) -> Failure:
+        return self.failures[-1]
+
+    @property
+    def category(self) -> Category:
+        return self.last.category
+
+
+def letter_id(source: str, message_id: MessageId) -> LetterId:
+    """One message of one source is one letter, however often it dies."""
+    digest = blake2b(f"{source}\0{message_id}".encode("utf-8", "replace"), digest_size=10).digest()
+    return b32encode(digest).decode().lower()
+
+
+def merge_failures(known: tuple[Failure, ...], new: Iterable[Failure]) -> tuple[Failure, ...]:
+    """Those known, then those not seen before. Recording the same failure twice changes nothing."""
+    seen = {failure.id for failure in known}
+    return known + tuple(failure for failure in new if failure.id not in seen)
+
+
+def rejoined(old: Letter, new: Letter) -> Letter | None:
+    """A known letter after it died again: what is new of the newcomer, and what stays. None: nothing is new."""
+    failures = merge_failures(old.failures, new.failures)
+    if len(failures) == len(old.failures):
+        return None
+    return replace(
+        new,
+        message=replace(old.message, attempt=new.message.attempt),
+        failures=failures,
+        created_at=old.created_at,
+        resends=old.resends,
+        replay=old.replay,
+        depends_on=old.depends_on,
+        owner=None,
+        lease_until=None,
+    )
+
+
+def claimed(
+    letter: Letter, to: State, owner: Owner, now: datetime, until: datetime, replay: str | None = None
+) -> Letter:
+    """A letter as its claim leaves it. Claiming again what one has already counts nothing twice."""
+    first = letter.state is not to
+    return replace(
+        letter,
+        state=to,
+        owner=owner,
+        lease_until=until,
+        updated_at=now,
+        resends=letter.resends + first,
+        retries=letter.retries + (first and to is State.RETRYING),
+        replay=replay or letter.replay,
+    )
+
+
+def moved(letter: Letter, to: State, now: datetime) -> Letter:
+    """A letter as a move leaves it. What goes back to waiting was not sent after all."""
+    undone = to is State.PENDING
+    return replace(
+        letter,
+        state=to,
+        updated_at=now,
+        owner=None,
+        lease_until=None,
+        next_retry_at=letter.next_retry_at if undone else None,
+        resends=letter.resends - (undone and letter.state in (State.RETRYING, State.REPLAYING)),
+        retries=letter.retries - (undone and letter.state is State.RETRYING),
+    )

@@ -1,0 +1,105 @@
+"""Policy: how often, how long between, what is permanent, how long a letter lives."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import timedelta
+
+from msgspec import Struct
+
+from redrive.durations import Duration, duration
+from redrive.errors import ConfigError, nearest
+from redrive.flow.backoff import Backoff, exponential
+from redrive.model import Category
+
+_DEFAULT_BACKOFF = exponential("1s", cap="60s", jitter=0.25)
+
+
+class Rule(Struct, frozen=True):
+    """What one policy says of one category."""
+
+    attempts: int
+    backoff: Backoff
+    retry: bool | None  # None: as the failure's own `retryable` says
+
+
+class Again(Struct, frozen=True):
+    """Automatic retries of a letter, after it was buried."""
+
+    attempts: int
+    backoff: Backoff
+
+
+class Policy:
+    """What to do with failures. Meant to be made once and shared.
+
+    attempts    how often a message is tried before it is buried, crashes of its worker included
+    backoff     the delay between attempts
+    timeout     how long one attempt may take; None takes the setting `timeout`
+    ttl         how long a letter is kept; None keeps it
+    categories  another Policy for failures of one category: its attempts and backoff are used for them, and
+                `attempts=1` buries at once. A category named here is retried even where it would not be by itself
+    again       automatic retries of the letter: `again=5` with the same backoff, or `Again(5, linear("5m"))`
+    """
+
+    __slots__ = ("_rules", "again", "attempts", "backoff", "categories", "most_attempts", "timeout", "ttl")
+
+    def __init__(
+        self,
+        attempts: int = 5,
+        backoff: Backoff = _DEFAULT_BACKOFF,
+        *,
+        timeout: Duration | None = None,
+        ttl: Duration | None = None,
+        categories: Mapping[Category | str, Policy] | None = None,
+        again: int | Again = 0,
+    ) -> None:
+        if not isinstance(attempts, int) or attempts < 1:
+            raise ConfigError(f"attempts={attempts!r}: a message is tried at least once, so 1 or more")
+        if not hasattr(backoff, "delay"):
+            raise ConfigError(f"backoff={backoff!r}: use never(), immediate(), linear(), exponential() or custom()")
+        self.attempts = attempts
+        self.backoff = backoff
+        self.timeout = None if timeout is None else positive("timeout", timeout)
+        self.ttl = None if ttl is None else positive("ttl", ttl)
+        self.categories = {category_named(name): policy for name, policy in (categories or {}).items()}
+        self.again = again if isinstance(again, Again) else Again(again, backoff)
+        if self.again.attempts < 0:
+            raise ConfigError(f"again={again!r}: it is a number of automatic retries, 0 or more")
+        self._rules = {category: self._rule(category) for category in Category}
+        # the largest number any category allows: past it, only a crash can explain another delivery
+        self.most_attempts = max(rule.attempts for rule in self._rules.values())
+
+    def rule(self, category: Category) -> Rule:
+        """What it says of that category."""
+        return self._rules[category]
+
+    def _rule(self, category: Category) -> Rule:
+        special = self.categories.get(category)
+        if special is None:
+            return Rule(self.attempts, self.backoff, None)
+        return Rule(special.attempts, special.backoff, special.attempts > 1)
+
+    def again_for(self, category: Category) -> Again:
+        """The automatic retries of a letter of that category."""
+        special = self.categories.get(category)
+        return self.again if special is None or special.again.attempts == 0 else special.again
+
+    def __repr__(self) -> str:
+        return f"Policy(attempts={self.attempts}, backoff={self.backoff!r}, again={self.again.attempts})"
+
+
+def positive(name: str, value: Duration) -> timedelta:
+    """That long, and longer than nothing."""
+    span = duration(value)
+    if span <= timedelta():
+        raise ConfigError(f"{name}={value!r}: it has to be longer than nothing")
+    return span
+
+
+def category_named(name: Category | str) -> Category:
+    """The category of that name."""
+    try:
+        return Category(name)
+    except ValueError:
+        raise ConfigError(f"unknown category {name!r}{nearest(str(name), list(Category))}") from None

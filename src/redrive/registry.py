@@ -1,0 +1,48 @@
+"""Which backend a URL means. A new broker or database is its own file and one line here, or an entry point.
+
+Nothing is imported before it is asked for: `redrive --help` knows no driver.
+"""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from importlib import import_module
+from importlib.metadata import entry_points
+from typing import Any
+
+from redrive.clock import Clock
+from redrive.errors import ConfigError, nearest
+from redrive.stores.base import Store
+from redrive.transports.base import Transport
+
+# scheme -> module:function, which takes the URL and the options below by name
+TRANSPORTS = {
+    "memory": "redrive.transports.memory:open_transport",
+    "sqlite": "redrive.transports.sqlite:open_transport",
+}
+STORES = {
+    "memory": "redrive.stores.memory:open_store",
+    "sqlite": "redrive.stores.sqlite:open_store",
+}
+
+
+def open_transport(url: str, *, clock: Clock, lease: timedelta) -> Transport:
+    """The transport of that URL, ready to use."""
+    transport: Transport = _opener("transport", url, TRANSPORTS)(url, clock=clock, lease=lease)
+    return transport
+
+
+def open_store(url: str) -> Store:
+    """The store of that URL, ready to use."""
+    store: Store = _opener("store", url, STORES)(url)
+    return store
+
+
+def _opener(kind: str, url: str, known: dict[str, str]) -> Any:
+    scheme = url.partition("://")[0]
+    plugins = {point.name: point.value for point in entry_points(group=f"redrive.{kind}s")}
+    target = (known | plugins).get(scheme)
+    if target is None:
+        raise ConfigError(f"{url!r}: no {kind} speaks {scheme!r}{nearest(scheme, known | plugins)}")
+    module, _, name = target.partition(":")
+    return getattr(import_module(module), name)

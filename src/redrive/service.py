@@ -1,0 +1,272 @@
+"""The one application API. HTTP, console and CLI all call it, and hold no rule of their own.
+
+Everything shown is redacted; everything done names who did it, and is written to the audit trail.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable, Iterable, Sequence
+from datetime import datetime
+from typing import Any
+
+import msgspec
+from msgspec import Struct
+
+from redrive.app import Redrive
+from redrive.errors import UnknownLetter, UnknownSource, UsageError
+from redrive.flow.replay import Progress, Replay, Replays
+from redrive.forensics.query import Query
+from redrive.forensics.redact import Redactor
+from redrive.forensics.stats import Stats, stats_of
+from redrive.forensics.transfer import letters_of, line_of
+from redrive.forensics.views import Detail, Summary, detail, summary
+from redrive.model import OPEN, Letter, LetterId, State
+from redrive.stores.base import Cursor, Entry, EntryStatus, Group
+from redrive.telemetry.events import Acted, LettersMoved, LettersPruned
+
+_BATCH = 500
+AUDIT = "audit"
+
+
+class Summaries(Struct, frozen=True):
+    """A page of letters."""
+
+    letters: list[Summary]
+    after: Cursor | None
+
+
+class Plan(Struct, frozen=True):
+    """What a replay would do, before anybody says yes."""
+
+    total: int  # letters it would send
+    sources: dict[str, int]
+    groups: list[Group]
+    left_out: int  # selected, but resolved, archived or on their way already
+
+
+class ReplayReport(Struct, frozen=True):
+    """A replay and what became of its letters."""
+
+    replay: Replay
+    entries: dict[EntryStatus, int]
+
+
+class Service:
+    """Everything that can be asked of Redrive, and done with it."""
+
+    def __init__(self, app: Redrive) -> None:
+        self.app = app
+        redact = app.settings.redact
+        self.redactor = Redactor(keys=redact.keys, patterns=redact.patterns, defaults=redact.defaults)
+        self.replays = Replays(app.store, app.transports, app.events, app.clock)
+
+    # -- seeing --------------------------------------------------------------------------------------------------
+
+    async def letters(self, query: Query, *, after: Cursor | None = None, limit: int = 50) -> Summaries:
+        """Newest first."""
+        await self._check(query)
+        page = await self.app.store.letters.search(query, after=after, limit=_bounded(limit))
+        return Summaries([summary(letter, self.redactor) for letter in page.letters], page.after)
+
+    async def letter(self, id: LetterId) -> Detail:
+        """By its own id, the beginning of it, or the id of its message."""
+        return detail(await self.find(id), self.redactor)
+
+    async def find(self, id: LetterId) -> Letter:
+        """The letter itself, unredacted: for what goes back to a transport, never for what is shown."""
+        letter = await self.app.store.letters.get(id)
+        if letter is None:
+            page = await self.app.store.letters.search(Query(message_ids=(id,)), limit=2)
+            if len(page.letters) > 1:
+                names = ", ".join(f"{one.id} ({one.message.source})" for one in page.letters)
+                raise UsageError(f"message {id!r} has more than one letter: {names}")
+            letter = page.letters[0] if page.letters else None
+        if letter is None:
+            raise UnknownLetter(id)
+        return letter
+
+    async def groups(self, query: Query, *, limit: int = 50) -> Sequence[Group]:
+        """The largest first."""
+        await self._check(query)
+        groups = await self.app.store.letters.groups(query, limit=_bounded(limit))
+        return [msgspec.structs.replace(one, message=self.redactor.text(one.message)) for one in groups]
+
+    async def stats(self) -> Stats:
+        """Letters by state, category and source, and how full the queues are."""
+        depths: dict[str, Any] = {}
+        for name, transport in self.app.transports.items():
+            for source, depth in (await transport.depths()).items():
+                depths[source if name == "default" else f"{name}/{source}"] = depth
+        return stats_of(await self.app.store.letters.tallies(), depths, self.app.clock.now())
+
+    async def count(self, query: Query) -> int:
+        await self._check(query)
+        return await self.app.store.letters.count(query)
+
+    async def sources(self) -> set[str]:
+        """Every source that has a handler here, a letter, or a message waiting."""
+        known = set(self.app.handlers) | {tally.source for tally in await self.app.store.letters.tallies()}
+        for transport in self.app.transports.values():
+            known |= set(await transport.depths())
+        return known
+
+    # -- acting --------------------------------------------------------------------------------------------------
+
+    async def plan(self, query: Query) -> Plan:
+        """What a replay of that query would send."""
+        await self._check(query)
+        letters = self.app.store.letters
+        wanted = _narrowed(query, (State.PENDING, State.EXHAUSTED))
+        groups = [] if wanted is None else list(await letters.groups(wanted, limit=10_000))
+        total = 0 if wanted is None else await letters.count(wanted)
+        sources: dict[str, int] = {}
+        for source in {name for group in groups for name in group.sources}:
+            if wanted is not None:
+                sources[source] = await letters.count(msgspec.structs.replace(wanted, sources=(source,)))
+        return Plan(total, sources, groups[:20], await letters.count(query) - total)
+
+    async def replay(
+        self, query: Query, *, actor: str, rate: float | None = None, reason: str = "", id: str | None = None
+    ) -> Replay:
+        """Freeze the selection; `run_replay` sends it. The same id again gives the replay it already made."""
+        await self._check(query)
+        replay = await self.replays.start(query, actor=actor, rate=rate, reason=reason, id=id)
+        await self._audit(actor, "replay", f"{replay.id}: {replay.total} letters")
+        return replay
+
+    async def run_replay(self, id: str, *, progress: Progress = lambda sent: None) -> ReplayReport:
+        """Send it, or go on sending it."""
+        runner = f"{self.app.settings.worker_name}:{self.app.clock.new_id()}"
+        await self.replays.run(id, runner=runner, progress=progress)
+        return await self.replay_report(id)
+
+    async def cancel_replay(self, id: str, *, actor: str) -> ReplayReport:
+        """Send no more of it."""
+        await self.replays.cancel(id, actor=actor)
+        await self._audit(actor, "cancel", id)
+        return await self.replay_report(id)
+
+    async def replay_report(self, id: str) -> ReplayReport:
+        return ReplayReport(await self.replays.get(id), await self.app.store.ledger.tally(id))
+
+    async def replay_entries(
+        self, id: str, *, status: EntryStatus | None = None, after: Cursor | None = None, limit: int = 50
+    ) -> tuple[Sequence[Entry], Cursor | None]:
+        """The ledger."""
+        await self.replays.get(id)
+        entries, more = await self.app.store.ledger.entries(id, status=status, after=after, limit=_bounded(limit))
+        return [msgspec.structs.replace(one, note=self.redactor.text(one.note)) for one in entries], more
+
+    async def retry(self, ids: Iterable[LetterId], *, actor: str) -> ReplayReport:
+        """Send these back now: a replay of exactly them."""
+        letters = [await self.find(id) for id in ids]
+        if not letters:
+            raise UsageError("no letters were named")
+        replay = await self.replay(Query(ids=tuple(letter.id for letter in letters)), actor=actor, reason="retry")
+        return await self.run_replay(replay.id)
+
+    async def archive(self, query: Query, *, actor: str, progress: Progress = lambda moved: None) -> int:
+        """Done with, whatever their state; what is on its way keeps its course. Returns how many."""
+        return await self._all(query, self._archive_some, "archive", actor, progress)
+
+    async def purge(self, query: Query, *, actor: str, progress: Progress = lambda gone: None) -> int:
+        """Delete, for good, what is not on its way. Returns how many."""
+        if query.is_empty:
+            raise UsageError("purge deletes for good: say which letters, by state, age, source or group")
+        await self._check(query)
+        total = 0
+        while gone := await self.app.store.letters.prune(query, limit=_BATCH):
+            total += len(gone)
+            progress(len(gone))
+        self.app.events.emit(LettersPruned(count=total, why=f"purged by {actor}"))
+        await self._audit(actor, "purge", f"{total} letters of {_said(query)}")
+        return total
+
+    async def export(self, query: Query) -> AsyncIterator[bytes]:
+        """JSON lines, oldest first, unredacted and byte-exact, a page at a time."""
+        await self._check(query)
+        after: Cursor | None = None
+        while True:
+            page = await self.app.store.letters.search(query, after=after, limit=_BATCH, oldest_first=True)
+            if page.letters:
+                yield b"".join(line_of(letter) for letter in page.letters)
+            after = page.after
+            if after is None:
+                return
+
+    async def import_letters(
+        self, lines: Iterable[bytes], *, actor: str, name: str = "the input", progress: Progress = lambda n: None
+    ) -> int:
+        """Record what an export wrote. Importing it twice changes nothing. Returns how many lines there were."""
+        total = 0
+        batch: list[Letter] = []
+        for letter in letters_of(lines, name):
+            batch.append(msgspec.structs.replace(letter, owner=None, lease_until=None))
+            if len(batch) == _BATCH:
+                total += await self._take_in(batch, progress)
+                batch = []
+        total += await self._take_in(batch, progress)
+        await self._audit(actor, "import", f"{total} letters from {name}")
+        return total
+
+    async def audit(self, limit: int = 100) -> list[dict[str, Any]]:
+        """Who did what, newest first."""
+        return [one.body for one in await self.app.store.documents.list(AUDIT, limit=limit)]
+
+    # -- inside --------------------------------------------------------------------------------------------------
+
+    async def _take_in(self, batch: Sequence[Letter], progress: Progress) -> int:
+        if batch:
+            await self.app.store.letters.record(batch)
+            progress(len(batch))
+        return len(batch)
+
+    async def _archive_some(self, ids: Sequence[LetterId], actor: str) -> int:
+        now = self.app.clock.now()
+        moved = await self.app.store.letters.move(ids, expect=[*OPEN, State.RESOLVED], to=State.ARCHIVED, now=now)
+        self.app.events.emit(LettersMoved(to=State.ARCHIVED, count=len(moved), actor=actor))
+        return len(moved)
+
+    async def _all(self, query: Query, act: Callable[..., Any], action: str, actor: str, progress: Progress) -> int:
+        """Page through what the query selects, from the oldest, acting on each page."""
+        await self._check(query)
+        total, after = 0, None
+        while True:
+            page = await self.app.store.letters.search(query, after=after, limit=_BATCH, oldest_first=True)
+            total += await act([letter.id for letter in page.letters], actor)
+            progress(len(page.letters))
+            after = page.after
+            if after is None:
+                await self._audit(actor, action, f"{total} letters of {_said(query)}")
+                return int(total)
+
+    async def _check(self, query: Query) -> None:
+        """A source that nobody has ever seen is a typo, not an empty answer."""
+        if query.sources is None:
+            return
+        known = await self.sources()
+        for source in query.sources:
+            if source not in known:
+                raise UnknownSource(source, known)
+
+    async def _audit(self, actor: str, action: str, detail: str) -> None:
+        at: datetime = self.app.clock.now()
+        body = {"at": at.isoformat(), "actor": actor, "action": action, "detail": detail}
+        await self.app.store.documents.put(AUDIT, self.app.clock.new_id(), body)
+        self.app.events.emit(Acted(actor=actor, action=action, detail=detail, at=at))
+
+
+def _narrowed(query: Query, states: tuple[State, ...]) -> Query | None:
+    """The query, to these states only; None if that leaves nothing."""
+    left = tuple(state for state in states if query.states is None or state in query.states)
+    return msgspec.structs.replace(query, states=left) if left else None
+
+
+def _bounded(limit: int) -> int:
+    if not 1 <= limit <= 1000:
+        raise UsageError(f"limit={limit}: a page has 1 to 1000 letters")
+    return limit
+
+
+def _said(query: Query) -> str:
+    return msgspec.json.encode(query).decode()

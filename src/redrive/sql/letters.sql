@@ -1,0 +1,101 @@
+-- The letters' statements. Parameters by name; lists come as JSON arrays. `{where}` is built from a Query.
+
+-- name: insert
+INSERT INTO letters (id, state, category, source, group_id, created_at, updated_at, next_retry_at, expires_at,
+                     priority, owner, lease_until, transport, tenant, message_id, error_type, error_message, code,
+                     key, correlation_id, retries, resends, replay, body, document)
+VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
+ON CONFLICT (id) DO NOTHING;
+
+-- name: known
+SELECT id FROM letters WHERE id IN (SELECT value FROM json_each(:ids));
+
+-- name: rejoin
+UPDATE letters SET state = :state, category = :category, group_id = :group_id, updated_at = :updated_at,
+       next_retry_at = :next_retry_at, expires_at = :expires_at, owner = NULL, lease_until = NULL,
+       transport = :transport, error_type = :error_type, error_message = :error_message, code = :code,
+       retries = :retries, document = :document
+WHERE id = :id;
+
+-- name: add_group
+INSERT INTO groups (id, error_type, message, category, first_at, last_at) VALUES (?, ?, ?, ?, ?, ?)
+ON CONFLICT (id) DO UPDATE SET first_at = min(first_at, excluded.first_at), last_at = max(last_at, excluded.last_at);
+
+-- name: depend
+INSERT OR IGNORE INTO dependencies (letter_id, message_id) VALUES (?, ?);
+
+-- name: get
+SELECT {columns} FROM letters WHERE id = :id;
+
+-- name: count
+SELECT count(*) FROM letters WHERE {where};
+
+-- name: count_tallies
+SELECT coalesce(sum(count), 0) FROM tallies WHERE {where};
+
+-- name: groups
+-- From the counters: as many rows as there are groups, however many letters.
+SELECT g.id, g.error_type, g.message, g.category, g.first_at, g.last_at, t.source, t.state, t.count
+FROM (
+    SELECT group_id, sum(count) AS total FROM tallies WHERE count > 0 AND {where}
+    GROUP BY group_id ORDER BY total DESC, group_id LIMIT :limit
+) AS top
+JOIN groups AS g ON g.id = top.group_id
+JOIN (SELECT group_id, source, state, sum(count) AS count FROM tallies WHERE count > 0 AND {where}
+      GROUP BY group_id, source, state) AS t ON t.group_id = g.id
+ORDER BY top.total DESC, g.id, t.source, t.state;
+
+-- name: groups_scan
+-- For what the counters do not know (tenant, text, time): counted from the letters themselves.
+SELECT g.id, g.error_type, g.message, g.category, g.first_at, g.last_at, t.source, t.state, t.count
+FROM (SELECT group_id, source, state, count(*) AS count, sum(count(*)) OVER (PARTITION BY group_id) AS total
+      FROM letters WHERE {where} GROUP BY group_id, source, state) AS t
+JOIN groups AS g ON g.id = t.group_id
+ORDER BY t.total DESC, g.id, t.source, t.state;
+
+-- name: tallies
+SELECT source, state, category, sum(count) FROM tallies WHERE count > 0 GROUP BY source, state, category;
+
+-- name: claimable
+SELECT {columns} FROM letters
+WHERE {where}
+  AND state IN (SELECT value FROM json_each(:from))
+  AND (owner IS NULL OR owner = :me OR lease_until < :now)
+  AND NOT EXISTS (
+      SELECT 1 FROM dependencies AS d JOIN letters AS a ON a.message_id = d.message_id
+      WHERE d.letter_id = letters.id AND a.state <> 'resolved')
+ORDER BY priority, next_retry_at, seq
+LIMIT :limit;
+
+-- name: claim
+UPDATE letters SET state = :to, owner = :me, lease_until = :until, updated_at = :now,
+       resends = resends + (state <> :to), retries = retries + (state <> :to AND :to = 'retrying'),
+       replay = coalesce(:replay, replay)
+WHERE id IN (SELECT value FROM json_each(:ids));
+
+-- name: move
+UPDATE letters SET state = :to, updated_at = :now, owner = NULL, lease_until = NULL,
+       next_retry_at = CASE WHEN :to IN ('pending') THEN next_retry_at END,
+       resends = resends - (:to = 'pending' AND state IN ('retrying', 'replaying')),
+       retries = retries - (:to = 'pending' AND state = 'retrying')
+WHERE id IN (SELECT value FROM json_each(:ids))
+  AND state IN (SELECT value FROM json_each(:expect))
+  AND (:owner IS NULL OR owner = :owner)
+RETURNING id;
+
+-- name: prune
+DELETE FROM letters WHERE seq IN (
+    SELECT seq FROM letters WHERE {where} AND state NOT IN ('retrying', 'replaying')
+    ORDER BY created_at, seq LIMIT :limit)
+RETURNING id;
+
+-- name: freeze
+INSERT OR IGNORE INTO ledger (replay, letter_id, status, at)
+SELECT :replay, id, 'selected', :now FROM letters
+WHERE {where} AND state IN ('pending', 'exhausted') ORDER BY created_at, seq;
+
+-- name: mark
+-- An outcome that is known is not overwritten by `sent`, nor by what a repeat of the same batch says.
+INSERT INTO ledger (replay, letter_id, status, at, note) VALUES (:replay, :letter, :status, :at, :note)
+ON CONFLICT (replay, letter_id) DO UPDATE SET status = excluded.status, at = excluded.at, note = excluded.note
+WHERE excluded.status IN ('resolved', 'failed') OR status IN ('selected');

@@ -1,0 +1,66 @@
+-- The embedded queue's statements. Parameters by name; lists come as JSON arrays.
+
+-- name: send
+INSERT INTO queue (source, id, priority, visible_at, attempt, enqueued_at, expires_at, body, rest)
+VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)
+ON CONFLICT (source, id) DO NOTHING;
+
+-- name: priorities
+-- A loose index scan: one step for each priority in use, however many messages there are.
+WITH RECURSIVE used (priority) AS (
+    SELECT min(priority) FROM queue WHERE source = :source
+    UNION ALL
+    SELECT (SELECT min(priority) FROM queue WHERE source = :source AND priority > used.priority)
+    FROM used WHERE used.priority IS NOT NULL
+)
+SELECT priority FROM used
+WHERE priority IS NOT NULL
+  AND EXISTS (SELECT 1 FROM queue WHERE source = :source AND priority = used.priority AND visible_at <= :now);
+
+-- name: ready
+SELECT seq, lease, id, priority, attempt, enqueued_at, expires_at, body, rest, failures
+FROM queue
+WHERE source = :source AND priority = :priority AND visible_at <= :now
+ORDER BY visible_at, seq
+LIMIT :limit;
+
+-- name: lease
+UPDATE queue SET visible_at = :until, lease = :lease, attempt = attempt + 1
+WHERE seq IN (SELECT value FROM json_each(:seqs));
+
+-- name: extend
+UPDATE queue SET visible_at = :until
+WHERE seq IN (SELECT value FROM json_each(:seqs)) AND lease = :lease
+RETURNING seq;
+
+-- name: done
+DELETE FROM queue
+WHERE seq IN (SELECT value FROM json_each(:seqs)) AND lease = :lease
+RETURNING seq;
+
+-- name: retry
+UPDATE queue SET lease = NULL, visible_at = :at, failures = :failures
+WHERE seq = :seq AND lease = :lease;
+
+-- name: release
+-- As if it had not been received.
+UPDATE queue SET lease = NULL, visible_at = :at, attempt = attempt - 1
+WHERE seq = :seq AND lease = :lease;
+
+-- name: next
+SELECT min(visible_at) FROM queue WHERE source = :source;
+
+-- name: depths
+SELECT source,
+       sum(visible_at <= :now),
+       sum(visible_at > :now AND lease IS NULL),
+       sum(visible_at > :now AND lease IS NOT NULL)
+FROM queue GROUP BY source;
+
+-- name: heal_ready
+-- Sent without delay by a process whose clock was ahead of ours: due now.
+UPDATE queue SET visible_at = :now WHERE visible_at > :now AND visible_at = enqueued_at AND lease IS NULL;
+
+-- name: heal_leases
+-- No lease is longer than the longest: one that seems to be was taken under a clock ahead of ours.
+UPDATE queue SET visible_at = :until WHERE lease IS NOT NULL AND visible_at > :until;

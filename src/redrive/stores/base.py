@@ -1,0 +1,230 @@
+"""The seam to a database: what a store promises, split by noun so that none of it is wide.
+
+A store keeps letters (`Letters`), the ledger of replays (`Ledger`) and small documents (`Documents`: replays,
+tokens, the audit trail). Every method raises StoreUnavailable, and no error of its driver, when it cannot now.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Sequence
+from datetime import datetime
+from enum import StrEnum
+from typing import Any, Protocol, TypeAlias
+
+from msgspec import Struct
+
+from redrive.forensics.query import Query
+from redrive.model import Category, Letter, LetterId, Owner, State
+
+Cursor: TypeAlias = str
+"""Opaque: where a page ended. Given back to the store that made it."""
+
+
+class StoreFeatures(Struct, frozen=True, kw_only=True):
+    """What a store can promise. docs/guarantees.md is generated from these."""
+
+    durable: bool  # what `record` accepted survives a crash of every process
+    atomic_claims: bool  # two processors never claim one letter
+    shared: bool  # several processes can work on it at once
+    counted_groups: bool  # group counters are kept as letters come, not computed when asked
+
+
+class Page(Struct, frozen=True):
+    """Some letters in order, and where the next page starts (None: that was all)."""
+
+    letters: tuple[Letter, ...]
+    after: Cursor | None
+
+
+class Group(Struct, frozen=True):
+    """Letters with one fingerprint: one root cause."""
+
+    id: str
+    error_type: str
+    message: str  # of one of them
+    category: Category
+    sources: tuple[str, ...]
+    states: dict[State, int]  # how many in each
+    first_at: datetime
+    last_at: datetime
+
+    @property
+    def count(self) -> int:
+        return sum(self.states.values())
+
+
+class Tally(Struct, frozen=True):
+    """How many letters share these four."""
+
+    source: str
+    state: State
+    category: Category
+    count: int
+
+
+class Letters(Protocol):
+    """Keeps letters."""
+
+    async def record(self, letters: Sequence[Letter]) -> None:
+        """Durable when it returns. The same failure twice changes nothing; an unseen failure of a known
+        letter joins it, and state, reason, group, next retry and counters become the newcomer's."""
+        ...
+
+    async def get(self, id: LetterId) -> Letter | None:
+        """That letter."""
+        ...
+
+    async def search(
+        self, query: Query, *, after: Cursor | None = None, limit: int = 50, oldest_first: bool = False
+    ) -> Page:
+        """Newest first, if not asked otherwise, by the time they were created; paging with the cursor neither
+        repeats nor misses a letter that stays as it is."""
+        ...
+
+    async def count(self, query: Query) -> int:
+        """How many the query selects."""
+        ...
+
+    async def groups(self, query: Query, *, limit: int = 50) -> Sequence[Group]:
+        """The groups of what the query selects, the largest first."""
+        ...
+
+    async def tallies(self) -> Sequence[Tally]:
+        """All letters, counted."""
+        ...
+
+    async def claim(
+        self,
+        query: Query,
+        *,
+        to: State,
+        owner: Owner,
+        now: datetime,
+        until: datetime,
+        limit: int,
+        replay: str | None = None,
+    ) -> Sequence[Letter]:
+        """Move what the query selects to that state and lease it, the most urgent first. A claim is made to send
+        the letter back, so it counts a resend, and a retry if `to` is RETRYING, and notes the replay.
+
+        Only letters that nobody owns (or this owner does), whose dependencies are resolved, and only from a
+        state that may become `to` (see MAY_BECOME). One letter has one owner at a time.
+        """
+        ...
+
+    async def move(
+        self,
+        ids: Collection[LetterId],
+        *,
+        expect: Collection[State],
+        to: State,
+        now: datetime,
+        owner: Owner | None = None,
+    ) -> Sequence[LetterId]:
+        """Move those that are in an expected state (and owned by `owner`, if given); returns those that moved.
+
+        A letter that moves loses its lease. Moving from RETRYING or REPLAYING to the same state is how a send is
+        confirmed; back to PENDING is how a claim is undone, and its resend is not counted after all.
+        """
+        ...
+
+    async def prune(self, query: Query, *, limit: int) -> Sequence[LetterId]:
+        """Delete at most `limit` of what the query selects, the oldest first; returns what was deleted.
+        A letter that is retrying or replaying is never deleted."""
+        ...
+
+
+MAY_BECOME: dict[State, tuple[State, ...]] = {
+    State.RETRYING: (State.PENDING,),
+    State.REPLAYING: (State.PENDING, State.EXHAUSTED, State.REPLAYING),
+}
+"""From which states a claim may take a letter. REPLAYING from itself: a replay resumed by its own owner."""
+
+
+class EntryStatus(StrEnum):
+    """What became of one letter in one replay."""
+
+    SELECTED = "selected"  # frozen into the replay, not yet touched
+    SENT = "sent"  # on its way; its outcome is not known yet
+    RESOLVED = "resolved"
+    FAILED = "failed"  # it died again and rejoined its letter
+    SKIPPED = "skipped"  # it was no longer as selected when its turn came
+
+
+class Entry(Struct, frozen=True):
+    """One line of a replay's ledger."""
+
+    replay: str
+    letter: LetterId
+    status: EntryStatus
+    at: datetime
+    note: str = ""
+
+
+class Ledger(Protocol):
+    """Keeps what each replay selected, and what became of it."""
+
+    async def freeze(self, replay: str, query: Query, *, now: datetime) -> int:
+        """Write down exactly the letters that the query selects now, in states a replay may take; returns
+        how many. Freezing a replay again adds nothing."""
+        ...
+
+    async def entries(
+        self, replay: str, *, status: EntryStatus | None = None, after: Cursor | None = None, limit: int = 500
+    ) -> tuple[Sequence[Entry], Cursor | None]:
+        """Lines of the ledger, in the order they were selected."""
+        ...
+
+    async def mark(self, entries: Iterable[Entry]) -> None:
+        """Note what became of these. A known outcome (resolved, failed) is never overwritten by `sent`."""
+        ...
+
+    async def tally(self, replay: str) -> dict[EntryStatus, int]:
+        """How many of each."""
+        ...
+
+
+class Document(Struct, frozen=True):
+    """A small JSON object under a kind and an id, with a version for compare-and-set."""
+
+    kind: str
+    id: str
+    version: int
+    body: dict[str, Any]
+
+
+class Documents(Protocol):
+    """Keeps small things that are neither letters nor ledgers."""
+
+    async def put(self, kind: str, id: str, body: dict[str, Any], *, expect: int | None = None) -> bool:
+        """Write it. With `expect`, only if its version is that (0: it must not exist); returns whether it did."""
+        ...
+
+    async def get(self, kind: str, id: str) -> Document | None:
+        """That document."""
+        ...
+
+    async def list(self, kind: str, *, limit: int = 1000) -> Sequence[Document]:
+        """Those of a kind, ids descending, so that time-sorted ids come newest first."""
+        ...
+
+    async def delete(self, kind: str, id: str) -> bool:
+        """Whether there was one to delete."""
+        ...
+
+
+class Store(Protocol):
+    """Letters, ledger and documents of one database."""
+
+    features: StoreFeatures
+    letters: Letters
+    ledger: Ledger
+    documents: Documents
+
+    async def check(self) -> None:
+        """Raise StoreUnavailable, saying why, if it could not write now."""
+        ...
+
+    async def aclose(self) -> None:
+        """Let go of everything."""
+        ...

@@ -1,0 +1,41 @@
+"""Letters, ledger and documents in one SQLite file: the embedded default."""
+
+from __future__ import annotations
+
+import asyncio
+
+from redrive.database import close_database, open_database
+from redrive.stores.base import StoreFeatures
+from redrive.stores.shape import NATIVE, Shape
+from redrive.stores.sqlite.access import Access, in_our_words
+from redrive.stores.sqlite.documents import SqliteDocuments
+from redrive.stores.sqlite.ledger import SqliteLedger
+from redrive.stores.sqlite.letters import SqliteLetters
+
+
+class SqliteStore:
+    """Every claim and move is one transaction of the file, so any number of processes may share it."""
+
+    features = StoreFeatures(durable=True, atomic_claims=True, shared=True, counted_groups=True)
+
+    def __init__(self, url: str, *, shape: Shape = NATIVE) -> None:
+        self.url = url
+        with in_our_words():
+            self._database = open_database(url)
+        access = Access(self._database)
+        self.letters = SqliteLetters(access, shape)
+        self.ledger = SqliteLedger(access)
+        self.documents = SqliteDocuments(access)
+        self._access = access
+
+    async def check(self) -> None:
+        """By writing: a read can succeed where a full disk or a lock would not."""
+        await self._access.write(lambda connection: connection.execute("DELETE FROM documents WHERE kind = ''"))
+
+    async def aclose(self) -> None:
+        await asyncio.to_thread(close_database, self._database)
+
+
+def open_store(url: str) -> SqliteStore:
+    """`sqlite:///file.db`."""
+    return SqliteStore(url)

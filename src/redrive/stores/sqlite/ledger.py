@@ -1,0 +1,65 @@
+"""The ledger in a table."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Iterable, Sequence
+from datetime import datetime
+
+from redrive.clock import microseconds, moment
+from redrive.database import clauses
+from redrive.forensics.query import Query
+from redrive.stores.base import Cursor, Entry, EntryStatus
+from redrive.stores.sqlite.access import Access
+from redrive.stores.sqlite.query import where
+
+_SQL = clauses("letters")
+
+
+class SqliteLedger:
+    """Keeps the lines of every replay."""
+
+    def __init__(self, access: Access) -> None:
+        self._access = access
+
+    async def freeze(self, replay: str, query: Query, *, now: datetime) -> int:
+        """One statement: a million letters are frozen without one of them passing through this process."""
+        condition, parameters = where(query)
+        statement = _SQL["freeze"].replace("{where}", condition)
+        parameters |= {"replay": replay, "now": microseconds(now)}
+
+        def work(connection: sqlite3.Connection) -> int:
+            if connection.execute("SELECT 1 FROM ledger WHERE replay = ? LIMIT 1", (replay,)).fetchone() is None:
+                connection.execute(statement, parameters)
+            row = connection.execute("SELECT count(*) FROM ledger WHERE replay = ?", (replay,)).fetchone()
+            return int(row[0])
+
+        return await self._access.write(work)
+
+    async def entries(
+        self, replay: str, *, status: EntryStatus | None = None, after: Cursor | None = None, limit: int = 500
+    ) -> tuple[Sequence[Entry], Cursor | None]:
+        condition = "replay = :replay AND seq > :after" + (" AND status = :status" if status else "")
+        statement = f"SELECT seq, letter_id, status, at, note FROM ledger WHERE {condition} ORDER BY seq LIMIT :limit"  # noqa: S608
+        parameters = {"replay": replay, "after": int(after or 0), "status": status, "limit": limit}
+        rows = await self._access.read(lambda connection: connection.execute(statement, parameters).fetchall())
+        entries = [Entry(replay, letter, EntryStatus(status), moment(at), note) for _, letter, status, at, note in rows]
+        return entries, str(rows[-1][0]) if len(rows) == limit else None
+
+    async def mark(self, entries: Iterable[Entry]) -> None:
+        rows = [
+            {
+                "replay": e.replay,
+                "letter": e.letter,
+                "status": e.status,
+                "at": microseconds(e.at),
+                "note": e.note,
+            }
+            for e in entries
+        ]
+        await self._access.write(lambda connection: connection.executemany(_SQL["mark"], rows))
+
+    async def tally(self, replay: str) -> dict[EntryStatus, int]:
+        statement = "SELECT status, count(*) FROM ledger WHERE replay = ? GROUP BY status"
+        rows = await self._access.read(lambda connection: connection.execute(statement, (replay,)).fetchall())
+        return {EntryStatus(status): count for status, count in rows}

@@ -1,0 +1,293 @@
+"""Letters in a table: what is searched has a column, the rest is in the store's shape."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Collection, Iterable, Sequence
+from datetime import datetime
+from typing import Any
+
+from msgspec.structs import replace
+
+from redrive.clock import microseconds, moment
+from redrive.database import clauses
+from redrive.forensics.query import Query
+from redrive.model import Category, Letter, LetterId, Owner, State, claimed, rejoined
+from redrive.stores.base import MAY_BECOME, Cursor, Group, Page, Tally
+from redrive.stores.shape import Shape
+from redrive.stores.sqlite.access import Access, as_json
+from redrive.stores.sqlite.query import arms, cursor_of, is_counted, numbered, position, where
+
+_SQL = clauses("letters")
+_COLUMNS = (
+    "seq, created_at, state, updated_at, next_retry_at, expires_at, owner, lease_until, retries, resends, replay, "
+    "body, document"
+)
+
+
+class SqliteLetters:
+    """Keeps letters in a table, with what is searched in columns and the rest in the store's shape."""
+
+    def __init__(self, access: Access, shape: Shape) -> None:
+        self._access = access
+        self._shape = shape
+
+    async def record(self, letters: Sequence[Letter]) -> None:
+        """One transaction. All are new, as a rule; those that are not rejoin theirs one by one."""
+        distinct = _joined(letters)
+        rows = [self._row(letter) for letter in distinct]
+        await self._access.write(lambda connection: self._record(connection, distinct, rows))
+
+    async def get(self, id: LetterId) -> Letter | None:
+        return await self._access.read(lambda connection: self._get(connection, id))
+
+    async def search(
+        self, query: Query, *, after: Cursor | None = None, limit: int = 50, oldest_first: bool = False
+    ) -> Page:
+        statement, parameters = _search(query, after, limit, oldest_first)
+        rows = await self._access.read(lambda connection: connection.execute(statement, parameters).fetchall())
+        letters = tuple(self._letter(row) for row in rows)
+        return Page(letters, cursor_of(rows[-1][1], rows[-1][0]) if len(rows) == limit else None)
+
+    async def count(self, query: Query) -> int:
+        condition, parameters = where(query)
+        statement = _SQL["count_tallies" if is_counted(query) else "count"].replace("{where}", condition)
+        row = await self._access.read(lambda connection: connection.execute(statement, parameters).fetchone())
+        return int(row[0])
+
+    async def groups(self, query: Query, *, limit: int = 50) -> Sequence[Group]:
+        condition, parameters = where(query)
+        statement = _SQL["groups" if is_counted(query) else "groups_scan"].replace("{where}", condition)
+        parameters["limit"] = limit
+        rows = await self._access.read(lambda connection: connection.execute(statement, parameters).fetchall())
+        return _groups(rows)[:limit]
+
+    async def tallies(self) -> Sequence[Tally]:
+        rows = await self._access.read(lambda connection: connection.execute(_SQL["tallies"]).fetchall())
+        return [Tally(source, State(state), Category(category), count) for source, state, category, count in rows]
+
+    async def claim(
+        self,
+        query: Query,
+        *,
+        to: State,
+        owner: Owner,
+        now: datetime,
+        until: datetime,
+        limit: int,
+        replay: str | None = None,
+    ) -> Sequence[Letter]:
+        condition, parameters = where(query)
+        select = _SQL["claimable"].replace("{where}", condition).replace("{columns}", _COLUMNS)
+        parameters |= {"from": as_json(MAY_BECOME[to]), "me": owner, "now": microseconds(now), "limit": limit}
+
+        def work(connection: sqlite3.Connection) -> list[Letter]:
+            found = [self._letter(row) for row in connection.execute(select, parameters)]
+            update = {"to": to, "me": owner, "until": microseconds(until), "now": microseconds(now), "replay": replay}
+            connection.execute(_SQL["claim"], {**update, "ids": as_json(letter.id for letter in found)})
+            return found
+
+        found = await self._access.write(work)
+        return [claimed(one, to, owner, now, until, replay) for one in found]
+
+    async def move(
+        self,
+        ids: Collection[LetterId],
+        *,
+        expect: Collection[State],
+        to: State,
+        now: datetime,
+        owner: Owner | None = None,
+    ) -> Sequence[LetterId]:
+        parameters = {
+            "ids": as_json(ids),
+            "expect": as_json(expect),
+            "to": to,
+            "now": microseconds(now),
+            "owner": owner,
+        }
+        rows = await self._access.write(lambda connection: connection.execute(_SQL["move"], parameters).fetchall())
+        return [id for (id,) in rows]
+
+    async def prune(self, query: Query, *, limit: int) -> Sequence[LetterId]:
+        condition, parameters = where(query)
+        statement = _SQL["prune"].replace("{where}", condition)
+        parameters["limit"] = limit
+        rows = await self._access.write(lambda connection: connection.execute(statement, parameters).fetchall())
+        return [id for (id,) in rows]
+
+    def _record(
+        self, connection: sqlite3.Connection, letters: Sequence[Letter], rows: Sequence[tuple[Any, ...]]
+    ) -> None:
+        ids = as_json(letter.id for letter in letters)
+        known = {id for (id,) in connection.execute(_SQL["known"], {"ids": ids})}
+        fresh = [row for row in rows if row[0] not in known] if known else rows
+        connection.executemany(_SQL["insert"], fresh)
+        joined = [self._rejoin(connection, letter) for letter in letters if letter.id in known] if known else []
+        changed = [one for one in joined if one is not None] + [one for one in letters if one.id not in known]
+        connection.executemany(_SQL["add_group"], _group_rows(changed))
+        for letter in changed:
+            connection.executemany(_SQL["depend"], [(letter.id, id) for id in letter.depends_on])
+
+    def _rejoin(self, connection: sqlite3.Connection, letter: Letter) -> Letter | None:
+        """The letter as it is now, or None if nothing of it was new."""
+        old = self._get(connection, letter.id)
+        assert old is not None
+        new = rejoined(old, letter)
+        if new is None:
+            return None
+        row = dict(zip(_INSERTED, self._row(new), strict=True))
+        connection.execute(_SQL["rejoin"], row)
+        return new
+
+    def _get(self, connection: sqlite3.Connection, id: LetterId) -> Letter | None:
+        row = connection.execute(_SQL["get"].replace("{columns}", _COLUMNS), {"id": id}).fetchone()
+        return None if row is None else self._letter(row)
+
+    def _row(self, letter: Letter) -> tuple[Any, ...]:
+        message, last = letter.message, letter.failures[-1]
+        # the body has a column of its own, so that it can be searched; it is not written twice
+        document = self._shape.encode(replace(letter, message=replace(message, body=b"")))
+        return (
+            letter.id,
+            letter.state,
+            last.category,
+            message.source,
+            letter.group,
+            microseconds(letter.created_at),
+            microseconds(letter.updated_at),
+            _micros(letter.next_retry_at),
+            _micros(letter.expires_at),
+            message.priority,
+            letter.owner,
+            _micros(letter.lease_until),
+            letter.transport,
+            message.tenant,
+            message.id,
+            last.type,
+            last.message,
+            last.code,
+            message.key,
+            message.correlation_id,
+            letter.retries,
+            letter.resends,
+            letter.replay,
+            message.body,
+            document,
+        )
+
+    def _letter(self, row: tuple[Any, ...]) -> Letter:
+        """What the shape loads, and laid over it what changed since it was written."""
+        (
+            _,
+            _,
+            state,
+            updated_at,
+            next_retry_at,
+            expires_at,
+            owner,
+            lease_until,
+            retries,
+            resends,
+            replay,
+            body,
+            document,
+        ) = row
+        letter = self._shape.decode(document)
+        return replace(
+            letter,
+            message=replace(letter.message, body=body),
+            state=State(state),
+            updated_at=moment(updated_at),
+            next_retry_at=None if next_retry_at is None else moment(next_retry_at),
+            expires_at=None if expires_at is None else moment(expires_at),
+            owner=owner,
+            lease_until=None if lease_until is None else moment(lease_until),
+            retries=retries,
+            resends=resends,
+            replay=replay,
+        )
+
+
+_INSERTED = [
+    "id",
+    "state",
+    "category",
+    "source",
+    "group_id",
+    "created_at",
+    "updated_at",
+    "next_retry_at",
+    "expires_at",
+    "priority",
+    "owner",
+    "lease_until",
+    "transport",
+    "tenant",
+    "message_id",
+    "error_type",
+    "error_message",
+    "code",
+    "key",
+    "correlation_id",
+    "retries",
+    "resends",
+    "replay",
+    "body",
+    "document",
+]
+
+
+def _search(query: Query, after: Cursor | None, limit: int, oldest_first: bool) -> tuple[str, dict[str, Any]]:
+    """One select, or the first of several that an index answers in order."""
+    way, side = ("ASC", ">") if oldest_first else ("DESC", "<")
+    order = f"ORDER BY created_at {way}, seq {way} LIMIT :limit"
+    parameters: dict[str, Any] = {"limit": limit}
+    selects = []
+    for number, (condition, more) in enumerate(arms(query)):
+        condition, renamed = numbered(condition, more, number)
+        parameters |= renamed
+        if after is not None:
+            condition += f" AND (created_at, seq) {side} (:after_time, :after_seq)"
+        selects.append(f"SELECT seq FROM (SELECT seq FROM letters WHERE {condition} {order})")  # noqa: S608
+    if after is not None:
+        parameters["after_time"], parameters["after_seq"] = position(after)
+    found = f"SELECT {_COLUMNS} FROM letters WHERE seq IN ({' UNION ALL '.join(selects)}) {order}"  # noqa: S608
+    return found, parameters
+
+
+def _groups(rows: Iterable[tuple[Any, ...]]) -> list[Group]:
+    """Rows of (group…, source, state, count), those of a group in a row, as groups."""
+    found: dict[str, Group] = {}
+    for id, error_type, message, category, first_at, last_at, source, state, count in rows:
+        group = found.get(id) or Group(
+            id, error_type, message, Category(category), (), {}, moment(first_at), moment(last_at)
+        )
+        sources = group.sources if source in group.sources else (*group.sources, source)
+        states = {**group.states, State(state): group.states.get(State(state), 0) + count}
+        found[id] = replace(group, sources=sources, states=states)
+    return list(found.values())
+
+
+def _group_rows(letters: Iterable[Letter]) -> list[tuple[Any, ...]]:
+    """One row for each group among them."""
+    rows: dict[str, tuple[Any, ...]] = {}
+    for letter in letters:
+        last, at = letter.last, microseconds(letter.updated_at)
+        first = min(rows[letter.group][4], at) if letter.group in rows else at
+        latest = max(rows[letter.group][5], at) if letter.group in rows else at
+        rows[letter.group] = (letter.group, last.type, last.message, last.category, first, latest)
+    return list(rows.values())
+
+
+def _joined(letters: Sequence[Letter]) -> Sequence[Letter]:
+    """One letter for each id, in case one batch has two deaths of the same message."""
+    found: dict[LetterId, Letter] = {}
+    for letter in letters:
+        old = found.get(letter.id)
+        found[letter.id] = letter if old is None else rejoined(old, letter) or old
+    return letters if len(found) == len(letters) else list(found.values())
+
+
+def _micros(at: datetime | None) -> int | None:
+    return None if at is None else microseconds(at)

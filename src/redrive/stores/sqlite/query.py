@@ -1,0 +1,126 @@
+"""A Query as SQL for SQLite: the conditions, and the ways in which an index can answer it in order."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from itertools import product
+from typing import Any
+
+import msgspec
+
+from redrive.clock import microseconds
+from redrive.errors import BadQuery
+from redrive.forensics.query import Query
+from redrive.model import Category, State
+
+_COLUMNS = {
+    "ids": "id",
+    "message_ids": "message_id",
+    "states": "state",
+    "sources": "source",
+    "categories": "category",
+    "groups": "group_id",
+    "tenants": "tenant",
+    "transports": "transport",
+}
+_CONDITIONS = {
+    "error_type": "error_type = :error_type",
+    "code": "code = :code",
+    "since": "created_at >= :since",
+    "before": "created_at < :before",
+    "due": "next_retry_at <= :due",
+    "lapsed": "owner IS NOT NULL AND lease_until < :lapsed",
+    "expired": "expires_at < :expired",
+    "owner": "owner = :owner",
+}
+_FEW = ("groups", "tenants", "sources")  # the narrowest first; each has an index that is in order of time
+_TEXTS = ("message_id", "key", "correlation_id", "error_type", "error_message", "body")
+COUNTED = frozenset({"states", "sources", "categories", "groups"})
+"""The filters that the counters know."""
+
+Condition = tuple[str, dict[str, Any]]
+
+
+def where(query: Query) -> Condition:
+    """The condition and its parameters; `1` where nothing narrows."""
+    parts: list[str] = []
+    parameters: dict[str, Any] = {}
+    for name, value in given(query):
+        if name in _COLUMNS:
+            parts.append(f"{_COLUMNS[name]} IN (SELECT value FROM json_each(:{name}))")  # noqa: S608
+            parameters[name] = msgspec.json.encode(value).decode()
+        elif name == "text":
+            parts.append(_text())
+            parameters["text"] = value.encode().lower()
+        else:
+            parts.append(_CONDITIONS[name])
+            parameters[name] = microseconds(value) if hasattr(value, "tzinfo") else value
+    return " AND ".join(parts) or "1", parameters
+
+
+def arms(query: Query) -> Iterator[Condition]:
+    """The query as a union of parts that an index answers newest first, without sorting what it leaves out.
+
+    `state IN (…)` cannot be read in order of time from an index on (state, category, created_at); one arm for
+    each state and category can, and there are 36 of them at most.
+    """
+    if query.ids is not None or query.groups or query.sources or query.tenants:
+        name = next((n for n in ("ids", "groups", "sources", "tenants") if getattr(query, n) is not None), "ids")
+        values = getattr(query, name)
+        if name != "ids" and len(values) <= 50:
+            yield from (_arm(query, {name: (value,)}) for value in values)
+        else:
+            yield where(query)
+    elif query.states is not None or query.categories is not None:
+        for state, category in product(query.states or tuple(State), query.categories or tuple(Category)):
+            yield _arm(query, {"states": (state,), "categories": (category,)})
+    else:
+        yield where(query)
+
+
+def numbered(condition: str, parameters: dict[str, Any], number: int) -> Condition:
+    """The same condition with parameters of its own, so that several can stand in one statement."""
+    renamed = re.sub(r":(\w+)", rf":\1_{number}", condition)
+    return renamed, {f"{name}_{number}": value for name, value in parameters.items()}
+
+
+def given(query: Query) -> Iterator[tuple[str, Any]]:
+    """The filters that are set."""
+    for name in query.__struct_fields__:
+        value = getattr(query, name)
+        if value is not None:
+            yield name, value
+
+
+def is_counted(query: Query) -> bool:
+    """Whether the counters can answer it."""
+    return all(name in COUNTED for name, _ in given(query))
+
+
+def cursor_of(created_at: int, seq: int) -> str:
+    return f"{created_at}.{seq}"
+
+
+def position(cursor: str) -> tuple[int, int]:
+    """Where the page before ended."""
+    created_at, _, seq = cursor.partition(".")
+    if not (created_at.lstrip("-").isdigit() and seq.isdigit()):
+        raise BadQuery(f"{cursor!r} is not a cursor of this store: use `after` as the page before gave it")
+    return int(created_at), int(seq)
+
+
+def _arm(query: Query, equal: dict[str, Sequence[Any]]) -> Condition:
+    """The rest of the query, and equality on these: written so that SQLite sees a constant, not a subquery."""
+    rest = msgspec.structs.replace(query, **dict.fromkeys(equal))
+    condition, parameters = where(rest)
+    for name, (value,) in equal.items():
+        condition = f"{_COLUMNS[name]} = :only_{name} AND {condition}"
+        parameters[f"only_{name}"] = str(value)
+    return condition, parameters
+
+
+def _text() -> str:
+    """A substring of any of the searched columns, compared as bytes with ASCII letters in lower case."""
+    columns = (f"instr(CAST(lower(CAST({name} AS TEXT)) AS BLOB), :text)" for name in _TEXTS)
+    return f"({' OR '.join(columns)})"

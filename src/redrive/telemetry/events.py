@@ -1,0 +1,168 @@
+"""One stream of facts. Metrics, logs, traces, audit and alerts subscribe to it; nothing else reports.
+
+Facts about successes come in batches, because there are many; facts about failures come one by one, because
+each of them is a story.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from datetime import datetime, timedelta
+from typing import TypeAlias
+
+from msgspec import Struct
+
+from redrive.model import Failure, LetterId, MessageId, Reason, State
+
+
+class Event(Struct, frozen=True, kw_only=True):
+    """One observed fact."""
+
+
+class BatchSettled(Event, frozen=True):
+    """A batch was carried out. `seconds` has how long each attempt took."""
+
+    source: str
+    done: int
+    retried: int
+    buried: int
+    released: int
+    seconds: tuple[float, ...]
+
+
+class MessageRetried(Event, frozen=True):
+    """An attempt failed and another will follow."""
+
+    source: str
+    message: MessageId
+    tenant: str | None
+    correlation_id: str | None
+    failure: Failure
+    after: timedelta
+
+
+class MessageBuried(Event, frozen=True):
+    """A message became a letter, or died again and rejoined its own."""
+
+    source: str
+    message: MessageId
+    tenant: str | None
+    correlation_id: str | None
+    letter: LetterId
+    group: str
+    reason: Reason
+    state: State
+    failure: Failure
+
+
+class LetterResolved(Event, frozen=True):
+    """A message that had been buried succeeded."""
+
+    source: str
+    letter: LetterId
+    replay: str | None
+
+
+class LettersMoved(Event, frozen=True):
+    """Somebody, or upkeep, moved letters."""
+
+    to: State
+    count: int
+    actor: str
+
+
+class LettersPruned(Event, frozen=True):
+    """Letters were deleted, for that reason."""
+
+    count: int
+    why: str
+
+
+class LeaseLost(Event, frozen=True):
+    """A delivery was settled by somebody else before us; its handler may have run twice."""
+
+    source: str
+    messages: tuple[MessageId, ...]
+
+
+class BackendDown(Event, frozen=True):
+    """A store or transport does not answer; what we hold is kept, and we go slower."""
+
+    backend: str
+    why: str
+    pause: timedelta
+
+
+class BackendUp(Event, frozen=True):
+    """It answers again."""
+
+    backend: str
+
+
+class BreakerMoved(Event, frozen=True):
+    """The circuit breaker of a target opened, closed, or lets one letter try."""
+
+    target: str
+    state: str
+
+
+class ReplayMoved(Event, frozen=True):
+    """A replay started, ended, or was cancelled."""
+
+    replay: str
+    state: str
+    actor: str
+    total: int
+
+
+class LettersRetried(Event, frozen=True):
+    """Automatic retries were sent back to their source."""
+
+    source: str
+    count: int
+
+
+class WorkerStarted(Event, frozen=True):
+    """This process receives from these sources."""
+
+    worker: str
+    sources: tuple[str, ...]
+
+
+class WorkerStopped(Event, frozen=True):
+    """This process has stopped; what it had not begun was given back."""
+
+    worker: str
+    released: int
+
+
+class Acted(Event, frozen=True):
+    """Somebody did something through the service: the audit trail."""
+
+    actor: str
+    action: str
+    detail: str
+    at: datetime
+
+
+Subscriber: TypeAlias = Callable[[Event], None]
+
+
+class Events:
+    """Hands each fact to every subscriber. A subscriber that fails is reported, and changes nothing."""
+
+    def __init__(self) -> None:
+        self._subscribers: list[Subscriber] = []
+
+    def subscribe(self, subscriber: Subscriber) -> Callable[[], None]:
+        """From now on; returns the way to end it."""
+        self._subscribers.append(subscriber)
+        return lambda: self._subscribers.remove(subscriber)
+
+    def emit(self, event: Event) -> None:
+        for subscriber in tuple(self._subscribers):
+            try:
+                subscriber(event)
+            except Exception:
+                logging.getLogger("redrive").exception("a subscriber failed on %s", type(event).__name__)

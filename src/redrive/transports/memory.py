@@ -1,0 +1,181 @@
+"""A queue in this process's memory: for tests, and for work that may die with its process."""
+
+from __future__ import annotations
+
+import asyncio
+import heapq
+from collections.abc import Sequence
+from datetime import timedelta
+from itertools import count
+
+from msgspec.structs import replace
+
+from redrive.clock import Clock
+from redrive.model import Failure, Message, Release, Retry
+from redrive.transports.base import Delivery, Depth, Features, Settlement
+
+_LONGEST_WAIT = 3600.0
+
+
+class Parcel:
+    """A message in the queue. `turn` tells a live place in a heap from one it has left behind."""
+
+    __slots__ = ("attempt", "failures", "lease", "message", "turn")
+
+    def __init__(self, message: Message) -> None:
+        self.message = message
+        self.attempt = message.attempt - 1
+        self.failures: tuple[Failure, ...] = ()
+        self.lease = 0  # 0: nobody holds it
+        self.turn = 0
+
+
+class Shelf:
+    """One source: what is ready, by urgency; what waits, by time; what is leased, in the order the leases end."""
+
+    def __init__(self) -> None:
+        self.parcels: dict[str, Parcel] = {}
+        self.ready: list[tuple[int, int, Parcel]] = []
+        self.waiting: list[tuple[float, int, Parcel]] = []
+        self.leased: dict[str, float] = {}  # one length of lease, so insertion order is the order of their ends
+        self.event = asyncio.Event()
+
+
+class MemoryTransport:
+    """The same promises as the others, but for durability and other processes."""
+
+    def __init__(self, *, clock: Clock, lease: timedelta, native_delay: bool = True) -> None:
+        self.features = Features(
+            durable=False,
+            native_delay=native_delay,
+            counts_attempts=True,
+            keeps_history=True,
+            ordered_by="source",
+            idempotent_send=True,
+            shared=False,
+        )
+        self._clock = clock
+        self._lease = lease.total_seconds()
+        self._turns = count(1)
+        self._shelves: dict[str, Shelf] = {}
+
+    async def receive(self, source: str, limit: int) -> Sequence[Delivery]:
+        shelf = self._shelf(source)
+        while True:
+            self._ripen(shelf)
+            if taken := self._take(shelf, limit):
+                return taken
+            shelf.event.clear()
+            await self._clock.wait(shelf.event, self._next(shelf) - self._clock.elapsed())
+
+    async def extend(self, deliveries: Sequence[Delivery]) -> Sequence[Delivery]:
+        kept = [one for one in deliveries if self._held(one) is not None]
+        for one in kept:
+            leased = self._shelf(one.message.source).leased
+            if leased.pop(one.message.id, None) is not None:
+                leased[one.message.id] = self._clock.elapsed() + self._lease
+        return [one for one in deliveries if one not in kept] if len(kept) < len(deliveries) else []
+
+    async def settle(self, settlements: Sequence[Settlement]) -> Sequence[Delivery]:
+        return [one.delivery for one in settlements if not self._settled(one)]
+
+    async def send(self, messages: Sequence[Message]) -> None:
+        for message in messages:
+            shelf = self._shelf(message.source)
+            if message.id not in shelf.parcels:
+                parcel = shelf.parcels[message.id] = Parcel(message)
+                self._offer(shelf, parcel)
+
+    async def depths(self) -> dict[str, Depth]:
+        return {source: self._depth(shelf) for source, shelf in self._shelves.items() if shelf.parcels}
+
+    async def check(self) -> None:
+        return None
+
+    async def aclose(self) -> None:
+        return None
+
+    def _shelf(self, source: str) -> Shelf:
+        if source not in self._shelves:
+            self._shelves[source] = Shelf()
+        return self._shelves[source]
+
+    def _take(self, shelf: Shelf, limit: int) -> list[Delivery]:
+        taken: list[Delivery] = []
+        while shelf.ready and len(taken) < limit:
+            _, turn, parcel = heapq.heappop(shelf.ready)
+            if turn != parcel.turn:
+                continue
+            redelivered = parcel.lease != 0
+            parcel.attempt += 1
+            parcel.lease = parcel.turn = next(self._turns)
+            shelf.leased[parcel.message.id] = self._clock.elapsed() + self._lease
+            message = parcel.message if parcel.attempt == 1 else replace(parcel.message, attempt=parcel.attempt)
+            taken.append(Delivery(message, parcel.lease, parcel.failures, redelivered))
+        return taken
+
+    def _settled(self, settlement: Settlement) -> bool:
+        parcel = self._held(settlement.delivery)
+        if parcel is None:
+            return False
+        shelf = self._shelf(settlement.delivery.message.source)
+        shelf.leased.pop(parcel.message.id, None)
+        match settlement.outcome:
+            case Retry(after):
+                if settlement.failure is not None:
+                    parcel.failures = (*parcel.failures, settlement.failure)
+                self._hold_back(shelf, parcel, after)
+            case Release(pause):
+                parcel.attempt -= 1
+                self._hold_back(shelf, parcel, pause)
+            case _:
+                parcel.turn = -1
+                del shelf.parcels[parcel.message.id]
+        return True
+
+    def _held(self, delivery: Delivery) -> Parcel | None:
+        parcel = self._shelf(delivery.message.source).parcels.get(delivery.message.id)
+        return parcel if parcel is not None and parcel.lease == delivery.token else None
+
+    def _hold_back(self, shelf: Shelf, parcel: Parcel, span: timedelta) -> None:
+        parcel.lease = 0
+        if span <= timedelta():
+            return self._offer(shelf, parcel)
+        parcel.turn = next(self._turns)
+        heapq.heappush(shelf.waiting, (self._clock.elapsed() + span.total_seconds(), parcel.turn, parcel))
+        shelf.event.set()
+        return None
+
+    def _offer(self, shelf: Shelf, parcel: Parcel) -> None:
+        parcel.turn = next(self._turns)
+        heapq.heappush(shelf.ready, (parcel.message.priority, parcel.turn, parcel))
+        shelf.event.set()
+
+    def _ripen(self, shelf: Shelf) -> None:
+        """What waited long enough, and what a worker held too long, is ready."""
+        now = self._clock.elapsed()
+        while shelf.waiting and shelf.waiting[0][0] <= now:
+            _, turn, parcel = heapq.heappop(shelf.waiting)
+            if turn == parcel.turn:
+                self._offer(shelf, parcel)
+        while shelf.leased and next(iter(shelf.leased.values())) <= now:
+            id = next(iter(shelf.leased))
+            del shelf.leased[id]
+            self._offer(shelf, shelf.parcels[id])
+
+    def _next(self, shelf: Shelf) -> float:
+        """When something will ripen."""
+        times = [shelf.waiting[0][0]] if shelf.waiting else []
+        times += [next(iter(shelf.leased.values()))] if shelf.leased else []
+        return min(times, default=self._clock.elapsed() + _LONGEST_WAIT)
+
+    def _depth(self, shelf: Shelf) -> Depth:
+        self._ripen(shelf)
+        ready = sum(turn == parcel.turn for _, turn, parcel in shelf.ready)
+        leased = len(shelf.leased)
+        return Depth(ready, len(shelf.parcels) - ready - leased, leased)
+
+
+def open_transport(url: str, *, clock: Clock, lease: timedelta) -> MemoryTransport:
+    """`memory://`: each is its own."""
+    return MemoryTransport(clock=clock, lease=lease)

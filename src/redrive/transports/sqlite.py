@@ -1,0 +1,260 @@
+"""The embedded queue: one table in the file that also holds the letters. Durable when `send` returns."""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+import sqlite3
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Sequence
+from concurrent.futures import Future
+from contextlib import contextmanager
+from datetime import timedelta
+from typing import Any, TypeVar
+
+import msgspec
+
+from redrive.clock import Clock, Steady, microseconds, moment
+from redrive.database import Work, clauses, close_database, open_database
+from redrive.errors import TransportUnavailable, Unavailable
+from redrive.model import Failure, Headers, Message, Release, Retry
+from redrive.transports.base import Delivery, Depth, Features, Settlement
+
+_SQL = clauses("queue")
+T = TypeVar("T")
+_POLL = 0.05  # how soon a message of another process is seen
+_LONGEST_LEASE = timedelta(hours=1)
+
+
+class Rest(msgspec.Struct, array_like=True, frozen=True):
+    """What few messages have; written only where there is some of it."""
+
+    headers: Headers = ()
+    key: bytes | None = None
+    tenant: str | None = None
+    correlation_id: str | None = None
+    origin: str = ""
+
+
+_NO_REST = Rest()
+_encode = msgspec.msgpack.Encoder().encode
+_decode_rest = msgspec.msgpack.Decoder(Rest).decode
+_decode_failures = msgspec.msgpack.Decoder(tuple[Failure, ...]).decode
+Token = tuple[int, int]  # row, lease
+
+
+class SqliteTransport:
+    """Messages leased with a deadline: what a dead worker held comes back by itself."""
+
+    features = Features(
+        durable=True,
+        native_delay=True,
+        counts_attempts=True,
+        keeps_history=True,
+        ordered_by="source",
+        idempotent_send=True,
+        shared=True,
+    )
+
+    def __init__(self, url: str, *, clock: Clock, lease: timedelta) -> None:
+        self.url = url
+        self._clock = clock
+        self._steady = Steady(clock)
+        self._lease = int(min(lease, _LONGEST_LEASE).total_seconds() * 1e6)
+        self._sent: dict[str, asyncio.Event] = {}
+        with _ours():
+            self._database = open_database(url)
+        self._healed = False
+
+    async def receive(self, source: str, limit: int) -> Sequence[Delivery]:
+        """The most urgent first, then the longest visible."""
+        event = self._sent.setdefault(source, asyncio.Event())
+        while True:
+            event.clear()
+            if await self._has_ready(source) and (taken := await self._take(source, limit)):
+                return taken
+            await self._clock.wait(event, _POLL)
+
+    async def extend(self, deliveries: Sequence[Delivery]) -> Sequence[Delivery]:
+        def work(connection: sqlite3.Connection) -> set[int]:
+            return _held(connection, _SQL["extend"], deliveries, until=self._now() + self._lease)
+
+        held = await self._write(work)
+        return [one for one in deliveries if one.token[0] not in held]
+
+    async def settle(self, settlements: Sequence[Settlement]) -> Sequence[Delivery]:
+        def work(connection: sqlite3.Connection) -> list[Delivery]:
+            return self._settle(connection, settlements)
+
+        lost = await self._write(work)
+        self._wake(one.delivery.message.source for one in settlements if not isinstance(one.outcome, Retry))
+        return lost
+
+    async def send(self, messages: Sequence[Message]) -> None:
+        now = self._now()
+        rows = [_row(message, now) for message in messages]
+        await self._write(lambda connection: connection.executemany(_SQL["send"], rows))
+        self._wake(message.source for message in messages)
+
+    async def depths(self) -> dict[str, Depth]:
+        rows = await self._read(lambda c: c.execute(_SQL["depths"], {"now": self._now()}).fetchall())
+        return {source: Depth(ready, delayed, leased) for source, ready, delayed, leased in rows}
+
+    async def check(self) -> None:
+        """By writing: a read can succeed where a full disk or a lock would not."""
+        await self._write(lambda connection: connection.execute("UPDATE queue SET seq = seq WHERE seq = -1"))
+
+    async def aclose(self) -> None:
+        await asyncio.to_thread(close_database, self._database)
+
+    def _now(self) -> int:
+        return self._steady.micros()
+
+    async def _has_ready(self, source: str) -> bool:
+        if not self._healed:
+            await self._write(self._heal)
+            self._healed = True
+        arguments = {"source": source, "now": self._now()}
+        return await self._read(lambda c: c.execute(_SQL["priorities"], arguments).fetchone() is not None)
+
+    def _heal(self, connection: sqlite3.Connection) -> None:
+        now = self._now()
+        connection.execute(_SQL["heal_ready"], {"now": now})
+        connection.execute(_SQL["heal_leases"], {"until": now + int(_LONGEST_LEASE.total_seconds() * 1e6)})
+
+    async def _take(self, source: str, limit: int) -> Sequence[Delivery]:
+        future = self._database.submit(lambda connection: self._lease_ready(connection, source, limit))
+        try:
+            with _ours():
+                return await asyncio.shield(asyncio.wrap_future(future))
+        except asyncio.CancelledError:
+            future.add_done_callback(self._give_back)  # nobody is left to work on what was just leased
+            raise
+
+    def _lease_ready(self, connection: sqlite3.Connection, source: str, limit: int) -> list[Delivery]:
+        now, lease = self._now(), secrets.randbits(62)
+        rows: list[tuple[Any, ...]] = []
+        for (priority,) in connection.execute(_SQL["priorities"], {"source": source, "now": now}).fetchall():
+            arguments = {"source": source, "priority": priority, "now": now, "limit": limit - len(rows)}
+            rows += connection.execute(_SQL["ready"], arguments)
+            if len(rows) == limit:
+                break
+        seqs = _json(row[0] for row in rows)
+        connection.execute(_SQL["lease"], {"until": now + self._lease, "lease": lease, "seqs": seqs})
+        return [_delivery(source, lease, row) for row in rows]
+
+    def _give_back(self, taken: Future[list[Delivery]]) -> None:
+        if not taken.cancelled() and taken.exception() is None:
+            released = [Settlement(delivery, Release()) for delivery in taken.result()]
+            self._database.submit(lambda connection: self._settle(connection, released))
+
+    def _settle(self, connection: sqlite3.Connection, settlements: Sequence[Settlement]) -> list[Delivery]:
+        now, lost = self._now(), []
+        done = []
+        for one in settlements:
+            seq, lease = one.delivery.token
+            match one.outcome:
+                case Retry(after):
+                    arguments = {
+                        "seq": seq,
+                        "lease": lease,
+                        "at": now + int(after.total_seconds() * 1e6),
+                        "failures": _history(one),
+                    }
+                    if connection.execute(_SQL["retry"], arguments).rowcount == 0:
+                        lost.append(one.delivery)
+                case Release(pause):
+                    arguments = {"seq": seq, "lease": lease, "at": now + int(pause.total_seconds() * 1e6)}
+                    if connection.execute(_SQL["release"], arguments).rowcount == 0:
+                        lost.append(one.delivery)
+                case _:
+                    done.append(one.delivery)
+        gone = _held(connection, _SQL["done"], done)
+        return lost + [one for one in done if one.token[0] not in gone]
+
+    def _wake(self, sources: Iterable[str]) -> None:
+        for source in set(sources):
+            if source in self._sent:
+                self._sent[source].set()
+
+    async def _write(self, work: Work[T]) -> T:
+        with _ours():
+            return await self._database.write(work)
+
+    async def _read(self, work: Work[T]) -> T:
+        with _ours():
+            return await self._database.read(work)
+
+
+def _held(connection: sqlite3.Connection, statement: str, deliveries: Sequence[Delivery], **more: int) -> set[int]:
+    """Run it for each lease among them; the rows that we still had."""
+    by_lease: dict[int, list[int]] = defaultdict(list)
+    for one in deliveries:
+        by_lease[one.token[1]].append(one.token[0])
+    held: set[int] = set()
+    for lease, seqs in by_lease.items():
+        rows = connection.execute(statement, {"lease": lease, "seqs": _json(seqs), **more})
+        held.update(seq for (seq,) in rows)
+    return held
+
+
+def _row(message: Message, now: int) -> tuple[Any, ...]:
+    rest = Rest(message.headers, message.key, message.tenant, message.correlation_id, message.origin)
+    return (
+        message.source,
+        message.id,
+        message.priority,
+        now,
+        message.attempt - 1,
+        microseconds(message.enqueued_at),
+        None if message.expires_at is None else microseconds(message.expires_at),
+        message.body,
+        None if rest == _NO_REST else _encode(rest),
+    )
+
+
+def _delivery(source: str, lease: int, row: tuple[Any, ...]) -> Delivery:
+    seq, old_lease, id, priority, attempt, enqueued_at, expires_at, body, rest, failures = row
+    more = _NO_REST if rest is None else _decode_rest(rest)
+    message = Message(
+        id=id,
+        source=source,
+        body=body,
+        enqueued_at=moment(enqueued_at),
+        headers=more.headers,
+        key=more.key,
+        tenant=more.tenant,
+        correlation_id=more.correlation_id,
+        attempt=attempt + 1,
+        priority=priority,
+        expires_at=None if expires_at is None else moment(expires_at),
+        origin=more.origin,
+    )
+    history = () if failures is None else _decode_failures(failures)
+    return Delivery(message, (seq, lease), history, old_lease is not None)
+
+
+def _history(settlement: Settlement) -> bytes | None:
+    history = settlement.delivery.failures
+    if settlement.failure is not None:
+        history = (*history, settlement.failure)
+    return _encode(history) if history else None
+
+
+def _json(numbers: Iterable[int]) -> str:
+    return f"[{','.join(map(str, numbers))}]"
+
+
+@contextmanager
+def _ours() -> Iterator[None]:
+    try:
+        yield
+    except TransportUnavailable:
+        raise
+    except Unavailable as error:
+        raise TransportUnavailable(error.name, error.why) from error
+
+
+def open_transport(url: str, *, clock: Clock, lease: timedelta) -> SqliteTransport:
+    """`sqlite:///file.db`."""
+    return SqliteTransport(url, clock=clock, lease=lease)

@@ -1,0 +1,88 @@
+"""Upkeep beside the workers: automatic retries, rescue and pruning, each in its own rhythm."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping
+from datetime import timedelta
+from typing import TYPE_CHECKING
+
+from redrive.clock import Clock
+from redrive.config import Settings
+from redrive.errors import Unavailable
+from redrive.flow.breaker import BreakerRule
+from redrive.flow.replay import Replays
+from redrive.stores.base import Store
+from redrive.telemetry.events import BackendDown, Events
+from redrive.transports.base import Transport
+from redrive.upkeep.due import Due
+from redrive.upkeep.prune import Retention, prune
+from redrive.upkeep.rescue import abandoned_replays, rescue_claims
+
+if TYPE_CHECKING:
+    from redrive.app import Redrive
+
+_RESCUE_EVERY = timedelta(seconds=5)
+
+
+class Upkeep:
+    """Runs until it is cancelled. Any number of processes may run it on one store."""
+
+    def __init__(
+        self,
+        store: Store,
+        transports: Mapping[str, Transport],
+        events: Events,
+        clock: Clock,
+        settings: Settings,
+        breaker: BreakerRule | None = None,
+    ) -> None:
+        self._store = store
+        self._events = events
+        self._clock = clock
+        self._settings = settings
+        self._owner = f"upkeep:{settings.worker_name}:{clock.new_id()}"
+        self.replays = Replays(store, transports, events, clock)
+        self.due = Due(
+            store,
+            transports,
+            events,
+            clock,
+            owner=self._owner,
+            lease=settings.upkeep.lease,
+            parallel=settings.upkeep.parallel,
+            breaker=breaker,
+        )
+
+    @classmethod
+    def of(cls, app: Redrive) -> Upkeep:
+        return cls(app.store, app.transports, app.events, app.clock, app.settings)
+
+    async def run(self) -> None:
+        async with asyncio.TaskGroup() as group:
+            group.create_task(self._every(self._settings.upkeep.interval, self.due.cycle))
+            group.create_task(self._every(_RESCUE_EVERY, self.rescue))
+            group.create_task(self._every(_RESCUE_EVERY, self.run_on))
+            group.create_task(self._every(self._settings.upkeep.prune_every, self.prune))
+
+    async def rescue(self) -> None:
+        """Dead processors' claims wait again."""
+        await rescue_claims(self._store, self._events, self._clock)
+
+    async def run_on(self) -> None:
+        """Replays that nobody runs are run here."""
+        for replay in await abandoned_replays(self.replays, self._clock):
+            await self.replays.run(replay, runner=self._owner)
+
+    async def prune(self) -> None:
+        kept = self._settings.retention
+        await prune(self._store, self._events, self._clock, Retention(kept.ttl, kept.max_letters, kept.export))
+
+    async def _every(self, span: timedelta, work: Callable[[], Awaitable[object]]) -> None:
+        """A backend that is away is reported, and tried again the next time."""
+        while True:
+            try:
+                await work()
+            except Unavailable as error:
+                self._events.emit(BackendDown(backend=error.name, why=str(error), pause=span))
+            await self._clock.sleep(span.total_seconds())

@@ -1,0 +1,70 @@
+"""What may be forgotten: letters past their time to live, and the oldest over a limit. Exported first, if asked."""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta
+from pathlib import Path
+
+from msgspec import Struct
+
+from redrive.clock import Clock
+from redrive.forensics.query import Query
+from redrive.forensics.transfer import append_lines
+from redrive.model import State
+from redrive.stores.base import Store
+from redrive.telemetry.events import Events, LettersPruned
+
+_BATCH = 500
+_FORGOTTEN_FIRST = (State.RESOLVED, State.ARCHIVED, State.EXHAUSTED, State.PENDING)
+
+
+class Retention(Struct, frozen=True):
+    """How long and how many. Nothing set: nothing is ever forgotten."""
+
+    ttl: timedelta | None = None  # beside the policies' own
+    max_letters: int | None = None
+    export: str | None = None  # a file of JSON lines that gets every letter before it is deleted
+
+
+async def prune(store: Store, events: Events, clock: Clock, retention: Retention) -> int:
+    """One round; how many letters were deleted."""
+    return await _expired(store, events, clock.now(), retention) + await _over_limit(store, events, retention)
+
+
+async def _expired(store: Store, events: Events, now: datetime, retention: Retention) -> int:
+    total = 0
+    old = [Query(expired=now, states=_FORGOTTEN_FIRST)]
+    if retention.ttl is not None:
+        old.append(Query(before=now - retention.ttl, states=_FORGOTTEN_FIRST))
+    for query in old:
+        while gone := await _forget(store, query, _BATCH, retention):
+            total += gone
+    if total:
+        events.emit(LettersPruned(count=total, why="their time to live ended"))
+    return total
+
+
+async def _over_limit(store: Store, events: Events, retention: Retention) -> int:
+    """Those that need nobody go first; each time the oldest."""
+    if retention.max_letters is None:
+        return 0
+    total = 0
+    for state in _FORGOTTEN_FIRST:
+        while (over := await store.letters.count(Query()) - retention.max_letters) > 0:
+            gone = await _forget(store, Query(states=(state,)), min(over, _BATCH), retention)
+            total += gone
+            if not gone:
+                break
+    if total:
+        events.emit(LettersPruned(count=total, why=f"there were more than {retention.max_letters:,}"))
+    return total
+
+
+async def _forget(store: Store, query: Query, limit: int, retention: Retention) -> int:
+    """Written to the export before it is deleted: a crash between the two leaves it in both, never in neither."""
+    if retention.export is None:
+        return len(await store.letters.prune(query, limit=limit))
+    page = await store.letters.search(query, limit=limit, oldest_first=True)
+    append_lines(Path(retention.export), page.letters)
+    ids = tuple(letter.id for letter in page.letters)
+    return len(await store.letters.prune(Query(ids=ids, states=query.states), limit=limit)) if ids else 0

@@ -1,0 +1,46 @@
+"""What a dead processor left behind: its claims go back to waiting, and its replays are run on."""
+
+from __future__ import annotations
+
+from redrive.clock import Clock
+from redrive.flow.replay import Replays, ReplayState
+from redrive.forensics.query import Query
+from redrive.model import State
+from redrive.stores.base import Store
+from redrive.telemetry.events import Events, LettersMoved
+
+_BATCH = 500
+
+
+async def rescue_claims(store: Store, events: Events, clock: Clock) -> int:
+    """Letters that were claimed for a retry and never sent: their owner's lease ended. They wait again.
+
+    One that was sent has no owner any more, so it is never taken from here. A replay's claims stay: the replay is
+    run on, and claims them again.
+    """
+    rescued = 0
+    now = clock.now()
+    query = Query(states=(State.RETRYING,), lapsed=now)
+    while letters := (await store.letters.search(query, limit=_BATCH)).letters:
+        moved = 0
+        for letter in letters:
+            won = await store.letters.move(
+                [letter.id], expect=[State.RETRYING], to=State.PENDING, owner=letter.owner, now=now
+            )
+            moved += len(won)
+        rescued += moved
+        if not moved:
+            break
+    if rescued:
+        events.emit(LettersMoved(to=State.PENDING, count=rescued, actor="rescue"))
+    return rescued
+
+
+async def abandoned_replays(replays: Replays, clock: Clock) -> list[str]:
+    """Replays that are not at their end and that nobody runs."""
+    now = clock.now()
+    return [
+        replay.id
+        for replay in await replays.list()
+        if replay.state is ReplayState.RUNNING and (replay.runner_until is None or replay.runner_until < now)
+    ]

@@ -1,0 +1,94 @@
+"""A worker process: every handler of an app, upkeep beside it, and a clean end."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import signal
+from collections.abc import Callable
+from datetime import timedelta
+from typing import TYPE_CHECKING
+
+from redrive.errors import ConfigError
+from redrive.flow.receive import Consumer
+from redrive.telemetry.events import WorkerStarted, WorkerStopped
+from redrive.upkeep.loop import Upkeep
+
+if TYPE_CHECKING:
+    from redrive.app import Redrive
+
+log = logging.getLogger("redrive")
+
+
+class Worker:
+    """Receives for every handler of an app until it is told to stop."""
+
+    def __init__(self, app: Redrive, *, upkeep: bool = True, grace: timedelta | None = None) -> None:
+        if not app.handlers:
+            raise ConfigError("this app has no handlers: register one with @app.handler('orders')")
+        self._app = app
+        self._grace = app.settings.grace if grace is None else grace
+        self._consumers = [Consumer(app.line(handler)) for handler in app.handlers.values()]
+        self._upkeep = Upkeep.of(app) if upkeep else None
+
+    async def run(self) -> None:
+        """Until `stop`. What runs may finish within the grace; what was not begun is given back."""
+        app = self._app
+        app.events.emit(WorkerStarted(worker=app.settings.worker_name, sources=tuple(app.handlers)))
+        helper = asyncio.create_task(self._upkeep.run()) if self._upkeep else None
+        try:
+            async with asyncio.TaskGroup() as group:
+                for consumer in self._consumers:
+                    group.create_task(consumer.run(self._grace))
+        finally:
+            if helper is not None:
+                helper.cancel()
+                await asyncio.gather(helper, return_exceptions=True)
+            released = sum(consumer.released for consumer in self._consumers)
+            app.events.emit(WorkerStopped(worker=app.settings.worker_name, released=released))
+
+    def stop(self) -> None:
+        """Take nothing new; end when what runs is done."""
+        for consumer in self._consumers:
+            consumer.stop()
+
+
+def run(app: Redrive, *, upkeep: bool = True, grace: timedelta | None = None) -> None:
+    """Run a worker in this process until Ctrl-C or SIGTERM; the second one ends it at once."""
+    with asyncio.Runner(loop_factory=fast_loop()) as runner:
+        runner.run(_run(app, upkeep, grace))
+
+
+async def _run(app: Redrive, upkeep: bool, grace: timedelta | None) -> None:
+    async with app:
+        worker = Worker(app, upkeep=upkeep, grace=grace)
+        stop_on_signals(worker.stop)
+        await worker.run()
+
+
+def stop_on_signals(stop: Callable[[], None]) -> None:
+    """The first SIGINT or SIGTERM drains. The second ends the process: its leases run out, so nothing is lost."""
+    loop = asyncio.get_running_loop()
+    asked = 0
+
+    def on_signal() -> None:
+        nonlocal asked
+        asked += 1
+        if asked > 1:
+            log.warning("stopped at once: what was being handled comes back when its lease ends")
+            os._exit(130)
+        log.warning("stopping: waiting for what is being handled; once more to stop at once")
+        stop()
+
+    for number in (signal.SIGINT, signal.SIGTERM):
+        loop.add_signal_handler(number, on_signal)
+
+
+def fast_loop() -> Callable[[], asyncio.AbstractEventLoop] | None:
+    """uvloop's loop where it is installed."""
+    try:
+        import uvloop
+    except ImportError:
+        return None
+    return uvloop.new_event_loop

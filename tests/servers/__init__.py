@@ -1,0 +1,1 @@
+"""Real servers for tests: fetched, checked and started on loopback, without containers."""

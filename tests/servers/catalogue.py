@@ -1,0 +1,38 @@
+"""Every server there is, by name. A new one is a file beside this and a line here."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from tests.servers import consul, kafka, mongodb, opensearch, opensearch_parts, toxiproxy
+from tests.servers.base import Lifecycle
+from tests.servers.chromium import Chromium
+from tests.servers.needs import Needs
+from tests.servers.prometheus import Alertmanager, Prometheus
+from tests.servers.rabbitmq import RabbitMQ
+from tests.servers.redis import Redis
+
+
+@dataclass(frozen=True)
+class Entry:
+    """What a server needs, its version, and how to start one with nothing but defaults."""
+
+    needs: Needs
+    version: str
+    start: Callable[[], Lifecycle] | None = None
+
+
+DEBIAN = "Debian's"
+
+# The quick ones first: whoever installs sees most of it work before the long builds begin.
+CATALOGUE: dict[str, Entry] = {
+    "redis": Entry(Redis.needs, DEBIAN, Redis),
+    "rabbitmq": Entry(RabbitMQ.needs, DEBIAN, RabbitMQ),
+    "prometheus": Entry(Prometheus.needs, DEBIAN, Prometheus),
+    "alertmanager": Entry(Alertmanager.needs, DEBIAN, Alertmanager),
+    "chromium": Entry(Chromium.needs, DEBIAN),
+    "mongodb": Entry(mongodb.MongoDB.needs, mongodb.VERSION, lambda: mongodb.MongoDB(replicated=True)),
+    "kafka": Entry(kafka.Kafka.needs, kafka.VERSION, kafka.Kafka),
+    "opensearch": Entry(opensearch.OpenSearch.needs, opensearch_parts.VERSION, opensearch.OpenSearch),
+    "toxiproxy": Entry(toxiproxy.Toxiproxy.needs, toxiproxy.VERSION, toxiproxy.Toxiproxy),
+    "consul": Entry(consul.Consul.needs, consul.VERSION, consul.Consul),
+}
