@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextvars
 import functools
 import inspect
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
@@ -10,7 +11,7 @@ from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
 from pathlib import Path
 from types import TracebackType
-from typing import Any, TypeVar
+from typing import Any, TypeAlias, TypeVar
 
 from redrive.clock import Clock, SystemClock
 from redrive.config import Settings, load
@@ -28,6 +29,8 @@ from redrive.telemetry.events import Events
 from redrive.transports.base import Transport
 
 F = TypeVar("F", bound=Callable[..., Any])
+GivenHeaders: TypeAlias = Mapping[str, str | bytes]
+Inject: TypeAlias = Callable[[GivenHeaders], GivenHeaders]
 
 
 class Redrive:
@@ -53,6 +56,7 @@ class Redrive:
         self.classify = classifier or Classifier()
         self.handlers: dict[str, Handler] = {}
         self.span: Span | None = None
+        self.inject: Inject | None = None  # adds the trace to what is sent (telemetry/tracing.py)
         self._declared: dict[str, str] = {}
         self._transports: dict[str, Transport] = {}
         self._store: Store | None = None
@@ -129,7 +133,8 @@ class Redrive:
 
         @functools.wraps(function)
         async def call(*arguments: Any) -> Any:
-            return await asyncio.get_running_loop().run_in_executor(pool, functools.partial(function, *arguments))
+            inside = contextvars.copy_context().run  # a thread sees the trace of its attempt, as a coroutine does
+            return await asyncio.get_running_loop().run_in_executor(pool, inside, function, *arguments)
 
         return call
 
@@ -188,13 +193,15 @@ class Redrive:
             raise MessageTooLarge(len(data), self.settings.body_limit)
         for name, text in (("source", source), ("id", id), ("tenant", tenant), ("correlation_id", correlation_id)):
             _check_text(name, text)
+        for header in headers or ():
+            _check_text("the name of a header", header)
         now = self.clock.now()
         return Message(
             id=self.clock.new_id() if id is None else id,
             source=source,
             body=data,
             enqueued_at=now,
-            headers=_headers(headers, after),
+            headers=_headers(self.inject(headers or {}) if self.inject else headers, after),
             key=key.encode() if isinstance(key, str) else key,
             tenant=tenant,
             correlation_id=correlation_id,
@@ -286,7 +293,7 @@ class Redrive:
         run(self, upkeep=upkeep, grace=grace)
 
 
-def _headers(headers: Mapping[str, str | bytes] | None, after: Iterable[MessageId]) -> Headers:
+def _headers(headers: GivenHeaders | None, after: Iterable[MessageId]) -> Headers:
     pairs = [
         (name, value.encode() if isinstance(value, str) else bytes(value)) for name, value in (headers or {}).items()
     ]

@@ -45,9 +45,7 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m tests.servers", description=__doc__)
     commands = parser.add_subparsers(dest="command", required=True)
     installing = commands.add_parser("install", help="fetch and build what is lacking")
-    installing.add_argument(
-        "names", nargs="*", metavar="NAME", help=f"of {', '.join(CATALOGUE)}; all if none"
-    )
+    installing.add_argument("names", nargs="*", metavar="NAME", help=f"of {', '.join(CATALOGUE)}; all if none")
     commands.add_parser("status", help="show what is installed")
     running = commands.add_parser("run", help="start one server in the foreground")
     running.add_argument("name", choices=[name for name, entry in CATALOGUE.items() if entry.start])

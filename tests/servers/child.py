@@ -1,17 +1,16 @@
 """Child processes that never outlive us."""
 
-import ctypes
 import os
-import pwd
 import signal
 import subprocess
 import threading
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
+from pwd import getpwnam
 
-_PR_SET_PDEATHSIG = 1
-_libc = ctypes.CDLL(None, use_errno=True)
+# A parent that ended before its child was tied to it can no longer take the child along.
+UNLESS_ORPHANED = '[ "$PPID" = "$0" ] && exec "$@"'
 
 
 def spawn(
@@ -19,31 +18,23 @@ def spawn(
 ) -> subprocess.Popen[bytes]:
     """Starts a command in its own session; the kernel kills it when this process ends, however it ends."""
     if threading.current_thread() is not threading.main_thread():
-        raise RuntimeError(
-            "start servers from the main thread: the kernel ties a child to the thread that made it"
-        )
-    parent = os.getpid()
-
-    # After the change of user, which would clear the death signal; Popen calls it at that point.
-    def die_with_parent() -> None:
-        _libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
-        if os.getppid() != parent:
-            os._exit(1)
-
+        raise RuntimeError("start servers from the main thread: a child is tied to the thread that made it")
     with log.open("ab") as output:
         return subprocess.Popen(
-            command,
+            [*_tied_to_us(user), *command],
             cwd=cwd,
             env=dict(env),
             stdin=subprocess.DEVNULL,
             stdout=output,
             stderr=subprocess.STDOUT,
             start_new_session=True,
-            preexec_fn=die_with_parent,
-            user=user,
-            group=pwd.getpwnam(user).pw_gid if user else None,
-            extra_groups=[] if user else None,
         )
+
+
+def _tied_to_us(user: str | None) -> Sequence[str]:
+    """What stands before a command; each part turns into the next, so the process id stays the command's own."""
+    change_user = (f"--reuid={user}", f"--regid={getpwnam(user).pw_gid}", "--clear-groups") if user else ()
+    return ["setpriv", "--pdeathsig=KILL", *change_user, "sh", "-c", UNLESS_ORPHANED, str(os.getpid())]
 
 
 def end(process: subprocess.Popen[bytes], how: signal.Signals, patience: float) -> int:

@@ -55,9 +55,7 @@ class StartsMonitor(Protocol[M_co]):
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    config.addinivalue_line(
-        "markers", "servers: uses a real server (set by tests.servers, from the fixtures used)"
-    )
+    config.addinivalue_line("markers", "servers: uses a real server (set by tests.servers, from the fixtures used)")
     config.stash[LEFT_OUT] = 0
     config.stash[POOL] = ServerPool()
 
@@ -79,11 +77,7 @@ def _fixtures_of(item: pytest.Item) -> frozenset[str]:
 
 def pytest_report_collectionfinish(config: pytest.Config) -> list[str]:
     count = config.stash[LEFT_OUT]
-    return (
-        [f"servers: {count} tests that need a real server are left out (REDRIVE_SERVERS=none)"]
-        if count
-        else []
-    )
+    return [f"servers: {count} tests that need a real server are left out (REDRIVE_SERVERS=none)"] if count else []
 
 
 def pytest_collection_finish(session: pytest.Session) -> None:

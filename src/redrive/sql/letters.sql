@@ -56,6 +56,18 @@ ORDER BY t.total DESC, g.id, t.source, t.state;
 -- name: tallies
 SELECT source, state, category, sum(count) FROM tallies WHERE count > 0 GROUP BY source, state, category;
 
+-- name: due
+-- A loose index scan: the priorities in use among the letters of a source that wait for a retry.
+WITH RECURSIVE used (priority) AS (
+    SELECT min(priority) FROM letters INDEXED BY letters_due
+    WHERE source = :only_source AND next_retry_at IS NOT NULL
+    UNION ALL
+    SELECT (SELECT min(priority) FROM letters INDEXED BY letters_due
+            WHERE source = :only_source AND priority > used.priority AND next_retry_at IS NOT NULL)
+    FROM used WHERE used.priority IS NOT NULL
+)
+SELECT priority FROM used WHERE priority IS NOT NULL;
+
 -- name: claimable
 SELECT {columns} FROM letters
 WHERE {where}
@@ -84,10 +96,7 @@ WHERE id IN (SELECT value FROM json_each(:ids))
 RETURNING id;
 
 -- name: prune
-DELETE FROM letters WHERE seq IN (
-    SELECT seq FROM letters WHERE {where} AND state NOT IN ('retrying', 'replaying')
-    ORDER BY created_at, seq LIMIT :limit)
-RETURNING id;
+DELETE FROM letters WHERE seq IN ({seqs}) RETURNING id;
 
 -- name: freeze
 INSERT OR IGNORE INTO ledger (replay, letter_id, status, at)

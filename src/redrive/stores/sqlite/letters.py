@@ -77,12 +77,10 @@ class SqliteLetters:
         limit: int,
         replay: str | None = None,
     ) -> Sequence[Letter]:
-        condition, parameters = where(query)
-        select = _SQL["claimable"].replace("{where}", condition).replace("{columns}", _COLUMNS)
-        parameters |= {"from": as_json(MAY_BECOME[to]), "me": owner, "now": microseconds(now), "limit": limit}
+        state = {"from": as_json(MAY_BECOME[to]), "me": owner, "now": microseconds(now)}
 
         def work(connection: sqlite3.Connection) -> list[Letter]:
-            found = [self._letter(row) for row in connection.execute(select, parameters)]
+            found = [self._letter(row) for row in _claimable(connection, query, state, limit)]
             update = {"to": to, "me": owner, "until": microseconds(until), "now": microseconds(now), "replay": replay}
             connection.execute(_SQL["claim"], {**update, "ids": as_json(letter.id for letter in found)})
             return found
@@ -110,9 +108,9 @@ class SqliteLetters:
         return [id for (id,) in rows]
 
     async def prune(self, query: Query, *, limit: int) -> Sequence[LetterId]:
-        condition, parameters = where(query)
-        statement = _SQL["prune"].replace("{where}", condition)
-        parameters["limit"] = limit
+        at_rest = [state for state in query.states or State if state not in (State.RETRYING, State.REPLAYING)]
+        seqs, parameters = _ordered(replace(query, states=tuple(at_rest)), None, limit, oldest_first=True)
+        statement = _SQL["prune"].replace("{seqs}", seqs)
         rows = await self._access.write(lambda connection: connection.execute(statement, parameters).fetchall())
         return [id for (id,) in rows]
 
@@ -238,8 +236,37 @@ _INSERTED = [
 ]
 
 
+def _claimable(
+    connection: sqlite3.Connection, query: Query, state: dict[str, Any], limit: int
+) -> list[tuple[Any, ...]]:
+    """What may be claimed, the most urgent first. Of what is due, only as much is looked at as is taken."""
+    condition, parameters = where(query)
+    if query.due is None or query.sources is None:
+        select = _SQL["claimable"].replace("{where}", condition).replace("{columns}", _COLUMNS)
+        return connection.execute(select, {**parameters, **state, "limit": limit}).fetchall()
+    one_of = "source = :only_source AND priority = :only_priority"
+    select = _SQL["claimable"].replace("{where}", f"{one_of} AND {condition}").replace("{columns}", _COLUMNS)
+    urgent = [
+        (priority, source)
+        for source in query.sources
+        for (priority,) in connection.execute(_SQL["due"], {"only_source": source}).fetchall()
+    ]
+    rows: list[tuple[Any, ...]] = []
+    for priority, source in sorted(urgent):
+        only = {"only_source": source, "only_priority": priority, "limit": limit - len(rows)}
+        rows += connection.execute(select, {**parameters, **state, **only})
+    return rows
+
+
 def _search(query: Query, after: Cursor | None, limit: int, oldest_first: bool) -> tuple[str, dict[str, Any]]:
-    """One select, or the first of several that an index answers in order."""
+    seqs, parameters = _ordered(query, after, limit, oldest_first)
+    way = "ASC" if oldest_first else "DESC"
+    order = f"ORDER BY created_at {way}, seq {way}"
+    return f"SELECT {_COLUMNS} FROM letters WHERE seq IN ({seqs}) {order}", parameters  # noqa: S608
+
+
+def _ordered(query: Query, after: Cursor | None, limit: int, oldest_first: bool) -> tuple[str, dict[str, Any]]:
+    """A select of the first rows: of one condition, or of several that an index answers in order."""
     way, side = ("ASC", ">") if oldest_first else ("DESC", "<")
     order = f"ORDER BY created_at {way}, seq {way} LIMIT :limit"
     parameters: dict[str, Any] = {"limit": limit}
@@ -249,11 +276,13 @@ def _search(query: Query, after: Cursor | None, limit: int, oldest_first: bool) 
         parameters |= renamed
         if after is not None:
             condition += f" AND (created_at, seq) {side} (:after_time, :after_seq)"
-        selects.append(f"SELECT seq FROM (SELECT seq FROM letters WHERE {condition} {order})")  # noqa: S608
+        selects.append(f"SELECT * FROM (SELECT created_at, seq FROM letters WHERE {condition} {order})")  # noqa: S608
     if after is not None:
         parameters["after_time"], parameters["after_seq"] = position(after)
-    found = f"SELECT {_COLUMNS} FROM letters WHERE seq IN ({' UNION ALL '.join(selects)}) {order}"  # noqa: S608
-    return found, parameters
+    return f"SELECT seq FROM ({' UNION ALL '.join(selects) or _NONE} {order})", parameters  # noqa: S608
+
+
+_NONE = "SELECT created_at, seq FROM letters WHERE 0"
 
 
 def _groups(rows: Iterable[tuple[Any, ...]]) -> list[Group]:

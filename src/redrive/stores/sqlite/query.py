@@ -32,8 +32,9 @@ _CONDITIONS = {
     "due": "next_retry_at <= :due",
     "lapsed": "owner IS NOT NULL AND lease_until < :lapsed",
     "expired": "expires_at < :expired",
-    "owner": "owner = :owner",
+    "owner": "owner = :owner AND lease_until IS NOT NULL",
 }
+_NARROW = ("due", "lapsed", "expired", "owner")  # few letters have these, and each has an index of only those
 _FEW = ("groups", "tenants", "sources")  # the narrowest first; each has an index that is in order of time
 _TEXTS = ("message_id", "key", "correlation_id", "error_type", "error_message", "body")
 COUNTED = frozenset({"states", "sources", "categories", "groups"})
@@ -43,12 +44,16 @@ Condition = tuple[str, dict[str, Any]]
 
 
 def where(query: Query) -> Condition:
-    """The condition and its parameters; `1` where nothing narrows."""
+    """The condition and its parameters; `1` where nothing narrows.
+
+    A `+` before a column keeps SQLite from its index: beside one of the narrow filters the wide ones only test.
+    """
+    wide = "+" if is_narrow(query) else ""
     parts: list[str] = []
     parameters: dict[str, Any] = {}
     for name, value in given(query):
         if name in _COLUMNS:
-            parts.append(f"{_COLUMNS[name]} IN (SELECT value FROM json_each(:{name}))")  # noqa: S608
+            parts.append(f"{wide}{_COLUMNS[name]} IN (SELECT value FROM json_each(:{name}))")  # noqa: S608
             parameters[name] = msgspec.json.encode(value).decode()
         elif name == "text":
             parts.append(_text())
@@ -91,6 +96,11 @@ def given(query: Query) -> Iterator[tuple[str, Any]]:
         value = getattr(query, name)
         if value is not None:
             yield name, value
+
+
+def is_narrow(query: Query) -> bool:
+    """Whether it asks for what only few letters have."""
+    return any(getattr(query, name) is not None for name in _NARROW)
 
 
 def is_counted(query: Query) -> bool:

@@ -1,0 +1,67 @@
+# Everything a user or contributor runs. `make run` and `make test` work on a fresh clone.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
+
+.DEFAULT_GOAL := help
+.PHONY: help install run test check format servers bench docs wheel clean
+
+help: ## what there is to make
+	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | awk -F'\t' '{printf "  make %-10s %s\n", $$1, $$2}'
+
+$(VENV)/.made:
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
+	  { echo "Redrive needs Python 3.11 or newer: make PYTHON=/path/to/python3.11 $(MAKECMDGOALS)"; exit 2; }
+	$(PYTHON) -m venv $(VENV)
+	@touch $@
+
+$(VENV)/.runtime: $(VENV)/.made pyproject.toml constraints.txt
+	$(PIP) -e '.[all]'
+	@touch $@
+
+$(VENV)/.dev: $(VENV)/.runtime requirements-dev.txt constraints.txt
+	$(PIP) -r requirements-dev.txt
+	@touch $@
+
+$(VENV)/.bench: $(VENV)/.dev requirements-bench.txt
+	$(PIP) -r requirements-bench.txt
+	@touch $@
+
+install: $(VENV)/.dev ## make .venv with Redrive and the tools
+
+run: $(VENV)/.runtime ## start Redrive on SQLite with a live demonstration; prints the address to open
+	@$(BIN)/redrive demo
+
+servers: $(VENV)/.dev ## fetch the real servers that the tests use (cached outside the tree)
+ifneq ($(REDRIVE_SERVERS),none)
+	$(BIN)/python -m tests.servers install
+endif
+
+check: $(VENV)/.dev ## linters, types, import rules
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+	$(BIN)/python -m tools.generate --check
+
+format: $(VENV)/.dev ## let ruff format and fix
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+test: check servers ## every check and every test; REDRIVE_SERVERS=none leaves out those that need a server
+	$(BIN)/python -m pytest $(ARGS)
+
+bench: $(VENV)/.bench ## benchmarks beside their peers, one JSON line a cell; ONLY=family for one family
+	$(BIN)/python -m benchmarks $(ONLY)
+
+docs: $(VENV)/.dev ## build the documentation into site/
+	$(BIN)/python -m tools.generate
+	$(BIN)/mkdocs build --strict --quiet
+
+wheel: $(VENV)/.dev ## build the wheel into dist/
+	$(BIN)/python -m build --wheel --no-isolation --outdir dist
+
+clean: ## remove everything made in the tree
+	rm -rf $(VENV) dist site build .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -1,0 +1,200 @@
+"""Log lines (structlog): for people on a terminal, JSON for programs, always to stderr.
+
+A failure is a line. When thousands fail at once they are not thousands of lines: past a bound for each kind and
+second, one line says how many were left out. Every failure is in its letter anyway.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import sys
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from typing import Any, TextIO
+
+import structlog
+
+from redrive.forensics.redact import Redactor
+from redrive.model import Failure
+from redrive.telemetry import events as facts
+from redrive.telemetry.events import Event, Events
+
+_LINES_A_SECOND = 20
+Fields = dict[str, Any]
+Line = tuple[int, str, Fields]
+
+
+def setup_logs(level: str = "info", format: str = "auto", stream: TextIO | None = None) -> None:
+    """Everything that is logged in this process goes one way, the standard library's loggers included."""
+    out = sys.stderr if stream is None else stream
+    people = format == "console" or (format == "auto" and out.isatty())
+    shared = _shared()
+    structlog.configure(
+        processors=[*shared, structlog.stdlib.ProcessorFormatter.wrap_for_formatter],
+        wrapper_class=structlog.stdlib.BoundLogger,
+        logger_factory=structlog.stdlib.LoggerFactory(),
+        cache_logger_on_first_use=False,
+    )
+    handler = logging.StreamHandler(out)
+    handler.setFormatter(
+        structlog.stdlib.ProcessorFormatter(
+            foreign_pre_chain=[*shared, structlog.stdlib.ExtraAdder()],
+            processors=[structlog.stdlib.ProcessorFormatter.remove_processors_meta, *_renderer(people, out)],
+        )
+    )
+    root = logging.getLogger()
+    root.handlers[:] = [handler]
+    root.setLevel(level.upper())
+
+
+def _shared() -> list[Any]:
+    return [
+        structlog.contextvars.merge_contextvars,
+        structlog.stdlib.add_log_level,
+        structlog.stdlib.add_logger_name,
+        structlog.stdlib.PositionalArgumentsFormatter(),
+        structlog.processors.TimeStamper(fmt="iso", utc=True),
+        structlog.processors.StackInfoRenderer(),
+    ]
+
+
+def _renderer(people: bool, out: TextIO) -> list[Any]:
+    if people:
+        return [structlog.dev.ConsoleRenderer(colors=out.isatty(), sort_keys=False)]
+    return [structlog.processors.format_exc_info, structlog.processors.JSONRenderer(default=str)]
+
+
+def log_events(
+    events: Events, redactor: Redactor | None = None, *, lines_a_second: int = _LINES_A_SECOND
+) -> Callable[[], None]:
+    """Write a line for each fact that asks for one; returns the way to end it."""
+    return events.subscribe(EventLog(redactor or Redactor(), lines_a_second))
+
+
+class EventLog:
+    """A subscriber that writes lines, and no more of a kind in a second than its bound."""
+
+    def __init__(
+        self, redactor: Redactor, most: int = _LINES_A_SECOND, elapsed: Callable[[], float] | None = None
+    ) -> None:
+        import time
+
+        self._redactor = redactor
+        self._most = most
+        self._elapsed = elapsed or time.monotonic
+        self._second = 0.0
+        self._written: dict[str, int] = {}
+        self._left_out: dict[str, int] = {}
+        self._log = structlog.stdlib.get_logger("redrive")
+
+    def __call__(self, event: Event) -> None:
+        say = _SAYS.get(type(event))
+        if say is None:
+            return
+        self._next_second()
+        level, name, fields = say(event)
+        if level <= logging.DEBUG or self._may_write(name):
+            self._write(level, name, fields)
+
+    def flush(self) -> None:
+        """Say what was left out until now."""
+        left_out, self._left_out = self._left_out, {}
+        for name, count in left_out.items():
+            self._log.warning("lines_suppressed", of=name, count=count)
+
+    def _next_second(self) -> None:
+        now = self._elapsed()
+        if now - self._second >= 1.0:
+            self._second, self._written = now, {}
+            self.flush()
+
+    def _may_write(self, name: str) -> bool:
+        written = self._written[name] = self._written.get(name, 0) + 1
+        if written <= self._most:
+            return True
+        if not self._left_out:
+            self._flush_later()
+        self._left_out[name] = self._left_out.get(name, 0) + 1
+        return False
+
+    def _flush_later(self) -> None:
+        """The end of a flood is told even if nothing follows it."""
+        with suppress(RuntimeError):  # no loop: the next line of any kind tells it
+            asyncio.get_running_loop().call_later(1.0, self.flush)
+
+    def _write(self, level: int, name: str, fields: Fields) -> None:
+        if not logging.getLogger("redrive").isEnabledFor(level):
+            return
+        if "error" in fields:
+            fields["error"] = self._redactor.text(fields["error"])
+        self._log.log(level, name, **{key: value for key, value in fields.items() if value is not None})
+
+
+def _failed(event: facts.MessageRetried | facts.MessageBuried) -> Fields:
+    failure: Failure = event.failure
+    return {
+        "source": event.source,
+        "message_id": event.message,
+        "attempt": failure.attempt,
+        "category": str(failure.category),
+        "code": failure.code,
+        "error_type": failure.type,
+        "error": failure.message,
+        "correlation_id": event.correlation_id,
+        "tenant": event.tenant,
+    }
+
+
+def _retried(event: facts.MessageRetried) -> Line:
+    later = {"next_retry_in": round(event.after.total_seconds(), 3)}
+    return logging.WARNING, "message_retried", _failed(event) | later
+
+
+def _buried(event: facts.MessageBuried) -> Line:
+    of_letter = {"letter_id": event.letter, "group": event.group, "reason": event.reason, "state": event.state}
+    return logging.ERROR, "message_buried", _failed(event) | of_letter
+
+
+def _resolved(event: facts.LetterResolved) -> Line:
+    fields = {"source": event.source, "letter_id": event.letter, "replay": event.replay}
+    return logging.INFO, "letter_resolved", fields
+
+
+def _down(event: facts.BackendDown) -> Line:
+    fields = {"backend": event.backend, "error": event.why, "next_retry_in": event.pause.total_seconds()}
+    return logging.ERROR, "backend_down", fields
+
+
+def _lost(event: facts.LeaseLost) -> Line:
+    fields = {"source": event.source, "count": len(event.messages), "message_id": event.messages[0]}
+    return logging.WARNING, "lease_lost", fields
+
+
+def _settled(event: facts.BatchSettled) -> Line:
+    names = ("source", "done", "retried", "buried", "released")
+    return logging.DEBUG, "batch_settled", {name: getattr(event, name) for name in names}
+
+
+def _as_is(level: int, name: str) -> Callable[[Event], Line]:
+    """Every field under its own name."""
+    return lambda event: (level, name, {field: getattr(event, field) for field in event.__struct_fields__})
+
+
+_SAYS: Mapping[type[Event], Callable[[Any], Line]] = {
+    facts.MessageRetried: _retried,
+    facts.MessageBuried: _buried,
+    facts.LetterResolved: _resolved,
+    facts.BackendDown: _down,
+    facts.LeaseLost: _lost,
+    facts.BatchSettled: _settled,
+    facts.BackendUp: _as_is(logging.INFO, "backend_up"),
+    facts.BreakerMoved: _as_is(logging.WARNING, "breaker_moved"),
+    facts.ReplayMoved: _as_is(logging.INFO, "replay_moved"),
+    facts.LettersMoved: _as_is(logging.INFO, "letters_moved"),
+    facts.LettersPruned: _as_is(logging.INFO, "letters_pruned"),
+    facts.LettersRetried: _as_is(logging.DEBUG, "letters_retried"),
+    facts.WorkerStarted: _as_is(logging.INFO, "worker_started"),
+    facts.WorkerStopped: _as_is(logging.INFO, "worker_stopped"),
+    facts.Acted: _as_is(logging.INFO, "acted"),
+}
