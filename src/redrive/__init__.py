@@ -1,10 +1,17 @@
-"""Redrive: the dead-letter system for Python consumers."""
+"""Redrive: the dead-letter system for Python consumers.
 
-from redrive.app import Redrive
-from redrive.errors import Permanent, RedriveError, Transient
-from redrive.flow.backoff import constant, custom, exponential, immediate, linear, never
-from redrive.model import Category, Failure, Letter, Message, State
-from redrive.policy import Again, Policy
+Every public name is imported when it is first used, so that `redrive --help` does not wait for what it does not need.
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from redrive.app import Redrive
+    from redrive.errors import Permanent, RedriveError, Transient
+    from redrive.flow.backoff import constant, custom, exponential, immediate, linear, never
+    from redrive.model import Category, Failure, Letter, Message, State
+    from redrive.policy import Again, Policy
 
 __version__ = "0.1.0"
 
@@ -27,3 +34,23 @@ __all__ = [
     "linear",
     "never",
 ]
+
+_HOMES = {
+    "redrive.app": ("Redrive",),
+    "redrive.errors": ("Permanent", "RedriveError", "Transient"),
+    "redrive.flow.backoff": ("constant", "custom", "exponential", "immediate", "linear", "never"),
+    "redrive.model": ("Category", "Failure", "Letter", "Message", "State"),
+    "redrive.policy": ("Again", "Policy"),
+}
+_HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOME_OF:
+        raise AttributeError(f"module 'redrive' has no attribute {name!r}")
+    value = globals()[name] = getattr(import_module(_HOME_OF[name]), name)
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

@@ -1,0 +1,69 @@
+"""The command line: `redrive --help`. One file per group of commands, each imported when it is called."""
+
+from __future__ import annotations
+
+import click
+
+from redrive import __version__
+from redrive.cli.lazy import Commands, common
+
+TABLE = {
+    "Run": {
+        "run": ("redrive.cli.run:run", "Handle messages with your app: redrive run shop:app"),
+        "up": ("redrive.cli.serve:up", "Serve health, metrics and the admin API"),
+        "demo": ("redrive.cli.serve:demo", "See messages fail, retry and recover, with nothing to set up"),
+        "send": ("redrive.cli.send:send", "Send a message to a source"),
+    },
+    "See": {
+        "letters": ("redrive.cli.letters:letters", "Dead letters, newest first, by source, state, age, text …"),
+        "show": ("redrive.cli.show:show", "One letter: every attempt and its stack, headers, body"),
+        "groups": ("redrive.cli.groups:groups", "Letters by root cause: start here when it burns"),
+        "stats": ("redrive.cli.stats:stats", "Letters and queues, counted"),
+        "replays": ("redrive.cli.replays:replays", "What was replayed, and what became of each letter"),
+    },
+    "Act": {
+        "replay": ("redrive.cli.replay:replay", "Send letters back to their source; shows the plan, then asks"),
+        "retry": ("redrive.cli.retry:retry", "Send single letters back, now"),
+        "archive": ("redrive.cli.archive:archive", "Put letters away as done with; they are kept"),
+        "purge": ("redrive.cli.purge:purge", "Delete letters for good; asks first"),
+    },
+    "Move": {
+        "export": ("redrive.cli.transfer:export_letters", "Write letters as JSON lines, byte-exact"),
+        "import": ("redrive.cli.transfer:import_letters", "Read them back, here or into another database"),
+    },
+    "Admin": {
+        "doctor": ("redrive.cli.doctor:doctor", "What is configured, reachable and unsafe; how to mend it"),
+        "token": ("redrive.cli.tokens:token", "Tokens of the admin API: create, list, revoke"),
+        "config": ("redrive.cli.config:config", "Every setting, its value and where it came from"),
+    },
+}
+
+EPILOG = """\b
+A first session, in an empty directory:
+  redrive send orders '{"id": 7}'         a message waits in ./redrive.db
+  redrive run shop:app                    your handler fails on it; it is buried
+  redrive groups                          why: one line for each cause
+  redrive show LETTER                     every attempt, the stack, the body
+  redrive replay --source orders          mended? send them back, and watch
+
+\b
+Exit codes:
+  0    done
+  1    nothing matched, or only a part of it could be done
+  2    wrong usage or configuration
+  3    a database or broker is unavailable
+  130  interrupted (Ctrl-C)
+
+Every command has its own --help; those that show something take --json.
+"""
+
+
+@click.command(cls=Commands, table=TABLE, epilog=EPILOG, context_settings={"help_option_names": ["-h", "--help"]})
+@common
+@click.version_option(__version__, prog_name="redrive", message="%(prog)s %(version)s")
+def main() -> None:
+    """Redrive keeps the messages that your consumers could not handle, says why, and sends them back.
+
+    A message that fails is tried again; one that keeps failing becomes a letter, with its bytes and every error.
+    Letters with one cause are one group. A replay sends letters back to where they came from.
+    """

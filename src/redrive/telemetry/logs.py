@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import sys
+import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from typing import Any, TextIO
@@ -76,13 +77,11 @@ class EventLog:
     """A subscriber that writes lines, and no more of a kind in a second than its bound."""
 
     def __init__(
-        self, redactor: Redactor, most: int = _LINES_A_SECOND, elapsed: Callable[[], float] | None = None
+        self, redactor: Redactor, most: int = _LINES_A_SECOND, elapsed: Callable[[], float] = time.monotonic
     ) -> None:
-        import time
-
         self._redactor = redactor
         self._most = most
-        self._elapsed = elapsed or time.monotonic
+        self._elapsed = elapsed
         self._second = 0.0
         self._written: dict[str, int] = {}
         self._left_out: dict[str, int] = {}

@@ -91,7 +91,7 @@ def _context_headers(message: Message) -> dict[str, str]:
 def _attributes(message: Message) -> dict[str, str | int]:
     """Of the messaging semantic conventions, and ours under `redrive.`"""
     origin = lineage(message)
-    found = {
+    found: dict[str, str | int | None] = {
         "messaging.system": "redrive",
         "messaging.operation.name": "process",
         "messaging.operation.type": "process",

@@ -108,7 +108,11 @@ class SqliteLetters:
         return [id for (id,) in rows]
 
     async def prune(self, query: Query, *, limit: int) -> Sequence[LetterId]:
-        at_rest = [state for state in query.states or State if state not in (State.RETRYING, State.REPLAYING)]
+        at_rest = [
+            state
+            for state in (State if query.states is None else query.states)
+            if state not in (State.RETRYING, State.REPLAYING)
+        ]
         seqs, parameters = _ordered(replace(query, states=tuple(at_rest)), None, limit, oldest_first=True)
         statement = _SQL["prune"].replace("{seqs}", seqs)
         rows = await self._access.write(lambda connection: connection.execute(statement, parameters).fetchall())

@@ -78,7 +78,7 @@ def arms(query: Query) -> Iterator[Condition]:
         else:
             yield where(query)
     elif query.states is not None or query.categories is not None:
-        for state, category in product(query.states or tuple(State), query.categories or tuple(Category)):
+        for state, category in product(_or_all(query.states, State), _or_all(query.categories, Category)):
             yield _arm(query, {"states": (state,), "categories": (category,)})
     else:
         yield where(query)
@@ -118,6 +118,10 @@ def position(cursor: str) -> tuple[int, int]:
     if not (created_at.lstrip("-").isdigit() and seq.isdigit()):
         raise BadQuery(f"{cursor!r} is not a cursor of this store: use `after` as the page before gave it")
     return int(created_at), int(seq)
+
+
+def _or_all(wanted: tuple[Any, ...] | None, all: type[Any]) -> tuple[Any, ...]:
+    return tuple(all) if wanted is None else wanted
 
 
 def _arm(query: Query, equal: dict[str, Sequence[Any]]) -> Condition:

@@ -1,0 +1,154 @@
+"""Who may do what: bearer tokens, kept hashed, each with one of three roles.
+
+A token is `rdr_<id>_<secret>`. The id is public and finds the document; the secret has 256 random bits, which no
+dictionary holds, so one round of SHA-256 is enough and a slow hash would only slow down every request.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import re
+import secrets
+from datetime import datetime, timedelta
+from enum import StrEnum
+from typing import Any
+
+import msgspec
+from msgspec import Struct
+from msgspec.structs import replace
+
+from redrive.clock import Clock
+from redrive.errors import Unavailable, UsageError
+from redrive.stores.base import Documents
+
+KIND = "token"
+_FORM = re.compile(r"rdr_([a-z0-9]{10})_([\w-]{43})", re.ASCII)
+_ALPHABET = "abcdefghjkmnpqrstuvwxyz23456789"  # without look-alikes: an id is read aloud and typed
+_NOTED_EVERY = timedelta(hours=1)
+
+
+class Role(StrEnum):
+    """What a token may do; each may do what those before it may."""
+
+    VIEWER = "viewer"  # see everything that is shown
+    OPERATOR = "operator"  # retry, archive, replay
+    ADMIN = "admin"  # tokens, the audit trail
+
+    def allows(self, needed: Role) -> bool:
+        ranks = list(Role)
+        return ranks.index(self) >= ranks.index(needed)
+
+
+class Token(Struct, frozen=True, kw_only=True):
+    """What is known of a token; its secret is not among it."""
+
+    id: str
+    name: str
+    role: Role
+    created_at: datetime
+    last_used: datetime | None = None  # to the hour: no request pays for a write
+    revoked: bool = False
+
+
+class Stored(Token, frozen=True, kw_only=True):
+    """A token as its document has it."""
+
+    digest: str
+
+
+class UnknownToken(UsageError):
+    """There is no such token."""
+
+    def __init__(self, id: str) -> None:
+        super().__init__(f"no token {id!r}: list them with `redrive token list`")
+
+
+class Tokens:
+    """Makes, finds and revokes tokens. A revoked one is refused by the next request, in every process."""
+
+    def __init__(self, documents: Documents, clock: Clock) -> None:
+        self._documents = documents
+        self._clock = clock
+        self._one_time: Stored | None = None
+
+    async def create(self, name: str, role: Role) -> tuple[Token, str]:
+        """The token and its text, which cannot be had again."""
+        if not name.strip():
+            raise UsageError("a token needs a name: say who will use it, such as 'ci'")
+        stored, text = self._made(name.strip(), role)
+        await self._documents.put(KIND, stored.id, _body(stored), expect=0)
+        return _shown(stored), text
+
+    def one_time(self) -> str:
+        """An admin's token for as long as this process lives; it is stored nowhere."""
+        self._one_time, text = self._made("one-time token", Role.ADMIN)
+        return text
+
+    async def list(self) -> list[Token]:
+        """Oldest first, revoked ones included."""
+        found = [_stored(document.body) for document in await self._documents.list(KIND)]
+        return sorted(map(_shown, found), key=lambda token: token.created_at)
+
+    async def any(self) -> bool:
+        """Whether somebody could come in with a stored token."""
+        return any(not token.revoked for token in await self.list())
+
+    async def revoke(self, id: str) -> Token:
+        """From now on it opens nothing. Revoking it again changes nothing."""
+        while document := await self._documents.get(KIND, id):
+            revoked = replace(_stored(document.body), revoked=True)
+            if await self._documents.put(KIND, id, _body(revoked), expect=document.version):
+                return _shown(revoked)
+        raise UnknownToken(id)
+
+    async def check(self, text: str) -> Token | None:
+        """Whose it is; None if it is nobody's, or revoked."""
+        form = _FORM.fullmatch(text)
+        if form is None:
+            return None
+        stored, version = await self._find(form[1])
+        # compared even if there is none, so that the time taken does not tell which ids exist
+        same = hmac.compare_digest(_digest(text), stored.digest if stored else _digest(""))
+        if stored is None or not same or stored.revoked:
+            return None
+        await self._note_use(stored, version)
+        return _shown(stored)
+
+    def _made(self, name: str, role: Role) -> tuple[Stored, str]:
+        id = "".join(secrets.choice(_ALPHABET) for _ in range(10))
+        text = f"rdr_{id}_{secrets.token_urlsafe(32)}"
+        return Stored(id=id, name=name, role=role, created_at=self._clock.now(), digest=_digest(text)), text
+
+    async def _find(self, id: str) -> tuple[Stored | None, int]:
+        if self._one_time is not None and self._one_time.id == id:
+            return self._one_time, 0
+        document = await self._documents.get(KIND, id)
+        return (None, 0) if document is None else (_stored(document.body), document.version)
+
+    async def _note_use(self, stored: Stored, version: int) -> None:
+        """Now and then, and never at the price of the request: a store that cannot write can still be read."""
+        now = self._clock.now()
+        if not version or (stored.last_used is not None and abs(now - stored.last_used) < _NOTED_EVERY):
+            return
+        try:
+            await self._documents.put(KIND, stored.id, _body(replace(stored, last_used=now)), expect=version)
+        except Unavailable:
+            return
+
+
+def _digest(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+def _body(stored: Stored) -> dict[str, Any]:
+    body: dict[str, Any] = msgspec.to_builtins(stored)
+    return body
+
+
+def _stored(body: dict[str, Any]) -> Stored:
+    return msgspec.convert(body, Stored)
+
+
+def _shown(stored: Stored) -> Token:
+    return Token(**{name: getattr(stored, name) for name in Token.__struct_fields__})

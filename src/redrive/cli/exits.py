@@ -1,0 +1,56 @@
+"""Exit codes that scripts can trust, and errors as one clear line."""
+
+from __future__ import annotations
+
+import os
+import sys
+import traceback
+
+import click
+
+DONE = 0
+NOTHING = 1  # nothing matched, or only a part of it could be done
+WRONG = 2  # wrong usage or configuration
+UNAVAILABLE = 3  # a backend does not answer
+INTERRUPTED = 130
+UNREAD = 141  # who read our output went away, as SIGPIPE would have told us
+
+
+class Stopped(click.ClickException):
+    """Ends the command with that line on stderr and that exit code."""
+
+    def __init__(self, message: str, code: int = WRONG) -> None:
+        super().__init__(message)
+        self.exit_code = code
+
+
+def stopped_by(error: Exception, *, debug: bool) -> Exception:
+    """What to raise instead: one line for what we foresaw, the error itself for a bug."""
+    code = _code(error)
+    if code is None:
+        return error
+    if debug:
+        traceback.print_exception(error)
+    return Stopped(_line(error), code)
+
+
+def _code(error: Exception) -> int | None:
+    from redrive.errors import RedriveError, Unavailable, UnknownLetter, UnknownReplay  # not before it is needed
+
+    if isinstance(error, UnknownLetter | UnknownReplay):
+        return NOTHING
+    if isinstance(error, Unavailable):
+        return UNAVAILABLE
+    return WRONG if isinstance(error, RedriveError | OSError) else None
+
+
+def _line(error: Exception) -> str:
+    if isinstance(error, OSError) and error.filename is not None:
+        return f"{os.fspath(error.filename)!s}: {error.strerror}"
+    return str(error)
+
+
+def unread() -> click.exceptions.Exit:
+    """The end of a command whose reader went away; nothing more is written, not even at exit."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    return click.exceptions.Exit(UNREAD)

@@ -1,0 +1,140 @@
+"""The group of all commands. A command's module is imported when it is called, and not before."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+import click
+
+from redrive.cli import exits
+
+
+@dataclass
+class Given:
+    """What was said for every command, before its name or after it."""
+
+    arguments: list[str] = field(default_factory=list)  # as typed, for hints that repeat them
+    config: Path | None = None
+    store: str | None = None
+    debug: bool = False
+
+
+Table = Mapping[str, Mapping[str, tuple[str, str]]]
+"""section -> command -> (module:attribute, its line in the help)"""
+
+
+class Commands(click.Group):
+    """Looks commands up in a table."""
+
+    def __init__(self, *arguments: Any, table: Table, **options: Any) -> None:
+        super().__init__(*arguments, **options)
+        self._table = table
+        self._targets = {name: target for lines in table.values() for name, (target, _) in lines.items()}
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return list(self._targets)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        target = self._targets.get(cmd_name)
+        if target is None:
+            return None
+        module, _, attribute = target.partition(":")
+        command: click.Command = getattr(import_module(module), attribute)
+        return command
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        if args[0] not in self._targets and not args[0].startswith("-"):
+            from redrive.errors import nearest
+
+            raise click.UsageError(f"no command {args[0]!r}{nearest(args[0], self._targets)}", ctx)
+        return super().resolve_command(ctx, args)
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """In sections, from the table: nothing is imported for it."""
+        width = max(map(len, self._targets))
+        for section, lines in self._table.items():
+            with formatter.section(section):
+                formatter.write_dl([(name.ljust(width), line) for name, (_, line) in lines.items()])
+
+    def make_context(self, info_name: str | None, args: list[str], parent: Any = None, **extra: Any) -> click.Context:
+        extra.setdefault("obj", Given(arguments=list(args)))
+        return super().make_context(info_name, args, parent, **extra)
+
+    def invoke(self, ctx: click.Context) -> Any:
+        """Every foreseen error is one line and an exit code."""
+        try:
+            answer = super().invoke(ctx)
+            sys.stdout.flush()
+        except BrokenPipeError:
+            raise exits.unread() from None
+        except KeyboardInterrupt:
+            raise exits.Stopped("interrupted", exits.INTERRUPTED) from None
+        except click.exceptions.Exit:
+            raise
+        except Exception as error:
+            if (instead := exits.stopped_by(error, debug=ctx.obj.debug)) is error:
+                raise
+            raise instead from error
+        return answer
+
+
+def _remember(name: str) -> Callable[[click.Context, click.Parameter, Any], None]:
+    def callback(ctx: click.Context, parameter: click.Parameter, value: Any) -> None:
+        if value not in (None, False):
+            setattr(ctx.ensure_object(Given), name, value)
+
+    return callback
+
+
+def _colorless(ctx: click.Context, parameter: click.Parameter, value: bool) -> None:
+    import os
+
+    if value or os.environ.get("NO_COLOR"):
+        ctx.color = False
+
+
+_OPTIONS: tuple[Callable[[Any], Any], ...] = (
+    click.option(
+        "--config",
+        type=click.Path(path_type=Path),
+        metavar="FILE",
+        expose_value=False,
+        callback=_remember("config"),
+        help="Read settings from this file. [redrive.toml, if it is here]",
+    ),
+    click.option(
+        "--store",
+        metavar="URL",
+        expose_value=False,
+        callback=_remember("store"),
+        help="Use this database, not the configured one. [sqlite:///redrive.db]",
+    ),
+    click.option(
+        "--no-color",
+        is_flag=True,
+        expose_value=False,
+        callback=_colorless,
+        help="Without colours; the variable NO_COLOR says the same.",
+    ),
+    click.option(
+        "--debug",
+        is_flag=True,
+        expose_value=False,
+        callback=_remember("debug"),
+        help="Show the traceback of an error.",
+    ),
+)
+
+
+def common(command: Any) -> Any:
+    """The options that every command takes, before its name or after it."""
+    for option in reversed(_OPTIONS):
+        command = option(command)
+    return command
