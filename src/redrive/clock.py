@@ -61,7 +61,9 @@ class SystemClock:
             return event.is_set()
 
     def new_id(self) -> str:
-        return sortable_id(time.time_ns() // 1_000_000, os.urandom(10))
+        milliseconds, rest = divmod(time.time_ns(), 1_000_000)
+        chance = int.from_bytes(os.urandom(8), "big") >> 4
+        return sortable_id(milliseconds, (rest << 60 | chance).to_bytes(10, "big"))  # two of one millisecond sort too
 
 
 class Steady:

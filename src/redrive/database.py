@@ -26,6 +26,7 @@ SCHEMA_VERSION = 1
 _BUSY_SECONDS = 5.0
 _READERS = 2
 _MOST_TOGETHER = 500
+_CLOSED = "it was closed"
 _OLDEST_SQLITE = (3, 35, 0)  # RETURNING
 
 _open: dict[Path, Database] = {}
@@ -49,6 +50,8 @@ class Database:
         self.path = path
         self.users = 0
         self._jobs: queue.SimpleQueue[Job[Any] | None] = queue.SimpleQueue()
+        self._gate = threading.Lock()
+        self._ended = False
         self._local = threading.local()
         self._readers = ThreadPoolExecutor(_READERS, thread_name_prefix="redrive-read")
         self._connections: list[sqlite3.Connection] = []
@@ -59,18 +62,22 @@ class Database:
 
     async def write(self, work: Work[T]) -> T:
         """Run it in a transaction; durable when it returns. Cancelling the wait does not undo the work."""
-        job: Job[T] = Job(work)
-        self._jobs.put(job)
-        return await asyncio.wrap_future(job.future)
+        return await asyncio.wrap_future(self.submit(work))
 
     def submit(self, work: Work[T]) -> Future[T]:
         """The same, for who must know the answer even if nobody waits for it any more."""
         job: Job[T] = Job(work)
-        self._jobs.put(job)
+        with self._gate:
+            if self._ended:
+                job.future.set_exception(Unavailable(str(self.path), _CLOSED))
+            else:
+                self._jobs.put(job)
         return job.future
 
     async def read(self, work: Work[T]) -> T:
         """Run it on a snapshot."""
+        if self._ended:
+            raise Unavailable(str(self.path), _CLOSED)
         return await asyncio.get_running_loop().run_in_executor(self._readers, self._read, work)
 
     def close(self) -> None:
@@ -95,6 +102,7 @@ class Database:
             connection.execute("PRAGMA synchronous=FULL")  # a promise of durability includes the power cord
             connection.execute("PRAGMA foreign_keys=OFF")
             connection.execute("PRAGMA cache_size=-16000")
+            connection.execute("PRAGMA wal_autocheckpoint=4000")  # pages: what changes often is copied back less often
             connection.execute("PRAGMA journal_size_limit=67108864")
             connection.execute("PRAGMA temp_store=MEMORY")
         return connection
@@ -123,15 +131,21 @@ class Database:
                 connection.execute("ROLLBACK")
 
     def _write_loop(self) -> None:
-        while (job := self._jobs.get()) is not None:
-            jobs = [job]
+        closing = False
+        while not self._has_ended(closing):
+            jobs = [self._jobs.get()]
             with suppress(queue.Empty):
-                while len(jobs) < _MOST_TOGETHER and (more := self._jobs.get_nowait()) is not None:
-                    jobs.append(more)
-                else:
-                    if len(jobs) < _MOST_TOGETHER:
-                        self._jobs.put(None)  # the end was asked for: finish these, then see it again
-            self._write_together(jobs)
+                while len(jobs) < _MOST_TOGETHER:
+                    jobs.append(self._jobs.get_nowait())
+            closing = closing or None in jobs
+            if asked := [job for job in jobs if job is not None]:
+                self._write_together(asked)
+
+    def _has_ended(self, closing: bool) -> bool:
+        """The end was asked for, and whatever was asked for before it is done; the rest is refused."""
+        with self._gate:
+            self._ended = closing and self._jobs.empty()
+            return self._ended
 
     def _write_together(self, jobs: list[Job[Any]]) -> None:
         """One transaction for all; a job that fails takes only itself back."""

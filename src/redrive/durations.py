@@ -4,13 +4,22 @@ from __future__ import annotations
 
 import re
 from datetime import timedelta
+from decimal import Decimal
 from typing import TypeAlias
 
 from redrive.errors import ConfigError
 
 Duration: TypeAlias = timedelta | str
 
-_UNITS = {"us": 1e-6, "ms": 1e-3, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0, "w": 604800.0}
+_MICROS = {
+    "us": 1,
+    "ms": 1_000,
+    "s": 1_000_000,
+    "m": 60_000_000,
+    "h": 3_600_000_000,
+    "d": 86_400_000_000,
+    "w": 604_800_000_000,
+}
 _PART = re.compile(r"(\d+(?:\.\d+)?)(us|ms|s|m|h|d|w)")
 
 
@@ -21,7 +30,10 @@ def duration(value: Duration) -> timedelta:
     parts = _PART.findall(value) if isinstance(value, str) else []
     if not parts or "".join(number + unit for number, unit in parts) != value:
         raise ConfigError(f"{value!r} is not a duration: write it with a unit, such as '250ms', '5s' or '1m30s'")
-    return timedelta(seconds=sum(float(number) * _UNITS[unit] for number, unit in parts))
+    try:  # in decimals, because a float loses microseconds of a long span
+        return timedelta(microseconds=round(sum(Decimal(number) * _MICROS[unit] for number, unit in parts)))
+    except OverflowError:
+        raise ConfigError(f"{value!r} is too long for a duration") from None
 
 
 def spoken(span: timedelta) -> str:

@@ -177,7 +177,7 @@ class Letter(Struct, frozen=True):
 
 def letter_id(source: str, message_id: MessageId) -> LetterId:
     """One message of one source is one letter, however often it dies."""
-    digest = blake2b(f"{source}\0{message_id}".encode("utf-8", "replace"), digest_size=10).digest()
+    digest = blake2b(f"{source}\0{message_id}".encode("utf-8", "surrogatepass"), digest_size=10).digest()
     return b32encode(digest).decode().lower()
 
 
@@ -192,9 +192,11 @@ def rejoined(old: Letter, new: Letter) -> Letter | None:
     failures = merge_failures(old.failures, new.failures)
     if len(failures) == len(old.failures):
         return None
+    # the message as its sender made it, unless somebody has sent another one under its id
+    message = old.message if old.message.body == new.message.body else new.message
     return replace(
         new,
-        message=replace(old.message, attempt=new.message.attempt),
+        message=replace(message, attempt=new.message.attempt),
         failures=failures,
         created_at=old.created_at,
         resends=old.resends,

@@ -54,18 +54,17 @@ class Policy:
         categories: Mapping[Category | str, Policy] | None = None,
         again: int | Again = 0,
     ) -> None:
-        if not isinstance(attempts, int) or attempts < 1:
+        if not _is_whole(attempts) or attempts < 1:
             raise ConfigError(f"attempts={attempts!r}: a message is tried at least once, so 1 or more")
-        if not hasattr(backoff, "delay"):
-            raise ConfigError(f"backoff={backoff!r}: use never(), immediate(), linear(), exponential() or custom()")
         self.attempts = attempts
-        self.backoff = backoff
+        self.backoff = _checked("backoff", backoff)
         self.timeout = None if timeout is None else positive("timeout", timeout)
         self.ttl = None if ttl is None else positive("ttl", ttl)
-        self.categories = {category_named(name): policy for name, policy in (categories or {}).items()}
+        self.categories = {category_named(name): _policy(name, policy) for name, policy in (categories or {}).items()}
         self.again = again if isinstance(again, Again) else Again(again, backoff)
-        if self.again.attempts < 0:
+        if not _is_whole(self.again.attempts) or self.again.attempts < 0:
             raise ConfigError(f"again={again!r}: it is a number of automatic retries, 0 or more")
+        _checked("again", self.again.backoff)
         self._rules = {category: self._rule(category) for category in Category}
         # the largest number any category allows: past it, only a crash can explain another delivery
         self.most_attempts = max(rule.attempts for rule in self._rules.values())
@@ -91,7 +90,10 @@ class Policy:
 
 def positive(name: str, value: Duration) -> timedelta:
     """That long, and longer than nothing."""
-    span = duration(value)
+    try:
+        span = duration(value)
+    except ConfigError as error:
+        raise ConfigError(f"{name}: {error}") from None
     if span <= timedelta():
         raise ConfigError(f"{name}={value!r}: it has to be longer than nothing")
     return span
@@ -102,4 +104,20 @@ def category_named(name: Category | str) -> Category:
     try:
         return Category(name)
     except ValueError:
-        raise ConfigError(f"unknown category {name!r}{nearest(str(name), list(Category))}") from None
+        raise ConfigError(f"unknown category {name!r}{nearest(str(name), map(str, Category))}") from None
+
+
+def _checked(name: str, backoff: Backoff) -> Backoff:
+    if not callable(getattr(backoff, "delay", None)):
+        raise ConfigError(f"{name}={backoff!r}: use never(), immediate(), linear(), exponential() or custom()")
+    return backoff
+
+
+def _policy(category: Category | str, policy: Policy) -> Policy:
+    if not isinstance(policy, Policy):
+        raise ConfigError(f"categories: {category} takes a Policy, not {policy!r}")
+    return policy
+
+
+def _is_whole(number: object) -> bool:
+    return isinstance(number, int) and not isinstance(number, bool)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from datetime import datetime
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 from msgspec import Struct
@@ -23,6 +23,9 @@ from redrive.forensics.views import Detail, Summary, detail, summary
 from redrive.model import OPEN, Letter, LetterId, State
 from redrive.stores.base import Cursor, Entry, EntryStatus, Group
 from redrive.telemetry.events import Acted, LettersMoved, LettersPruned
+
+if TYPE_CHECKING:
+    from redrive.doctor import Diagnosis
 
 _BATCH = 500
 AUDIT = "audit"
@@ -75,21 +78,21 @@ class Service:
     async def find(self, id: LetterId) -> Letter:
         """The letter itself, unredacted: for what goes back to a transport, never for what is shown."""
         letter = await self.app.store.letters.get(id)
-        if letter is None:
-            page = await self.app.store.letters.search(Query(message_ids=(id,)), limit=2)
+        if letter is not None:
+            return letter
+        for query in (Query(message_ids=(id,)), Query(id_prefix=id)):
+            page = await self.app.store.letters.search(query, limit=2)
             if len(page.letters) > 1:
                 names = ", ".join(f"{one.id} ({one.message.source})" for one in page.letters)
-                raise UsageError(f"message {id!r} has more than one letter: {names}")
-            letter = page.letters[0] if page.letters else None
-        if letter is None:
-            raise UnknownLetter(id)
-        return letter
+                raise UsageError(f"{id!r} means more than one letter: {names}")
+            if page.letters and id:
+                return page.letters[0]
+        raise UnknownLetter(id)
 
     async def groups(self, query: Query, *, limit: int = 50) -> Sequence[Group]:
         """The largest first."""
         await self._check(query)
-        groups = await self.app.store.letters.groups(query, limit=_bounded(limit))
-        return [msgspec.structs.replace(one, message=self.redactor.text(one.message)) for one in groups]
+        return self._redacted(await self.app.store.letters.groups(query, limit=_bounded(limit)))
 
     async def stats(self) -> Stats:
         """Letters by state, category and source, and how full the queues are."""
@@ -123,7 +126,7 @@ class Service:
         for source in {name for group in groups for name in group.sources}:
             if wanted is not None:
                 sources[source] = await letters.count(msgspec.structs.replace(wanted, sources=(source,)))
-        return Plan(total, sources, groups[:20], await letters.count(query) - total)
+        return Plan(total, sources, self._redacted(groups[:20]), await letters.count(query) - total)
 
     async def replay(
         self, query: Query, *, actor: str, rate: float | None = None, reason: str = "", id: str | None = None
@@ -131,7 +134,7 @@ class Service:
         """Freeze the selection; `run_replay` sends it. The same id again gives the replay it already made."""
         await self._check(query)
         replay = await self.replays.start(query, actor=actor, rate=rate, reason=reason, id=id)
-        await self._audit(actor, "replay", f"{replay.id}: {replay.total} letters")
+        await self.note(actor, "replay", f"{replay.id}: {replay.total} letters")
         return replay
 
     async def run_replay(self, id: str, *, progress: Progress = lambda sent: None) -> ReplayReport:
@@ -143,7 +146,7 @@ class Service:
     async def cancel_replay(self, id: str, *, actor: str) -> ReplayReport:
         """Send no more of it."""
         await self.replays.cancel(id, actor=actor)
-        await self._audit(actor, "cancel", id)
+        await self.note(actor, "cancel", id)
         return await self.replay_report(id)
 
     async def replay_report(self, id: str) -> ReplayReport:
@@ -179,7 +182,7 @@ class Service:
             total += len(gone)
             progress(len(gone))
         self.app.events.emit(LettersPruned(count=total, why=f"purged by {actor}"))
-        await self._audit(actor, "purge", f"{total} letters of {_said(query)}")
+        await self.note(actor, "purge", f"{total} letters of {_said(query)}")
         return total
 
     async def export(self, query: Query) -> AsyncIterator[bytes]:
@@ -201,13 +204,19 @@ class Service:
         total = 0
         batch: list[Letter] = []
         for letter in letters_of(lines, name):
-            batch.append(msgspec.structs.replace(letter, owner=None, lease_until=None))
+            batch.append(_at_rest(letter))
             if len(batch) == _BATCH:
                 total += await self._take_in(batch, progress)
                 batch = []
         total += await self._take_in(batch, progress)
-        await self._audit(actor, "import", f"{total} letters from {name}")
+        await self.note(actor, "import", f"{total} letters from {name}")
         return total
+
+    async def doctor(self) -> Diagnosis:
+        """What is reachable, what is unsafe, and how to mend it."""
+        from redrive.doctor import examine
+
+        return await examine(self.app)
 
     async def audit(self, limit: int = 100) -> list[dict[str, Any]]:
         """Who did what, newest first."""
@@ -237,8 +246,11 @@ class Service:
             progress(len(page.letters))
             after = page.after
             if after is None:
-                await self._audit(actor, action, f"{total} letters of {_said(query)}")
+                await self.note(actor, action, f"{total} letters of {_said(query)}")
                 return int(total)
+
+    def _redacted(self, groups: Sequence[Group]) -> list[Group]:
+        return [msgspec.structs.replace(one, message=self.redactor.text(one.message)) for one in groups]
 
     async def _check(self, query: Query) -> None:
         """A source that nobody has ever seen is a typo, not an empty answer."""
@@ -249,7 +261,8 @@ class Service:
             if source not in known:
                 raise UnknownSource(source, known)
 
-    async def _audit(self, actor: str, action: str, detail: str) -> None:
+    async def note(self, actor: str, action: str, detail: str) -> None:
+        """Write to the audit trail who did what."""
         at: datetime = self.app.clock.now()
         body = {"at": at.isoformat(), "actor": actor, "action": action, "detail": detail}
         await self.app.store.documents.put(AUDIT, self.app.clock.new_id(), body)
@@ -260,6 +273,12 @@ def _narrowed(query: Query, states: tuple[State, ...]) -> Query | None:
     """The query, to these states only; None if that leaves nothing."""
     left = tuple(state for state in states if query.states is None or state in query.states)
     return msgspec.structs.replace(query, states=left) if left else None
+
+
+def _at_rest(letter: Letter) -> Letter:
+    """As it arrives where nobody has it on its way: what was waits again, or it would for ever."""
+    state = State.PENDING if letter.state in (State.RETRYING, State.REPLAYING) else letter.state
+    return msgspec.structs.replace(letter, state=state, owner=None, lease_until=None)
 
 
 def _bounded(limit: int) -> int:

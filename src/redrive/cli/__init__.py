@@ -16,7 +16,7 @@ TABLE = {
     },
     "See": {
         "letters": ("redrive.cli.letters:letters", "Dead letters, newest first, by source, state, age, text …"),
-        "show": ("redrive.cli.show:show", "One letter: every attempt and its stack, headers, body"),
+        "show": ("redrive.cli.show:show_letter", "One letter: every attempt and its stack, headers, body"),
         "groups": ("redrive.cli.groups:groups", "Letters by root cause: start here when it burns"),
         "stats": ("redrive.cli.stats:stats", "Letters and queues, counted"),
         "replays": ("redrive.cli.replays:replays", "What was replayed, and what became of each letter"),

@@ -21,7 +21,7 @@ class Stopped(click.ClickException):
 
     def __init__(self, message: str, code: int = WRONG) -> None:
         super().__init__(message)
-        self.exit_code = code
+        self.exit_code = code  # type: ignore[misc]  # click reads it from the instance
 
 
 def stopped_by(error: Exception, *, debug: bool) -> Exception:

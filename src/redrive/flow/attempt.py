@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
+from redrive.flow.deadline import Deadline
 from redrive.flow.line import Line
 from redrive.forensics.fingerprint import own_frames, stack_text
 from redrive.model import Category, Failure, Message, Stage
@@ -15,7 +16,7 @@ class AttemptTimeout(TimeoutError):
     """The attempt took longer than its policy allows."""
 
 
-async def attempt(line: Line, message: Message) -> Failure | None:
+async def attempt(line: Line, message: Message, deadline: Deadline) -> Failure | None:
     """Never raises for what a handler does, SystemExit included; only our own cancellation goes through."""
     handler = line.handler
     try:
@@ -23,7 +24,7 @@ async def attempt(line: Line, message: Message) -> Failure | None:
     except Exception as error:
         return undecodable(line, message, error)
     try:
-        async with asyncio.timeout(handler.timeout.total_seconds()) as limit:
+        with deadline:
             if line.span is None:
                 await (handler.call(body, message) if handler.wants_message else handler.call(body))
             else:
@@ -34,8 +35,8 @@ async def attempt(line: Line, message: Message) -> Failure | None:
             raise
         return failure(line, message, error)
     except TimeoutError as error:
-        if limit.expired():
-            error = AttemptTimeout(f"the attempt took longer than {handler.timeout}").with_traceback(
+        if deadline.expired:
+            error = AttemptTimeout(f"the attempt took longer than {deadline.span}").with_traceback(
                 error.__traceback__
             )
         return failure(line, message, error)

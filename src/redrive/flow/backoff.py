@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable
 from datetime import timedelta
 from random import Random
@@ -50,13 +51,20 @@ class Curve(Struct, frozen=True, tag="curve"):
 
 
 class Custom(Struct, frozen=True):
-    """A function of the attempt's number; what it returns may be a timedelta, '5s', or None for no more."""
+    """A function of the attempt's number; what it returns may be a timedelta, '5s', or None for no more.
+
+    One that raises or answers nonsense ends the retries: its message is kept as a letter, and the worker goes on.
+    """
 
     function: Callable[[int], Duration | None]
 
     def delay(self, attempt: int, rng: Random) -> timedelta | None:
-        answer = self.function(attempt)
-        return None if answer is None else max(duration(answer), timedelta())
+        try:
+            answer = self.function(attempt)
+            return None if answer is None else min(max(duration(answer), timedelta()), _LONGEST)
+        except Exception:
+            logging.getLogger("redrive").exception("the custom backoff %r failed", self.function)
+            return None
 
 
 def never() -> Backoff:
@@ -91,7 +99,7 @@ def custom(function: Callable[[int], Duration | None]) -> Backoff:
 
 def _curve(kind: str, base: Duration, cap: Duration, jitter: float) -> Backoff:
     first, most = duration(base), duration(cap)
-    if not 0 <= jitter <= 1:
+    if not isinstance(jitter, int | float) or not 0 <= jitter <= 1:
         raise ConfigError(f"jitter={jitter!r}: it is a share of the delay, between 0 and 1")
     if first < timedelta() or most < timedelta():
         raise ConfigError(f"a delay cannot be negative: {base!r}, cap {cap!r}")

@@ -18,6 +18,7 @@ from datetime import timedelta
 
 from redrive.errors import Unavailable
 from redrive.flow.attempt import attempt, undelivered
+from redrive.flow.deadline import Deadline, Deadlines
 from redrive.flow.decide import admit, decide
 from redrive.flow.line import Line
 from redrive.flow.settle import Attempted, settle
@@ -34,6 +35,7 @@ class Consumer:
     def __init__(self, line: Line) -> None:
         self.line = line
         self.released = 0
+        self._deadlines = Deadlines(line.handler.timeout)
         self._most = max(2 * line.batch, 2 * line.handler.concurrency)
         self._held: dict[int, Delivery] = {}  # leased and not settled yet
         self._buffer: deque[Delivery] = deque()
@@ -87,7 +89,7 @@ class Consumer:
             self._arrived.set()
 
     async def _work(self) -> None:
-        buffer = self._buffer
+        buffer, deadline = self._buffer, Deadline(self._deadlines)
         while not (self._stopping.is_set() and not buffer):
             if not buffer:
                 self._arrived.clear()
@@ -95,20 +97,21 @@ class Consumer:
                 continue
             delivery = buffer.popleft()
             try:
-                self._outcomes.append(await self._attempted(delivery))
+                attempted = await self._attempted(delivery, deadline)
+                self._outcomes.append(attempted)  # looked up after the wait: the list is swapped meanwhile
             except asyncio.CancelledError:  # the grace is over: it was not the message's fault
                 self._outcomes.append(Attempted(delivery, Release()))
                 raise
             finally:
                 self._decided.set()
 
-    async def _attempted(self, delivery: Delivery) -> Attempted:
+    async def _attempted(self, delivery: Delivery, deadline: Deadline) -> Attempted:
         line, message = self.line, delivery.message
         refused = admit(message, line.policy, line.body_limit, line.clock.now())
         if refused is not None:
             return Attempted(delivery, Bury(refused), undelivered(line, message, *_why(refused, message, line)))
         began = time.perf_counter()
-        failure = await attempt(line, message)
+        failure = await attempt(line, message, deadline)
         outcome = decide(message, failure, line.policy, line.clock.now(), line.clock.rng)
         return Attempted(delivery, outcome, failure, time.perf_counter() - began)
 

@@ -11,10 +11,14 @@ that ended is a no-op.
 
 from __future__ import annotations
 
+import asyncio
+import re
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from datetime import datetime, timedelta
 from enum import StrEnum
+from math import inf
 from typing import Any
 
 import msgspec
@@ -22,7 +26,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from redrive.clock import Clock
-from redrive.errors import UnknownReplay, UsageError
+from redrive.errors import Unavailable, UnknownReplay, UsageError
 from redrive.flow.lineage import sent_back
 from redrive.forensics.query import Query
 from redrive.model import Letter, State
@@ -33,6 +37,7 @@ from redrive.transports.base import Transport
 KIND = "replay"
 _BATCH = 200
 _LEASE = timedelta(seconds=60)
+_ID = re.compile(r"[\w.:-]{1,100}", re.ASCII)
 
 
 class ReplayState(StrEnum):
@@ -73,8 +78,10 @@ class Replays:
         self, query: Query, *, actor: str, rate: float | None = None, reason: str = "", id: str | None = None
     ) -> Replay:
         """Freeze the selection. Nothing is sent yet. The same id again gives the replay that it already made."""
-        if rate is not None and rate <= 0:
+        if rate is not None and not 0 < rate < inf:
             raise UsageError(f"rate={rate}: a replay sends more than 0 letters a second")
+        if id is not None and not _ID.fullmatch(id):  # it travels in a header
+            raise UsageError(f"{id!r} is no id for a replay: 1 to 100 of a-z, A-Z, 0-9, and . _ : -")
         replay = Replay(
             id=id or self._clock.new_id(),
             query=query,
@@ -110,6 +117,15 @@ class Replays:
         replay = await self._take_over(id, runner)
         if replay is None:
             return await self.get(id)
+        try:
+            return await self._run(replay, runner, progress)
+        except (asyncio.CancelledError, Unavailable):  # nobody has to wait for our lease to end
+            with suppress(Unavailable):
+                await self._change(id, runner=None, runner_until=None)
+            raise
+
+    async def _run(self, replay: Replay, runner: str, progress: Progress) -> Replay:
+        id = replay.id
         if replay.total == 0:  # killed between the freeze and the note of how many: freezing again adds nothing
             replay = await self._change(
                 id, total=await self._store.ledger.freeze(id, replay.query, now=self._clock.now())

@@ -18,6 +18,7 @@ class Query(Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknow
     """Every field that is given narrows; an empty query is every letter."""
 
     ids: tuple[LetterId, ...] | None = None
+    id_prefix: str | None = None  # the letter's id begins with this
     message_ids: tuple[MessageId, ...] | None = None
     states: tuple[State, ...] | None = None
     sources: tuple[str, ...] | None = None
@@ -68,6 +69,7 @@ def _before(limit: datetime, value: datetime | None) -> bool:
 
 _TESTS: dict[str, Callable[..., bool]] = {
     "ids": lambda wanted, letter: letter.id in wanted,
+    "id_prefix": lambda wanted, letter: letter.id.startswith(wanted),
     "message_ids": lambda wanted, letter: letter.message.id in wanted,
     "states": lambda wanted, letter: letter.state in wanted,
     "sources": lambda wanted, letter: letter.message.source in wanted,

@@ -7,18 +7,31 @@ INSERT INTO letters (id, state, category, source, group_id, created_at, updated_
 VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
 ON CONFLICT (id) DO NOTHING;
 
+-- name: last
+-- What is inserted after this, in the same transaction, has a larger seq.
+SELECT coalesce(max(seq), 0) FROM letters;
+
 -- name: known
-SELECT id FROM letters WHERE id IN (SELECT value FROM json_each(:ids));
+SELECT id FROM letters WHERE id IN (SELECT value FROM json_each(:ids)) AND seq <= :before;
 
 -- name: rejoin
 UPDATE letters SET state = :state, category = :category, group_id = :group_id, updated_at = :updated_at,
        next_retry_at = :next_retry_at, expires_at = :expires_at, owner = NULL, lease_until = NULL,
        transport = :transport, error_type = :error_type, error_message = :error_message, code = :code,
-       retries = :retries, document = :document
+       retries = :retries, replay = :replay, body = :body, priority = :priority, tenant = :tenant, key = :key,
+       correlation_id = :correlation_id, document = :document
 WHERE id = :id;
 
--- name: add_group
-INSERT INTO groups (id, error_type, message, category, first_at, last_at) VALUES (?, ?, ?, ?, ?, ?)
+-- name: count_new
+-- NOT INDEXED: not in the order of the groups' index, which would read all letters, but only those of this batch.
+INSERT INTO tallies
+SELECT group_id, source, state, category, count(*) FROM letters NOT INDEXED WHERE seq > :before GROUP BY 1, 2, 3, 4
+ON CONFLICT DO UPDATE SET count = count + excluded.count;
+
+-- name: add_groups
+INSERT INTO groups (id, error_type, message, category, first_at, last_at)
+SELECT group_id, error_type, error_message, category, min(updated_at), max(updated_at) FROM letters
+WHERE seq > :before OR id IN (SELECT value FROM json_each(:joined)) GROUP BY +group_id
 ON CONFLICT (id) DO UPDATE SET first_at = min(first_at, excluded.first_at), last_at = max(last_at, excluded.last_at);
 
 -- name: depend
@@ -97,6 +110,10 @@ RETURNING id;
 
 -- name: prune
 DELETE FROM letters WHERE seq IN ({seqs}) RETURNING id;
+
+-- name: note_frozen
+-- Once for each replay, a selection of nothing included: what comes later was not approved.
+INSERT OR IGNORE INTO documents (kind, id, version, body) VALUES ('frozen', ?, 1, '{}');
 
 -- name: freeze
 INSERT OR IGNORE INTO ledger (replay, letter_id, status, at)

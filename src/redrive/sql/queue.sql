@@ -30,13 +30,16 @@ WHERE seq IN (SELECT value FROM json_each(:seqs));
 
 -- name: extend
 UPDATE queue SET visible_at = :until
-WHERE seq IN (SELECT value FROM json_each(:seqs)) AND lease = :lease
-RETURNING seq;
+WHERE seq IN (SELECT value FROM json_each(:seqs)) AND lease = :lease;
 
 -- name: done
 DELETE FROM queue
-WHERE seq IN (SELECT value FROM json_each(:seqs)) AND lease = :lease
-RETURNING seq;
+WHERE seq IN (SELECT value FROM json_each(:seqs)) AND lease = :lease;
+
+-- name: lost
+-- Those that somebody else has, or had, since.
+SELECT value FROM json_each(:seqs)
+WHERE NOT EXISTS (SELECT 1 FROM queue WHERE seq = json_each.value AND lease = :lease);
 
 -- name: retry
 UPDATE queue SET lease = NULL, visible_at = :at, failures = :failures

@@ -63,14 +63,15 @@ CREATE TABLE dependencies (
     PRIMARY KEY (letter_id, message_id)
 ) WITHOUT ROWID;
 
--- Counters kept as letters come, so that a million letters list instantly. The triggers below are the only writers.
+-- Counters kept as letters come, so that a million letters list instantly. `count_new` (letters.sql) counts a batch of
+-- new letters at once; the triggers below are the only other writers.
 CREATE TABLE tallies (
     group_id       TEXT    NOT NULL,
     source         TEXT    NOT NULL,
     state          TEXT    NOT NULL,
     category       TEXT    NOT NULL,
     count          INTEGER NOT NULL,
-    PRIMARY KEY (group_id, source, state, category)
+    PRIMARY KEY (source, state, category, group_id)  -- a batch is of one source: it touches few pages
 ) WITHOUT ROWID;
 
 CREATE TABLE groups (
@@ -81,11 +82,6 @@ CREATE TABLE groups (
     first_at       INTEGER NOT NULL,
     last_at        INTEGER NOT NULL
 ) WITHOUT ROWID;
-
-CREATE TRIGGER letters_added AFTER INSERT ON letters BEGIN
-    INSERT INTO tallies VALUES (new.group_id, new.source, new.state, new.category, 1)
-        ON CONFLICT DO UPDATE SET count = count + 1;
-END;
 
 CREATE TRIGGER letters_moved AFTER UPDATE OF state, category, group_id ON letters
 WHEN old.state <> new.state OR old.category <> new.category OR old.group_id <> new.group_id BEGIN

@@ -6,6 +6,7 @@ tokens, the audit trail). Every method raises StoreUnavailable, and no error of 
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection, Iterable, Sequence
 from datetime import datetime
 from enum import StrEnum
@@ -13,11 +14,20 @@ from typing import Any, Protocol, TypeAlias
 
 from msgspec import Struct
 
+from redrive.errors import BadQuery
 from redrive.forensics.query import Query
 from redrive.model import Category, Letter, LetterId, Owner, State
 
 Cursor: TypeAlias = str
 """Opaque: where a page ended. Given back to the store that made it."""
+_NUMBER = re.compile(r"\d{1,18}", re.ASCII)
+
+
+def number_in(cursor: Cursor | None) -> int:
+    """The number that a cursor of a ledger is."""
+    if cursor is not None and not _NUMBER.fullmatch(cursor):
+        raise BadQuery(f"{cursor!r} is not a cursor of this store: use `after` as the page before gave it")
+    return int(cursor or 0)
 
 
 class StoreFeatures(Struct, frozen=True, kw_only=True):

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Sequence
+from copy import deepcopy
 from datetime import datetime
 from itertools import count
 from typing import Any
 
+from redrive.clock import microseconds, moment
 from redrive.errors import BadQuery
 from redrive.forensics.query import Query, matches
 from redrive.model import Letter, LetterId, Owner, State, claimed, moved, rejoined
@@ -21,8 +24,10 @@ from redrive.stores.base import (
     Page,
     StoreFeatures,
     Tally,
+    number_in,
 )
 
+_CURSOR = re.compile(r"(-?\d{1,18})\.(\d{1,18})", re.ASCII)
 _IN_FLIGHT = (State.RETRYING, State.REPLAYING)
 
 
@@ -161,10 +166,12 @@ class MemoryLedger:
     def __init__(self, letters: MemoryLetters) -> None:
         self._letters = letters
         self._lines: dict[str, dict[LetterId, Entry]] = defaultdict(dict)
+        self._frozen: set[str] = set()  # a selection of nothing included
 
     async def freeze(self, replay: str, query: Query, *, now: datetime) -> int:
         lines = self._lines[replay]
-        if not lines:
+        if replay not in self._frozen:
+            self._frozen.add(replay)
             found = sorted(self._letters._selected(query), key=self._letters._age)
             allowed = (State.PENDING, State.EXHAUSTED)
             lines |= {one.id: Entry(replay, one.id, EntryStatus.SELECTED, now) for one in found if one.state in allowed}
@@ -174,7 +181,7 @@ class MemoryLedger:
         self, replay: str, *, status: EntryStatus | None = None, after: Cursor | None = None, limit: int = 500
     ) -> tuple[Sequence[Entry], Cursor | None]:
         lines = list(enumerate(self._lines[replay].values(), start=1))
-        found = [(n, e) for n, e in lines if n > int(after or 0) and status in (None, e.status)][:limit]
+        found = [(n, e) for n, e in lines if n > number_in(after) and status in (None, e.status)][:limit]
         return [entry for _, entry in found], str(found[-1][0]) if len(found) == limit and found else None
 
     async def mark(self, entries: Iterable[Entry]) -> None:
@@ -199,15 +206,15 @@ class MemoryDocuments:
         version = old.version if old else 0
         if expect is not None and version != expect:
             return False
-        self._documents[kind, id] = Document(kind, id, version + 1, dict(body))
+        self._documents[kind, id] = Document(kind, id, version + 1, deepcopy(body))
         return True
 
     async def get(self, kind: str, id: str) -> Document | None:
-        return self._documents.get((kind, id))
+        return deepcopy(self._documents.get((kind, id)))
 
     async def list(self, kind: str, *, limit: int = 1000) -> Sequence[Document]:
         found = [one for one in self._documents.values() if one.kind == kind]
-        return sorted(found, key=lambda one: one.id, reverse=True)[:limit]
+        return deepcopy(sorted(found, key=lambda one: one.id, reverse=True)[:limit])
 
     async def delete(self, kind: str, id: str) -> bool:
         return self._documents.pop((kind, id), None) is not None
@@ -228,14 +235,14 @@ def _group(id: str, letters: Sequence[Letter]) -> Group:
 
 
 def _cursor(created_at: datetime, number: int) -> Cursor:
-    return f"{created_at.isoformat()}|{number}"
+    return f"{microseconds(created_at)}.{number}"
 
 
 def _position(cursor: Cursor) -> tuple[datetime, int]:
-    created_at, _, number = cursor.partition("|")
+    found = _CURSOR.fullmatch(cursor)
     try:
-        return datetime.fromisoformat(created_at), int(number)
-    except ValueError:
+        return moment(int(found[1])), int(found[2])  # type: ignore[index]
+    except (TypeError, OverflowError):
         raise BadQuery(f"{cursor!r} is not a cursor of this store: use `after` as the page before gave it") from None
 
 

@@ -10,7 +10,7 @@ import asyncio
 import logging
 import sys
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, MutableMapping
 from contextlib import suppress
 from typing import Any, TextIO
 
@@ -22,6 +22,7 @@ from redrive.telemetry import events as facts
 from redrive.telemetry.events import Event, Events
 
 _LINES_A_SECOND = 20
+_CONTROLS = {code: f"\\x{code:02x}" for code in (*range(32), *range(127, 160)) if chr(code) not in "\t\n"}
 Fields = dict[str, Any]
 Line = tuple[int, str, Fields]
 
@@ -62,8 +63,13 @@ def _shared() -> list[Any]:
 
 def _renderer(people: bool, out: TextIO) -> list[Any]:
     if people:
-        return [structlog.dev.ConsoleRenderer(colors=out.isatty(), sort_keys=False)]
+        return [_harmless, structlog.dev.ConsoleRenderer(colors=out.isatty(), sort_keys=False)]
     return [structlog.processors.format_exc_info, structlog.processors.JSONRenderer(default=str)]
+
+
+def _harmless(logger: Any, method: str, fields: MutableMapping[str, Any]) -> MutableMapping[str, Any]:
+    """Control characters as escapes, so that an error message cannot drive the terminal it is shown in."""
+    return {name: value.translate(_CONTROLS) if isinstance(value, str) else value for name, value in fields.items()}
 
 
 def log_events(

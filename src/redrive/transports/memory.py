@@ -69,12 +69,7 @@ class MemoryTransport:
             await self._clock.wait(shelf.event, self._next(shelf) - self._clock.elapsed())
 
     async def extend(self, deliveries: Sequence[Delivery]) -> Sequence[Delivery]:
-        kept = [one for one in deliveries if self._held(one) is not None]
-        for one in kept:
-            leased = self._shelf(one.message.source).leased
-            if leased.pop(one.message.id, None) is not None:
-                leased[one.message.id] = self._clock.elapsed() + self._lease
-        return [one for one in deliveries if one not in kept] if len(kept) < len(deliveries) else []
+        return [one for one in deliveries if not self._extended(one)]
 
     async def settle(self, settlements: Sequence[Settlement]) -> Sequence[Delivery]:
         return [one.delivery for one in settlements if not self._settled(one)]
@@ -113,6 +108,16 @@ class MemoryTransport:
             message = parcel.message if parcel.attempt == 1 else replace(parcel.message, attempt=parcel.attempt)
             taken.append(Delivery(message, parcel.lease, parcel.failures, redelivered))
         return taken
+
+    def _extended(self, delivery: Delivery) -> bool:
+        parcel = self._held(delivery)
+        if parcel is None:
+            return False
+        leased = self._shelf(delivery.message.source).leased
+        leased.pop(parcel.message.id, None)
+        leased[parcel.message.id] = self._clock.elapsed() + self._lease
+        parcel.turn = next(self._turns)  # if the lease had ended, its place among the ready is no longer its own
+        return True
 
     def _settled(self, settlement: Settlement) -> bool:
         parcel = self._held(settlement.delivery)

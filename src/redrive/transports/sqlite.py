@@ -17,7 +17,7 @@ import msgspec
 from redrive.clock import Clock, Steady, microseconds, moment
 from redrive.database import Work, clauses, close_database, open_database
 from redrive.errors import TransportUnavailable, Unavailable
-from redrive.model import Failure, Headers, Message, Release, Retry
+from redrive.model import Done, Failure, Headers, Message, Release, Retry
 from redrive.transports.base import Delivery, Depth, Features, Settlement
 
 _SQL = clauses("queue")
@@ -41,6 +41,8 @@ _encode = msgspec.msgpack.Encoder().encode
 _decode_rest = msgspec.msgpack.Decoder(Rest).decode
 _decode_failures = msgspec.msgpack.Decoder(tuple[Failure, ...]).decode
 Token = tuple[int, int]  # row, lease
+Row = tuple[Any, ...]
+Leased = tuple[str, int, list[Row]]  # source, lease, what it holds
 
 
 class SqliteTransport:
@@ -65,29 +67,32 @@ class SqliteTransport:
         with _ours():
             self._database = open_database(url)
         self._healed = False
+        self._busy: set[str] = set()  # sources whose last batch was full: more is waiting, without having to look
+        self._closed = False
 
     async def receive(self, source: str, limit: int) -> Sequence[Delivery]:
         """The most urgent first, then the longest visible."""
         event = self._sent.setdefault(source, asyncio.Event())
         while True:
             event.clear()
-            if await self._has_ready(source) and (taken := await self._take(source, limit)):
+            if (source in self._busy or await self._has_ready(source)) and (taken := await self._take(source, limit)):
+                (self._busy.add if len(taken) == limit else self._busy.discard)(source)
                 return taken
+            self._busy.discard(source)
             await self._clock.wait(event, _POLL)
 
     async def extend(self, deliveries: Sequence[Delivery]) -> Sequence[Delivery]:
-        def work(connection: sqlite3.Connection) -> set[int]:
-            return _held(connection, _SQL["extend"], deliveries, until=self._now() + self._lease)
+        def work(connection: sqlite3.Connection) -> list[Delivery]:
+            return _lost(connection, _SQL["extend"], deliveries, until=self._now() + self._lease)
 
-        held = await self._write(work)
-        return [one for one in deliveries if one.token[0] not in held]
+        return await self._write(work)
 
     async def settle(self, settlements: Sequence[Settlement]) -> Sequence[Delivery]:
         def work(connection: sqlite3.Connection) -> list[Delivery]:
             return self._settle(connection, settlements)
 
         lost = await self._write(work)
-        self._wake(one.delivery.message.source for one in settlements if not isinstance(one.outcome, Retry))
+        self._wake(one.delivery.message.source for one in settlements if not isinstance(one.outcome, Done))
         return lost
 
     async def send(self, messages: Sequence[Message]) -> None:
@@ -105,7 +110,9 @@ class SqliteTransport:
         await self._write(lambda connection: connection.execute("UPDATE queue SET seq = seq WHERE seq = -1"))
 
     async def aclose(self) -> None:
-        await asyncio.to_thread(close_database, self._database)
+        if not self._closed:
+            self._closed = True
+            await asyncio.to_thread(close_database, self._database)
 
     def _now(self) -> int:
         return self._steady.micros()
@@ -123,17 +130,18 @@ class SqliteTransport:
         connection.execute(_SQL["heal_leases"], {"until": now + int(_LONGEST_LEASE.total_seconds() * 1e6)})
 
     async def _take(self, source: str, limit: int) -> Sequence[Delivery]:
+        """The writer only leases: it is what everybody waits for, so the rows are read into deliveries here."""
         future = self._database.submit(lambda connection: self._lease_ready(connection, source, limit))
         try:
             with _ours():
-                return await asyncio.shield(asyncio.wrap_future(future))
+                return _deliveries(*await asyncio.shield(asyncio.wrap_future(future)))
         except asyncio.CancelledError:
             future.add_done_callback(self._give_back)  # nobody is left to work on what was just leased
             raise
 
-    def _lease_ready(self, connection: sqlite3.Connection, source: str, limit: int) -> list[Delivery]:
+    def _lease_ready(self, connection: sqlite3.Connection, source: str, limit: int) -> Leased:
         now, lease = self._now(), secrets.randbits(62)
-        rows: list[tuple[Any, ...]] = []
+        rows: list[Row] = []
         for (priority,) in connection.execute(_SQL["priorities"], {"source": source, "now": now}).fetchall():
             arguments = {"source": source, "priority": priority, "now": now, "limit": limit - len(rows)}
             rows += connection.execute(_SQL["ready"], arguments)
@@ -141,36 +149,27 @@ class SqliteTransport:
                 break
         seqs = _json(row[0] for row in rows)
         connection.execute(_SQL["lease"], {"until": now + self._lease, "lease": lease, "seqs": seqs})
-        return [_delivery(source, lease, row) for row in rows]
+        return source, lease, rows
 
-    def _give_back(self, taken: Future[list[Delivery]]) -> None:
+    def _give_back(self, taken: Future[Leased]) -> None:
         if not taken.cancelled() and taken.exception() is None:
-            released = [Settlement(delivery, Release()) for delivery in taken.result()]
+            released = [Settlement(delivery, Release()) for delivery in _deliveries(*taken.result())]
             self._database.submit(lambda connection: self._settle(connection, released))
 
     def _settle(self, connection: sqlite3.Connection, settlements: Sequence[Settlement]) -> list[Delivery]:
-        now, lost = self._now(), []
-        done = []
-        for one in settlements:
-            seq, lease = one.delivery.token
-            match one.outcome:
-                case Retry(after):
-                    arguments = {
-                        "seq": seq,
-                        "lease": lease,
-                        "at": now + int(after.total_seconds() * 1e6),
-                        "failures": _history(one),
-                    }
-                    if connection.execute(_SQL["retry"], arguments).rowcount == 0:
-                        lost.append(one.delivery)
-                case Release(pause):
-                    arguments = {"seq": seq, "lease": lease, "at": now + int(pause.total_seconds() * 1e6)}
-                    if connection.execute(_SQL["release"], arguments).rowcount == 0:
-                        lost.append(one.delivery)
-                case _:
-                    done.append(one.delivery)
-        gone = _held(connection, _SQL["done"], done)
-        return lost + [one for one in done if one.token[0] not in gone]
+        done = [one.delivery for one in settlements if isinstance(one.outcome, Done)]
+        others = [one for one in settlements if not isinstance(one.outcome, Done)]
+        lost = [one.delivery for one in others if not self._put_back(connection, one)]
+        return lost + _lost(connection, _SQL["done"], done)
+
+    def _put_back(self, connection: sqlite3.Connection, settlement: Settlement) -> bool:
+        """Whether it was still ours."""
+        outcome, (seq, lease) = settlement.outcome, settlement.delivery.token
+        assert not isinstance(outcome, Done)
+        statement, span = ("retry", outcome.after) if isinstance(outcome, Retry) else ("release", outcome.pause)
+        at = self._now() + int(span.total_seconds() * 1e6)
+        arguments = {"seq": seq, "lease": lease, "at": at, "failures": _history(settlement)}
+        return connection.execute(_SQL[statement], arguments).rowcount > 0
 
     def _wake(self, sources: Iterable[str]) -> None:
         for source in set(sources):
@@ -186,19 +185,26 @@ class SqliteTransport:
             return await self._database.read(work)
 
 
-def _held(connection: sqlite3.Connection, statement: str, deliveries: Sequence[Delivery], **more: int) -> set[int]:
-    """Run it for each lease among them; the rows that we still had."""
+def _lost(
+    connection: sqlite3.Connection, statement: str, deliveries: Sequence[Delivery], **more: int
+) -> list[Delivery]:
+    """Run it for each lease among them; those that were no longer ours.
+
+    Two statements that answer in one step are faster than one that returns every row: each step of SQLite hands
+    the interpreter to whatever else runs in the process.
+    """
     by_lease: dict[int, list[int]] = defaultdict(list)
     for one in deliveries:
         by_lease[one.token[1]].append(one.token[0])
-    held: set[int] = set()
+    lost: set[Token] = set()
     for lease, seqs in by_lease.items():
-        rows = connection.execute(statement, {"lease": lease, "seqs": _json(seqs), **more})
-        held.update(seq for (seq,) in rows)
-    return held
+        arguments = {"lease": lease, "seqs": _json(seqs), **more}
+        lost.update((seq, lease) for (seq,) in connection.execute(_SQL["lost"], arguments))
+        connection.execute(statement, arguments)
+    return [one for one in deliveries if one.token in lost] if lost else []
 
 
-def _row(message: Message, now: int) -> tuple[Any, ...]:
+def _row(message: Message, now: int) -> Row:
     rest = Rest(message.headers, message.key, message.tenant, message.correlation_id, message.origin)
     return (
         message.source,
@@ -213,7 +219,11 @@ def _row(message: Message, now: int) -> tuple[Any, ...]:
     )
 
 
-def _delivery(source: str, lease: int, row: tuple[Any, ...]) -> Delivery:
+def _deliveries(source: str, lease: int, rows: Iterable[Row]) -> list[Delivery]:
+    return [_delivery(source, lease, row) for row in rows]
+
+
+def _delivery(source: str, lease: int, row: Row) -> Delivery:
     seq, old_lease, id, priority, attempt, enqueued_at, expires_at, body, rest, failures = row
     more = _NO_REST if rest is None else _decode_rest(rest)
     message = Message(

@@ -27,13 +27,16 @@ class SqliteStore:
         self.ledger = SqliteLedger(access)
         self.documents = SqliteDocuments(access)
         self._access = access
+        self._closed = False
 
     async def check(self) -> None:
         """By writing: a read can succeed where a full disk or a lock would not."""
         await self._access.write(lambda connection: connection.execute("DELETE FROM documents WHERE kind = ''"))
 
     async def aclose(self) -> None:
-        await asyncio.to_thread(close_database, self._database)
+        if not self._closed:
+            self._closed = True
+            await asyncio.to_thread(close_database, self._database)
 
 
 def open_store(url: str) -> SqliteStore:

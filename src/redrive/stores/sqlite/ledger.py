@@ -9,7 +9,7 @@ from datetime import datetime
 from redrive.clock import microseconds, moment
 from redrive.database import clauses
 from redrive.forensics.query import Query
-from redrive.stores.base import Cursor, Entry, EntryStatus
+from redrive.stores.base import Cursor, Entry, EntryStatus, number_in
 from redrive.stores.sqlite.access import Access
 from redrive.stores.sqlite.query import where
 
@@ -29,7 +29,7 @@ class SqliteLedger:
         parameters |= {"replay": replay, "now": microseconds(now)}
 
         def work(connection: sqlite3.Connection) -> int:
-            if connection.execute("SELECT 1 FROM ledger WHERE replay = ? LIMIT 1", (replay,)).fetchone() is None:
+            if connection.execute(_SQL["note_frozen"], (replay,)).rowcount:
                 connection.execute(statement, parameters)
             row = connection.execute("SELECT count(*) FROM ledger WHERE replay = ?", (replay,)).fetchone()
             return int(row[0])
@@ -41,7 +41,7 @@ class SqliteLedger:
     ) -> tuple[Sequence[Entry], Cursor | None]:
         condition = "replay = :replay AND seq > :after" + (" AND status = :status" if status else "")
         statement = f"SELECT seq, letter_id, status, at, note FROM ledger WHERE {condition} ORDER BY seq LIMIT :limit"  # noqa: S608
-        parameters = {"replay": replay, "after": int(after or 0), "status": status, "limit": limit}
+        parameters = {"replay": replay, "after": number_in(after), "status": status, "limit": limit}
         rows = await self._access.read(lambda connection: connection.execute(statement, parameters).fetchall())
         entries = [Entry(replay, letter, EntryStatus(status), moment(at), note) for _, letter, status, at, note in rows]
         return entries, str(rows[-1][0]) if len(rows) == limit else None

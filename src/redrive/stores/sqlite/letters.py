@@ -34,9 +34,13 @@ class SqliteLetters:
 
     async def record(self, letters: Sequence[Letter]) -> None:
         """One transaction. All are new, as a rule; those that are not rejoin theirs one by one."""
-        distinct = _joined(letters)
-        rows = [self._row(letter) for letter in distinct]
-        await self._access.write(lambda connection: self._record(connection, distinct, rows))
+        rounds = [(some, [self._row(letter) for letter in some]) for some in _rounds(letters)]
+
+        def work(connection: sqlite3.Connection) -> None:
+            for some, rows in rounds:
+                self._record(connection, some, rows)
+
+        await self._access.write(work)
 
     async def get(self, id: LetterId) -> Letter | None:
         return await self._access.read(lambda connection: self._get(connection, id))
@@ -121,26 +125,28 @@ class SqliteLetters:
     def _record(
         self, connection: sqlite3.Connection, letters: Sequence[Letter], rows: Sequence[tuple[Any, ...]]
     ) -> None:
-        ids = as_json(letter.id for letter in letters)
-        known = {id for (id,) in connection.execute(_SQL["known"], {"ids": ids})}
-        fresh = [row for row in rows if row[0] not in known] if known else rows
-        connection.executemany(_SQL["insert"], fresh)
-        joined = [self._rejoin(connection, letter) for letter in letters if letter.id in known] if known else []
-        changed = [one for one in joined if one is not None] + [one for one in letters if one.id not in known]
-        connection.executemany(_SQL["add_group"], _group_rows(changed))
-        for letter in changed:
-            connection.executemany(_SQL["depend"], [(letter.id, id) for id in letter.depends_on])
+        (before,) = connection.execute(_SQL["last"]).fetchone()
+        fresh = connection.executemany(_SQL["insert"], rows).rowcount
+        known = self._known(connection, letters, before) if fresh < len(rows) else frozenset()
+        joined = [letter.id for letter in letters if letter.id in known and self._rejoin(connection, letter)]
+        connection.execute(_SQL["count_new"], {"before": before})
+        connection.execute(_SQL["add_groups"], {"before": before, "joined": as_json(joined)})
+        depends = [(letter.id, id) for letter in letters if letter.id not in known for id in letter.depends_on]
+        connection.executemany(_SQL["depend"], depends)
 
-    def _rejoin(self, connection: sqlite3.Connection, letter: Letter) -> Letter | None:
-        """The letter as it is now, or None if nothing of it was new."""
+    def _known(self, connection: sqlite3.Connection, letters: Sequence[Letter], before: int) -> Collection[LetterId]:
+        """Those that were there before this batch."""
+        ids = as_json(letter.id for letter in letters)
+        return {id for (id,) in connection.execute(_SQL["known"], {"ids": ids, "before": before})}
+
+    def _rejoin(self, connection: sqlite3.Connection, letter: Letter) -> bool:
+        """Whether something of it was new."""
         old = self._get(connection, letter.id)
         assert old is not None
         new = rejoined(old, letter)
-        if new is None:
-            return None
-        row = dict(zip(_INSERTED, self._row(new), strict=True))
-        connection.execute(_SQL["rejoin"], row)
-        return new
+        if new is not None:
+            connection.execute(_SQL["rejoin"], dict(zip(_INSERTED, self._row(new), strict=True)))
+        return new is not None
 
     def _get(self, connection: sqlite3.Connection, id: LetterId) -> Letter | None:
         row = connection.execute(_SQL["get"].replace("{columns}", _COLUMNS), {"id": id}).fetchone()
@@ -302,24 +308,17 @@ def _groups(rows: Iterable[tuple[Any, ...]]) -> list[Group]:
     return list(found.values())
 
 
-def _group_rows(letters: Iterable[Letter]) -> list[tuple[Any, ...]]:
-    """One row for each group among them."""
-    rows: dict[str, tuple[Any, ...]] = {}
+def _rounds(letters: Sequence[Letter]) -> Sequence[Sequence[Letter]]:
+    """Batches without repeats: of two deaths of one message, the second is recorded after the first."""
+    if len({letter.id for letter in letters}) == len(letters):
+        return [letters]
+    rounds: list[dict[LetterId, Letter]] = []
     for letter in letters:
-        last, at = letter.last, microseconds(letter.updated_at)
-        first = min(rows[letter.group][4], at) if letter.group in rows else at
-        latest = max(rows[letter.group][5], at) if letter.group in rows else at
-        rows[letter.group] = (letter.group, last.type, last.message, last.category, first, latest)
-    return list(rows.values())
-
-
-def _joined(letters: Sequence[Letter]) -> Sequence[Letter]:
-    """One letter for each id, in case one batch has two deaths of the same message."""
-    found: dict[LetterId, Letter] = {}
-    for letter in letters:
-        old = found.get(letter.id)
-        found[letter.id] = letter if old is None else rejoined(old, letter) or old
-    return letters if len(found) == len(letters) else list(found.values())
+        place = next((some for some in rounds if letter.id not in some), None)
+        if place is None:
+            rounds.append(place := {})
+        place[letter.id] = letter
+    return [list(some.values()) for some in rounds]
 
 
 def _micros(at: datetime | None) -> int | None:

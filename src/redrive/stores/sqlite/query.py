@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import product
 from typing import Any
 
@@ -25,6 +25,7 @@ _COLUMNS = {
     "transports": "transport",
 }
 _CONDITIONS = {
+    "id_prefix": "id >= :id_prefix AND id < :id_prefix || char(1114111)",  # a range, which an index answers
     "error_type": "error_type = :error_type",
     "code": "code = :code",
     "since": "created_at >= :since",
@@ -39,6 +40,8 @@ _FEW = ("groups", "tenants", "sources")  # the narrowest first; each has an inde
 _TEXTS = ("message_id", "key", "correlation_id", "error_type", "error_message", "body")
 COUNTED = frozenset({"states", "sources", "categories", "groups"})
 """The filters that the counters know."""
+
+_CURSOR = re.compile(r"(-?\d{1,18})\.(\d{1,18})", re.ASCII)
 
 Condition = tuple[str, dict[str, Any]]
 
@@ -57,7 +60,7 @@ def where(query: Query) -> Condition:
             parameters[name] = msgspec.json.encode(value).decode()
         elif name == "text":
             parts.append(_text())
-            parameters["text"] = value.encode().lower()
+            parameters["text"] = value.encode("utf-8", "replace").lower()
         else:
             parts.append(_CONDITIONS[name])
             parameters[name] = microseconds(value) if hasattr(value, "tzinfo") else value
@@ -74,7 +77,7 @@ def arms(query: Query) -> Iterator[Condition]:
         name = next((n for n in ("ids", "groups", "sources", "tenants") if getattr(query, n) is not None), "ids")
         values = getattr(query, name)
         if name != "ids" and len(values) <= 50:
-            yield from (_arm(query, {name: (value,)}) for value in values)
+            yield from (_arm(query, {name: (value,)}) for value in dict.fromkeys(values))
         else:
             yield where(query)
     elif query.states is not None or query.categories is not None:
@@ -114,14 +117,14 @@ def cursor_of(created_at: int, seq: int) -> str:
 
 def position(cursor: str) -> tuple[int, int]:
     """Where the page before ended."""
-    created_at, _, seq = cursor.partition(".")
-    if not (created_at.lstrip("-").isdigit() and seq.isdigit()):
+    found = _CURSOR.fullmatch(cursor)
+    if found is None:
         raise BadQuery(f"{cursor!r} is not a cursor of this store: use `after` as the page before gave it")
-    return int(created_at), int(seq)
+    return int(found[1]), int(found[2])
 
 
-def _or_all(wanted: tuple[Any, ...] | None, all: type[Any]) -> tuple[Any, ...]:
-    return tuple(all) if wanted is None else wanted
+def _or_all(wanted: tuple[Any, ...] | None, all: Iterable[Any]) -> tuple[Any, ...]:
+    return tuple(all if wanted is None else dict.fromkeys(wanted))  # an arm twice would give its letters twice
 
 
 def _arm(query: Query, equal: dict[str, Sequence[Any]]) -> Condition:

@@ -1,0 +1,1 @@
+"""One module for each family; whatever lies here and has CELLS is found."""

@@ -1,0 +1,40 @@
+"""Replays that a server sends while it answers other requests."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+
+from redrive.errors import RedriveError
+from redrive.service import Service
+
+log = logging.getLogger("redrive")
+
+
+class Background:
+    """One task for each replay. What it does not finish, because the server stops or a backend is away, some
+    process's upkeep runs on: the selection and the ledger are in the store."""
+
+    def __init__(self, service: Service) -> None:
+        self._service = service
+        self._tasks: dict[str, asyncio.Task[None]] = {}
+
+    def run(self, replay: str) -> None:
+        """Send it, if this server is not sending it already."""
+        if replay not in self._tasks:
+            task = self._tasks[replay] = asyncio.create_task(self._run(replay))
+            task.add_done_callback(lambda _: self._tasks.pop(replay, None))
+
+    async def aclose(self) -> None:
+        tasks = list(self._tasks.values())
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+    async def _run(self, replay: str) -> None:
+        try:
+            await self._service.run_replay(replay)
+        except RedriveError as error:
+            log.error("replay %s paused, upkeep runs it on: %s", replay, error)
+        except Exception:
+            log.exception("replay %s stopped", replay)

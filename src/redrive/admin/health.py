@@ -1,0 +1,86 @@
+"""Does the process live, can it work, and what does it count: for probes and for Prometheus."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable
+
+from fastapi import APIRouter, Request, Response
+from msgspec import Struct
+
+from redrive import __version__
+from redrive.admin.auth import Role
+from redrive.admin.describe import operation
+from redrive.admin.letters import service_of
+from redrive.admin.wire import answer
+from redrive.errors import RedriveError
+from redrive.forensics.stats import Stats
+from redrive.service import Service
+from redrive.telemetry.metrics import CONTENT_TYPE_LATEST, Metrics
+
+router = APIRouter(tags=["health"])
+
+_PATIENCE = 5.0
+
+
+class Alive(Struct, frozen=True):
+    """The process answers."""
+
+    status: str
+    version: str
+
+
+class Ready(Struct, frozen=True):
+    """Whether it could do its work now: `ok`, or why not, for the store and each transport."""
+
+    status: str
+    checks: dict[str, str]
+
+
+@router.get("/healthz", **operation(None, Alive))
+async def is_alive(request: Request) -> Response:
+    """200 while the process lives, whatever its backends do."""
+    return answer(Alive("ok", __version__))
+
+
+@router.get("/readyz", **operation(None, Ready))
+async def is_ready(request: Request) -> Response:
+    """200 if store and transports could do their work now, 503 with which one could not, and why."""
+    checks = await check_all(service_of(request))
+    ready = all(said == "ok" for said in checks.values())
+    return answer(Ready("ok" if ready else "unavailable", checks), 200 if ready else 503)
+
+
+@router.get("/metrics", **operation(Role.VIEWER, str, free_on_loopback=True))
+async def show_metrics(request: Request) -> Response:
+    """For Prometheus. Needs a viewer's token, except where the server listens on loopback only."""
+    metrics: Metrics = request.app.state.metrics
+    return Response(metrics.render(await _counted(service_of(request))), media_type=CONTENT_TYPE_LATEST)
+
+
+async def check_all(service: Service) -> dict[str, str]:
+    """The store and every transport, asked at once."""
+    backends: dict[str, Awaitable[None]] = {"store": service.app.store.check()}
+    backends |= {f"transports.{name}": one.check() for name, one in service.app.transports.items()}
+    said = await asyncio.gather(*(_said(check, service) for check in backends.values()))
+    return dict(zip(backends, said, strict=True))
+
+
+async def _said(check: Awaitable[None], service: Service) -> str:
+    try:
+        async with asyncio.timeout(_PATIENCE):
+            await check
+    except TimeoutError:
+        return f"no answer within {_PATIENCE:g} s"
+    except RedriveError as error:
+        return service.redactor.text(str(error))
+    return "ok"
+
+
+async def _counted(service: Service) -> Stats | None:
+    """A scrape is answered even while the store is not."""
+    try:
+        async with asyncio.timeout(_PATIENCE):
+            return await service.stats()
+    except (RedriveError, TimeoutError):
+        return None

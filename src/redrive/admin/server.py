@@ -1,0 +1,142 @@
+"""One process that answers: the API, upkeep beside it, and, where an app is given, its worker."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import errno
+import os
+import socket
+from collections.abc import Callable, Coroutine, Iterator, Sequence
+from typing import Any, TypeAlias
+
+from redrive.admin.access import is_loopback
+from redrive.admin.api import admit, create_api
+from redrive.admin.auth import Tokens
+from redrive.app import Redrive
+from redrive.errors import MissingExtra, UsageError
+from redrive.service import Service
+from redrive.upkeep.loop import Upkeep
+from redrive.worker import Worker, stop_on_signals
+
+try:
+    import uvicorn
+except ImportError as error:
+    raise MissingExtra("the server", "server") from error
+
+Helper: TypeAlias = Callable[[], Coroutine[Any, Any, None]]
+"""Runs beside the server, and is cancelled when it ends."""
+_LAST_REQUESTS = 3  # seconds in which a request under way may end
+
+
+class _Uvicorn(uvicorn.Server):
+    """uvicorn, less its own idea of signals: Ctrl-C drains the worker too (worker.py)."""
+
+    @contextlib.contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        yield
+
+
+class Server:
+    """Listens from when it is made, so that a port in use is known at once; answers while it runs."""
+
+    def __init__(
+        self, app: Redrive, host: str, port: int, *, upkeep: bool = True, beside: Sequence[Helper] = ()
+    ) -> None:
+        self.app = app
+        self.host = host
+        self.tokens = Tokens(app.store.documents, app.clock)
+        self.one_time: str | None = None
+        self._socket = listen(host, port)
+        self.port: int = self._socket.getsockname()[1]
+        self._worker = Worker(app, upkeep=upkeep) if app.handlers else None
+        own = [Upkeep.of(app).run] if upkeep and self._worker is None else []
+        self._helpers = [*own, *beside]
+        self._uvicorn: _Uvicorn | None = None
+
+    @property
+    def url(self) -> str:
+        """Where a browser finds it, with the one-time token where a browser keeps it to itself."""
+        host = f"[{self.host}]" if ":" in self.host else self.host
+        return f"http://{host}:{self.port}/" + (f"#token={self.one_time}" if self.one_time else "")
+
+    async def run(self, started: Callable[[Server], None] = lambda server: None) -> None:
+        """Until `stop`, then until what is under way is done."""
+        try:
+            self.one_time = await admit(self.tokens, self.host)
+            api = create_api(Service(self.app), tokens=self.tokens, loopback=is_loopback(self.host))
+            self._uvicorn = _Uvicorn(_config(api))
+            started(self)
+            await self._run_together(self._uvicorn)
+        finally:
+            self._socket.close()
+
+    def stop(self) -> None:
+        """Take nothing new."""
+        if self._uvicorn is not None:
+            self._uvicorn.should_exit = True
+        if self._worker is not None:
+            self._worker.stop()
+
+    async def _run_together(self, server: _Uvicorn) -> None:
+        """Server and worker end together, and the helpers with them. An error in one of them is a bug, and shown."""
+        async with asyncio.TaskGroup() as group:
+            helpers = [group.create_task(helper()) for helper in self._helpers]
+            parts = [group.create_task(server.serve([self._socket]))]
+            if self._worker is not None:
+                parts.append(group.create_task(self._worker.run()))
+            await asyncio.wait(parts, return_when=asyncio.FIRST_COMPLETED)
+            self.stop()
+            await asyncio.wait(parts)
+            for helper in helpers:
+                helper.cancel()
+
+
+def _config(api: Any) -> uvicorn.Config:
+    return uvicorn.Config(
+        api,
+        lifespan="on",
+        log_config=None,
+        access_log=False,
+        server_header=False,
+        proxy_headers=False,
+        timeout_graceful_shutdown=_LAST_REQUESTS,
+    )
+
+
+def listen(host: str, port: int) -> socket.socket:
+    """A socket that listens there, or an error that says why not and what to do."""
+    try:
+        family = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0][0]
+        return socket.create_server((host, port), family=family, backlog=2048)
+    except socket.gaierror as error:
+        raise UsageError(f"{host!r} is no address of this machine: {error.strerror}") from error
+    except OSError as error:
+        raise UsageError(_why_not(host, port, error)) from error
+
+
+def _why_not(host: str, port: int, error: OSError) -> str:
+    match error.errno:
+        case errno.EADDRINUSE:
+            return f"port {port} on {host} is in use: end what uses it, or choose another with --port (0: any free one)"
+        case errno.EACCES:
+            return f"this user may not listen on port {port}: choose one above 1023 with --port"
+        case errno.EADDRNOTAVAIL:
+            return f"{host} is no address of this machine: choose another with --host"
+    return f"cannot listen on {host}:{port}: {os.strerror(error.errno or 0)}"
+
+
+async def serve(
+    app: Redrive,
+    host: str,
+    port: int,
+    *,
+    upkeep: bool = True,
+    beside: Sequence[Helper] = (),
+    started: Callable[[Server], None] = lambda server: None,
+) -> None:
+    """Until Ctrl-C or SIGTERM; the second one ends the process at once."""
+    async with app:
+        server = Server(app, host, port, upkeep=upkeep, beside=beside)
+        stop_on_signals(server.stop)
+        await server.run(started)

@@ -1,0 +1,56 @@
+"""`redrive archive`: letters that somebody decided are done with."""
+
+from __future__ import annotations
+
+import click
+
+from redrive.cli.confirm import confirm, not_empty
+from redrive.cli.exits import NOTHING, Stopped
+from redrive.cli.lazy import common
+from redrive.cli.options import as_json, every, filters, until_now, yes
+from redrive.cli.output import letters_said, say, tell_json
+from redrive.cli.progress import Bar
+from redrive.cli.session import actor, ask
+from redrive.forensics.query import Query
+from redrive.service import Service
+
+
+@click.command()
+@click.argument("ids", nargs=-1)
+@filters
+@every
+@yes
+@as_json
+@common
+def archive(ids: tuple[str, ...], query: Query, every: bool, yes: bool, as_json: bool) -> None:
+    """Put letters away as done with, by their IDs or by a filter. They are kept, and not retried any more.
+
+    \b
+    redrive archive xkqj2m7pxw3abcde
+    redrive archive --group 4kq2m7pxw3ab --older-than 7d
+    """
+    if ids and not query.is_empty:
+        raise Stopped("give IDs or a filter, not both")
+    if ids:
+        total = ask(lambda service: _these(service, ids))
+    else:
+        not_empty(query, every=every, verb="archive")
+        total = _by_filter(until_now(query), yes)
+    tell_json({"archived": total}) if as_json else say(f"{letters_said(total)} archived")
+    if total < max(1, len(ids)):
+        raise click.exceptions.Exit(NOTHING)
+
+
+async def _these(service: Service, ids: tuple[str, ...]) -> int:
+    """Each of them is looked up first: a wrong id archives nothing at all."""
+    letters = [await service.find(id) for id in ids]
+    return await service.archive(Query(ids=tuple(letter.id for letter in letters)), actor=actor())
+
+
+def _by_filter(query: Query, yes: bool) -> int:
+    total = ask(lambda service: service.count(query))
+    if total == 0:
+        raise Stopped("no letter matches: nothing was archived", NOTHING)
+    confirm(f"Archive {letters_said(total)}? They will not be retried any more.", yes=yes)
+    with Bar("archiving", total) as bar:
+        return ask(lambda service: service.archive(query, actor=actor(), progress=bar))

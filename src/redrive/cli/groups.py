@@ -1,0 +1,72 @@
+"""`redrive groups`: the view for 3 a.m. Ten thousand letters as three causes, and what to type next."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from typing import Any
+
+import click
+import msgspec
+from rich.console import RenderableType
+from rich.padding import Padding
+from rich.text import Text
+
+from redrive.cli.exits import NOTHING
+from redrive.cli.lazy import common
+from redrive.cli.options import as_json, filters
+from redrive.cli.output import age, letters_said, line, say, show, states, tell_json, width
+from redrive.cli.session import ask, command
+from redrive.forensics.query import Query
+from redrive.stores.base import Group
+
+
+@click.command()
+@filters
+@click.option("--limit", type=click.IntRange(1, 1000), default=20, show_default=True, help="How many at most.")
+@as_json
+@common
+def groups(query: Query, limit: int, as_json: bool) -> None:
+    """Group letters by root cause, the largest first, with the commands to look at each and to replay it.
+
+    \b
+    redrive groups --state pending --state exhausted
+    redrive groups --newer-than 1h
+    """
+    found = ask(lambda service: service.groups(query, limit=limit))
+    if as_json:
+        tell_json({"groups": [document(one) for one in found]})
+    elif found:
+        show(*_shown(found))
+    if not found:
+        say("no letters" if query.is_empty else "no letter matches")
+        raise click.exceptions.Exit(NOTHING)
+    if len(found) == limit and not as_json:
+        say(f"These are the largest {limit}; --limit shows more.")
+
+
+def document(group: Group) -> dict[str, Any]:
+    """A group for programs, its count included."""
+    fields: dict[str, Any] = msgspec.to_builtins(group)
+    return {"id": fields.pop("id"), "count": group.count, **fields}
+
+
+def _shown(found: Sequence[Group]) -> list[RenderableType]:
+    now, parts = datetime.now(UTC), list[RenderableType]()
+    for group in found:
+        parts += [_head(group), *(Padding(one, (0, 0, 0, 4)) for one in _below(group, now)), ""]
+    return parts[:-1]
+
+
+def _head(group: Group) -> Text:
+    error = Text.assemble(Text(group.error_type, style="bold"), ": ", line(group.message, 2 * width()))
+    return Text.assemble(Text(letters_said(group.count), style="bold cyan"), f"  {group.category}  ", error)
+
+
+def _below(group: Group, now: datetime) -> list[Text]:
+    seen = f"first {age(group.first_at, now)}, last {age(group.last_at, now)}"
+    return [
+        Text.assemble(states(group.states), "  in ", line(", ".join(group.sources)), f"  {seen}"),
+        Text(f"look    {command('letters', '--group', group.id)}", style="dim"),
+        Text(f"replay  {command('replay', '--group', group.id)}", style="dim"),
+    ]

@@ -1,0 +1,59 @@
+"""`redrive letters`: which letters there are."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+
+import click
+from rich.table import Table
+from rich.text import Text
+
+from redrive.cli.exits import NOTHING
+from redrive.cli.lazy import common
+from redrive.cli.options import as_json, filters
+from redrive.cli.output import WIDE, age, line, say, show, state, table, tell_json, width
+from redrive.cli.session import again, ask
+from redrive.forensics.query import Query
+from redrive.forensics.views import Summary
+
+
+@click.command()
+@filters
+@click.option("--limit", type=click.IntRange(1, 1000), default=50, show_default=True, help="How many at most.")
+@click.option("--after", metavar="CURSOR", help="The next page: the cursor that the page before gave.")
+@as_json
+@common
+def letters(query: Query, limit: int, after: str | None, as_json: bool) -> None:
+    """List dead letters, newest first.
+
+    \b
+    redrive letters --state pending --source orders --newer-than 1d
+    redrive letters --group 4kq2m7pxw3ab --text customer-7
+    """
+    page = ask(lambda service: service.letters(query, after=after, limit=limit))
+    if as_json:
+        tell_json(page)
+    elif page.letters:
+        show(listed(page.letters))
+    if not page.letters:
+        say("no more letters" if after else "no letters" if query.is_empty else "no letter matches")
+        raise click.exceptions.Exit(NOTHING)
+    if page.after is not None and not as_json:
+        say(f"There may be more: {again(after=page.after)}")
+
+
+def listed(found: list[Summary]) -> Table:
+    """Letters as a table; the id is whole, so that it can be copied."""
+    now, wide = datetime.now(UTC), width() >= WIDE
+    more = ("CATEGORY", "GROUP", "TENANT", "TRIES") if wide else ()
+    made = table("LETTER", "STATE", "AGE", "SOURCE", *more, "ERROR", right=("TRIES",))
+    for one in found:
+        extra = (Text(one.category), Text(one.group), line(one.tenant or ""), Text(f"{one.attempts}")) if wide else ()
+        error = Text.assemble(Text(_last(one.error_type), style="bold"), ": ", line(one.error_message, width()))
+        made.add_row(Text(one.id), state(one.state), age(one.created_at, now), line(one.source), *extra, error)
+    return made
+
+
+def _last(error_type: str) -> str:
+    """`requests.exceptions.ConnectionError` is long; its last part says it."""
+    return error_type.rpartition(".")[2] if width() < WIDE else error_type

@@ -1,0 +1,117 @@
+"""What people read and what programs read. Nothing of a message can drive the terminal it is shown in."""
+
+from __future__ import annotations
+
+import io
+import re
+import shutil
+import sys
+from collections.abc import Iterable
+from datetime import UTC, datetime
+from typing import Any
+
+import click
+import msgspec
+from rich.box import SIMPLE_HEAD
+from rich.console import Console, RenderableType
+from rich.table import Table
+from rich.text import Text
+
+WIDE = 110
+"""From this width on a table shows its less important columns too."""
+_UNBOUNDED = 20_000
+_CONTROLS = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
+_STYLES = {
+    "pending": "yellow",
+    "retrying": "cyan",
+    "replaying": "cyan",
+    "running": "cyan",
+    "sent": "cyan",
+    "resolved": "green",
+    "exhausted": "red",
+    "failed": "red",
+    "archived": "dim",
+    "skipped": "dim",
+    "cancelled": "dim",
+}
+
+
+def width() -> int:
+    """Of the terminal; without one, nothing is cut."""
+    return shutil.get_terminal_size((80, 24)).columns if sys.stdout.isatty() else _UNBOUNDED
+
+
+def show(*parts: RenderableType, err: bool = False) -> None:
+    """For people, on stdout, or beside it on stderr."""
+    console = Console(
+        file=io.StringIO(),
+        width=width(),
+        force_terminal=(sys.stderr if err else sys.stdout).isatty(),
+        no_color=click.get_current_context().color is False or None,
+        markup=False,
+        highlight=False,
+        emoji=False,
+    )
+    for part in parts:
+        console.print(part, soft_wrap=isinstance(part, str))
+    written = console.file.getvalue()  # type: ignore[attr-defined]
+    click.echo("\n".join(line.rstrip() for line in written.splitlines()), err=err)
+
+
+def say(text: str) -> None:
+    """For people, on stderr: messages, hints and questions."""
+    click.echo(text, err=True)
+
+
+def tell_json(value: Any) -> None:
+    """For programs, on stdout: one document."""
+    click.echo(msgspec.json.format(msgspec.json.encode(value), indent=2))
+
+
+def table(*columns: str, right: Iterable[str] = ()) -> Table:
+    """A light table; its last column takes what room is left."""
+    made = Table(box=SIMPLE_HEAD, pad_edge=False, show_edge=False, header_style="bold", padding=(0, 1, 0, 0))
+    for name in columns:
+        last = name == columns[-1]
+        made.add_column(name, justify="right" if name in right else "left", no_wrap=not last, overflow="fold")
+    return made
+
+
+def line(text: str, most: int | None = None) -> Text:
+    """One line of something that somebody else wrote, cut where it gets too long for a terminal."""
+    joined = " ".join(plain(text).split())
+    return Text(joined if most is None or len(joined) <= most else f"{joined[: most - 1]}…")
+
+
+def plain(text: str) -> str:
+    """Control characters as escapes; tabs and line ends stay."""
+    return _CONTROLS.sub(lambda match: f"\\x{ord(match[0]):02x}", text.replace("\r\n", "\n"))
+
+
+def state(name: str) -> Text:
+    return Text(name, style=_STYLES.get(name, ""))
+
+
+def states(counts: dict[Any, int]) -> Text:
+    """`pending 1,100 · exhausted 104`."""
+    parts = [Text.assemble(state(str(name)), f" {count:,}") for name, count in counts.items() if count]
+    return Text(" · ").join(parts)
+
+
+def age(at: datetime | None, now: datetime | None = None) -> str:
+    """`3m ago`, or `in 3m`."""
+    if at is None:
+        return ""
+    seconds = ((now or datetime.now(UTC)) - at).total_seconds()
+    return f"in {_span(-seconds)}" if seconds < -1 else f"{_span(seconds)} ago"
+
+
+def _span(seconds: float) -> str:
+    for unit, size in (("d", 86_400), ("h", 3_600), ("m", 60)):
+        if seconds >= 2 * size or (unit == "m" and seconds >= size):
+            return f"{int(seconds // size)}{unit}"
+    return f"{max(int(seconds), 0)}s"
+
+
+def letters_said(count: int) -> str:
+    return "1 letter" if count == 1 else f"{count:,} letters"

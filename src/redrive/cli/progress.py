@@ -1,0 +1,55 @@
+"""A progress bar on stderr, for people only, and only once something takes longer than a second."""
+
+from __future__ import annotations
+
+import sys
+import time
+from types import TracebackType
+
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+_SOON = 1.0
+
+
+class Bar:
+    """Call it with how many more are done."""
+
+    def __init__(self, text: str, total: int | None) -> None:
+        self.done = 0
+        self._text = text
+        self._total = total
+        self._began = time.monotonic()
+        self._progress: Progress | None = None
+
+    def __call__(self, count: int) -> None:
+        self.done += count
+        self._draw()
+
+    def at(self, done: int, text: str) -> None:
+        """It stands there, and this is what it does now."""
+        self.done, self._text = done, text
+        self._draw()
+
+    def _draw(self) -> None:
+        if not sys.stderr.isatty() or time.monotonic() - self._began < _SOON:
+            return
+        if self._progress is None:
+            self._progress = _shown()
+            self._progress.start()
+            self._progress.add_task(self._text, total=self._total)
+        self._progress.update(self._progress.task_ids[0], completed=self.done, description=self._text)
+
+    def __enter__(self) -> Bar:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._progress is not None:
+            self._progress.stop()
+
+
+def _shown() -> Progress:
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+    return Progress(*columns, console=Console(stderr=True), transient=True)

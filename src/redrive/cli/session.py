@@ -1,0 +1,124 @@
+"""From the settings to a Service and back: what every command that sees or acts has in common."""
+
+from __future__ import annotations
+
+import asyncio
+import getpass
+import shlex
+from collections.abc import Awaitable, Callable
+from enum import Enum
+from pathlib import Path
+from typing import TypeVar
+
+import click
+from msgspec.structs import replace
+
+from redrive.app import Redrive
+from redrive.cli.exits import WRONG, Stopped
+from redrive.cli.lazy import Given
+from redrive.config import Loaded, Settings, read
+from redrive.service import Service
+
+T = TypeVar("T")
+Work = Callable[[Service], Awaitable[T]]
+
+
+class Needs(Enum):
+    """What a command needs of the files it works on."""
+
+    LETTERS = "letters"  # they must be there; a queue that was never used is left alone
+    QUEUES = "queues"  # letters must be there; queues are made, because something is sent
+    NOTHING = "nothing"  # what is missing is made
+
+
+def given() -> Given:
+    """What was said for every command."""
+    return click.get_current_context().ensure_object(Given)
+
+
+def loaded() -> Loaded:
+    """The settings of this call. `--store` wins; alone, a SQLite file holds the queue too, as in an app."""
+    said = given()
+    found = read(said.config)
+    if said.store is None:
+        return found
+    changes, sources = {"store": said.store}, {**found.sources, "store": "--store"}
+    transports = found.settings.transports
+    if said.store.startswith("sqlite://") and "transports.default" not in found.sources:
+        transports = {**transports, "default": said.store}
+        sources["transports.default"] = "--store"
+    return Loaded(replace(found.settings, **changes, transports=transports), sources, found.file)
+
+
+def ask(work: Work[T], needs: Needs = Needs.LETTERS) -> T:
+    """Do that with a Service, and let go of everything."""
+    return asyncio.run(_asked(work, needs))
+
+
+async def _asked(work: Work[T], needs: Needs) -> T:
+    async with Redrive(settings=_checked(loaded().settings, needs)) as app:
+        return await work(Service(app))
+
+
+def actor() -> str:
+    """Who does it, for the audit trail."""
+    try:
+        return f"{getpass.getuser()} (cli)"
+    except (KeyError, OSError):  # a container whose user has no name
+        return "cli"
+
+
+def command(*words: str) -> str:
+    """A command of ours as it can be pasted, on the same database."""
+    said = given()
+    where = (["--config", str(said.config)] if said.config else []) + (["--store", said.store] if said.store else [])
+    return shlex.join(["redrive", *where, *words])
+
+
+def again(**changes: str) -> str:
+    """This very command with other options."""
+    words, arguments = list[str](), iter(given().arguments)
+    names = {f"--{name}": value for name, value in changes.items()}
+    for word in arguments:
+        if word in names:
+            next(arguments, None)
+        elif word.partition("=")[0] not in names:
+            words.append(word)
+    return shlex.join(["redrive", *words, *(word for pair in names.items() for word in pair)])
+
+
+def _checked(settings: Settings, needs: Needs) -> Settings:
+    if settings.store.startswith("memory:"):
+        raise Stopped(
+            "the store is memory://, which lives and dies inside one process: no command can look into it.\n"
+            "Set `store` (REDRIVE_STORE) to a database, such as sqlite:///redrive.db"
+        )
+    file = sqlite_file(settings.store)
+    if needs is not Needs.NOTHING and file is not None and not file.exists():
+        raise Stopped(_missing(file), WRONG)
+    if needs is Needs.LETTERS:
+        return replace(settings, transports={n: url for n, url in settings.transports.items() if _is_there(url)})
+    return settings
+
+
+def sqlite_file(url: str) -> Path | None:
+    """The file of a SQLite URL, without opening it; None for any other."""
+    if not url.startswith("sqlite://"):
+        return None
+    from redrive.database import path_of
+
+    return path_of(url)
+
+
+def _is_there(url: str) -> bool:
+    file = sqlite_file(url)
+    return file is None or file.exists()
+
+
+def _missing(file: Path) -> str:
+    place = "here" if file.parent == Path.cwd() else f"in {file.parent}"
+    return (
+        f"no {file.name} {place}: go to the directory where your worker runs, or name the database with\n"
+        f"--store sqlite:////path/to/{file.name} (or REDRIVE_STORE, or `store` in redrive.toml). "
+        f"The first `redrive send` or `redrive run` makes one."
+    )

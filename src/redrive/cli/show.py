@@ -1,0 +1,140 @@
+"""`redrive show`: everything about one letter, secrets masked."""
+
+from __future__ import annotations
+
+import sys
+from datetime import datetime
+from pathlib import Path
+
+import click
+import msgspec
+from rich.console import RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from redrive.cli.lazy import common
+from redrive.cli.options import as_json
+from redrive.cli.output import age, line, plain, say, show, state, tell_json
+from redrive.cli.session import ask, command
+from redrive.forensics.views import Attempt, Detail
+
+
+@click.command("show")
+@click.argument("id")
+@click.option(
+    "--raw-body",
+    type=click.Path(dir_okay=False, allow_dash=True, path_type=Path),
+    metavar="FILE",
+    help="Write the body's exact bytes there, unmasked, and show nothing (- is stdout).",
+)
+@as_json
+@common
+def show_letter(id: str, raw_body: Path | None, as_json: bool) -> None:
+    """Show one letter: every attempt with its stack, its headers, body and lineage. Secrets are masked.
+
+    ID is the letter's id, the beginning of it, or the id of its message.
+    """
+    if raw_body is not None:
+        _write(raw_body, ask(lambda service: service.find(id)).message.body)
+        return
+    detail = ask(lambda service: service.letter(id))
+    if as_json:
+        tell_json(detail)
+    else:
+        show(*_parts(detail))
+
+
+def _write(path: Path, body: bytes) -> None:
+    if str(path) == "-":
+        sys.stdout.buffer.write(body)
+        sys.stdout.buffer.flush()
+        return
+    path.write_bytes(body)
+    say(f"{len(body):,} bytes written to {path}")
+
+
+def _parts(detail: Detail) -> list[RenderableType]:
+    parts: list[RenderableType] = [_facts(detail)]
+    for failure in detail.failures:
+        parts += ["", *_attempt(failure)]
+    if detail.headers:
+        parts += ["", _title("Headers"), _pairs([(plain(name), Text(plain(value))) for name, value in detail.headers])]
+    parts += ["", _title(f"Body, {detail.body_size:,} bytes"), Text(_pretty(detail.body)), "", *_what_next(detail)]
+    return parts
+
+
+def _facts(detail: Detail) -> Table:
+    tries = f"{detail.resends} times, by hand or by itself"
+    automatic = f"{detail.retries} of {detail.max_retries}" if detail.max_retries else "none: a person has to decide"
+    lines: list[tuple[str, str | Text | None]] = [
+        ("Letter", Text(detail.id, style="bold")),
+        ("State", state(detail.state)),
+        ("Why", f"{detail.reason}, {detail.category}"),
+        ("Error", Text.assemble(Text(detail.error_type, style="bold"), ": ", line(detail.error_message))),
+        ("Code", detail.code),
+        ("Group", detail.group),
+        ("Source", detail.source),
+        ("Transport", None if detail.transport == "default" else detail.transport),
+        ("Message", detail.message_id),
+        ("Origin", detail.origin),
+        ("Key", detail.key),
+        ("Tenant", detail.tenant),
+        ("Correlation", detail.correlation_id),
+        ("Priority", str(detail.priority) if detail.priority else None),
+        ("Sent", _time(detail.enqueued_at)),
+        ("Buried", _time(detail.created_at)),
+        ("Changed", _time(detail.updated_at)),
+        ("Retries", automatic),
+        ("Next retry", _time(detail.next_retry_at)),
+        ("Sent back", tries if detail.resends else "never"),
+        ("Replay", detail.replay),
+        ("Waits for", ", ".join(detail.depends_on)),
+        ("Held by", detail.owner),
+        ("Kept until", _time(detail.expires_at)),
+    ]
+    return _pairs([(name, value if isinstance(value, Text) else line(value)) for name, value in lines if value])
+
+
+def _attempt(failure: Attempt) -> list[RenderableType]:
+    facts = [f"{failure.stage}", age(failure.at), failure.worker, failure.version, failure.code or ""]
+    head = Text(f"Attempt {failure.attempt}", style="bold")
+    kind = f"{failure.category}, {'retryable' if failure.retryable else 'not retryable'}"
+    return [
+        Text.assemble(head, "  ", line(" · ".join(part for part in (*facts, kind) if part))),
+        Text(plain(failure.stack.rstrip() or f"{failure.type}: {failure.message}")),
+    ]
+
+
+def _what_next(detail: Detail) -> list[RenderableType]:
+    hints = [
+        ("Send it back", command("retry", detail.id)),
+        ("The same cause", command("letters", "--group", detail.group)),
+    ]
+    if detail.replay is not None:
+        hints.append(("Its replay", command("replays", "show", detail.replay)))
+    return [_pairs([(name, Text(text)) for name, text in hints])]
+
+
+def _pairs(lines: list[tuple[str, Text]]) -> Table:
+    made = Table.grid(padding=(0, 2, 0, 0))
+    made.add_column(style="dim", no_wrap=True)
+    made.add_column(overflow="fold")
+    for name, value in lines:
+        made.add_row(name, value)
+    return made
+
+
+def _title(text: str) -> Text:
+    return Text(text, style="bold")
+
+
+def _pretty(body: str) -> str:
+    """JSON over several lines, anything else as it is."""
+    try:
+        return plain(msgspec.json.format(body, indent=2))
+    except msgspec.MsgspecError:
+        return plain(body)
+
+
+def _time(at: datetime | None) -> str | None:
+    return None if at is None else f"{age(at)}, {at.isoformat(timespec='seconds')}"

@@ -1,0 +1,46 @@
+"""`redrive stats`: letters and queues, counted."""
+
+from __future__ import annotations
+
+import click
+from rich.table import Table
+from rich.text import Text
+
+from redrive.cli.lazy import common
+from redrive.cli.options import as_json
+from redrive.cli.output import letters_said, line, show, state, states, table, tell_json
+from redrive.cli.session import ask
+from redrive.forensics.stats import SourceStats, Stats
+from redrive.model import State
+
+
+@click.command()
+@as_json
+@common
+def stats(as_json: bool) -> None:
+    """Count letters by state, category and source, and the messages that wait in the queues."""
+    found = ask(lambda service: service.stats())
+    if as_json:
+        tell_json(found)
+        return
+    show(f"{letters_said(found.total)}, {found.open:,} open")
+    if found.categories:
+        show(Text.assemble("open, by category: ", states(found.categories)))
+    if found.sources:
+        show("", _by_source(found))
+
+
+def _by_source(found: Stats) -> Table:
+    """A column for each state that occurs."""
+    used = [one for one in State if found.states.get(one)]
+    queue = ("READY", "DELAYED", "LEASED")
+    made = table("SOURCE", *(one.upper() for one in used), *queue, right=(*(one.upper() for one in used), *queue))
+    for one in found.sources:
+        counts = (Text(f"{one.states.get(name, 0):,}", style=state(name).style) for name in used)
+        made.add_row(line(one.source), *counts, *_depth(one))
+    return made
+
+
+def _depth(one: SourceStats) -> tuple[str, str, str]:
+    depth = one.queued
+    return ("0", "0", "0") if depth is None else (f"{depth.ready:,}", f"{depth.delayed:,}", f"{depth.leased:,}")

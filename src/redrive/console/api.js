@@ -1,0 +1,43 @@
+// The same API that everybody uses, with the token that this tab was given.
+
+const KEY = "redrive-token";
+let held = null;
+
+/** From the address (`/#token=…`, which never leaves the browser), else from this tab. */
+export function takeToken() {
+  const given = new URLSearchParams(location.hash.slice(1)).get("token");
+  if (given) {
+    keepToken(given);
+    history.replaceState(null, "", location.pathname + location.search);
+  }
+  held = sessionStorage.getItem(KEY);
+  return held;
+}
+
+export function keepToken(token) {
+  held = token.trim();
+  sessionStorage.setItem(KEY, held);
+}
+
+export function dropToken() {
+  held = null;
+  sessionStorage.removeItem(KEY);
+}
+
+export class Refused extends Error {}
+
+async function ask(path, options = {}) {
+  const headers = { Authorization: `Bearer ${held}` };
+  const response = await fetch(path, { ...options, headers, signal: AbortSignal.timeout(15000) });
+  const answer = await response.json();
+  if (response.status === 401) throw new Refused(answer.error);
+  if (!response.ok) throw new Error([answer.error, answer.hint].filter(Boolean).join(" – "));
+  return answer;
+}
+
+export const get = (path, parameters = {}) => {
+  const query = new URLSearchParams(Object.entries(parameters).filter(([, value]) => value));
+  return ask(`/api/${path}${query.size ? `?${query}` : ""}`);
+};
+
+export const post = (path, body) => ask(`/api/${path}`, { method: "POST", body: JSON.stringify(body ?? {}) });

@@ -1,0 +1,100 @@
+// The page: asks every two seconds, while somebody can see it.
+
+import { Refused, dropToken, get, keepToken, takeToken } from "./api.js";
+import { el, fill, find, toast } from "./dom.js";
+import { openLetter } from "./letter.js";
+import { planReplay } from "./replay.js";
+import * as views from "./views.js";
+
+const EVERY = 2000;
+const filters = find("filters");
+let me = null;
+let group = null; // whose letters are shown
+let timer = null;
+let asked = 0; // an answer to an older question is not shown over a newer one
+
+const mayAct = () => me !== null && me.role !== "viewer";
+
+async function refresh() {
+  clearTimeout(timer);
+  const question = ++asked;
+  try {
+    me ??= await get("me");
+    const [stats, groups, letters] = await Promise.all([get("stats"), get("groups", { limit: 50 }), get("letters", chosen())]);
+    if (question !== asked) return;
+    show(stats, groups, letters.letters);
+    live("on", "live");
+  } catch (error) {
+    if (question !== asked) return;
+    if (error instanceof Refused) return signIn(error.message);
+    live("off", error.name === "TypeError" ? "the server does not answer" : error.message);
+  }
+  timer = setTimeout(refresh, document.hidden ? EVERY * 10 : EVERY);
+}
+
+function show(stats, groups, letters) {
+  find("who").textContent = `${me.name} · ${me.role}`;
+  fill(find("totals"), views.tiles(stats, filters.states.value, chooseState));
+  fill(find("groups"), views.groups(groups, { mayAct: mayAct(), chosen: group?.id, choose: chooseGroup, replay }));
+  fill(find("letters"), views.letters(letters, open));
+  fill(find("queues"), views.queues(stats.sources));
+  offer(filters.sources, stats.sources.map((one) => one.source));
+}
+
+function chosen() {
+  const { states, sources, text } = filters;
+  return { states: states.value, sources: sources.value, text: text.value.trim(), groups: group?.id, limit: 50 };
+}
+
+function offer(select, names) {
+  const known = [...select.options].map((option) => option.value);
+  for (const name of names.filter((one) => !known.includes(one))) select.append(el("option", { value: name }, name));
+}
+
+function chooseState(name) {
+  filters.states.value = filters.states.value === name ? "" : name;
+  refresh();
+}
+
+function chooseGroup(one) {
+  group = one !== null && group?.id === one.id ? null : one;
+  const chip = find("group-filter");
+  chip.hidden = group === null;
+  chip.textContent = group === null ? "" : `${group.error_type} ×`;
+  refresh();
+}
+
+const told = (work) => work.catch((error) => (error instanceof Refused ? signIn(error.message) : toast(error.message, "error")));
+const open = (id) => told(openLetter(id, mayAct(), refresh));
+const replay = (one) => told(planReplay(one, refresh));
+
+function live(position, text) {
+  const shown = find("live");
+  if (shown.textContent !== text) shown.textContent = text;
+  shown.dataset.live = position;
+}
+
+function signIn(why) {
+  dropToken();
+  me = null;
+  live("off", why);
+  const dialog = find("sign-in");
+  find("sign-in-token").value = "";
+  if (!dialog.open) dialog.showModal();
+}
+
+find("sign-in-form").addEventListener("submit", () => {
+  keepToken(find("sign-in-token").value);
+  refresh();
+});
+find("sign-in").addEventListener("cancel", (event) => event.preventDefault());
+find("group-filter").addEventListener("click", () => chooseGroup(null));
+for (const dialog of [find("letter"), find("replay")])
+  dialog.addEventListener("click", (event) => event.target === dialog && dialog.close());
+filters.addEventListener("input", refresh);
+filters.addEventListener("submit", (event) => event.preventDefault());
+document.addEventListener("visibilitychange", () => !document.hidden && me !== null && refresh());
+
+offer(filters.states, views.STATES);
+if (takeToken()) refresh();
+else signIn("no token yet");

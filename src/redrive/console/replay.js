@@ -1,0 +1,72 @@
+// A replay is shown before it is done: how many letters, from where, and what is left out.
+
+import { get, post } from "./api.js";
+import { el, find, number, toast } from "./dom.js";
+
+const dialog = () => find("replay");
+
+export async function planReplay(group, changed) {
+  // up to now, by the server's clock: what is buried after this plan was shown is not part of what is agreed to
+  const query = { groups: [group.id], before: (await get("stats")).at };
+  const plan = await post("replays/plan", { query });
+  dialog().replaceChildren(form(group, plan, query, changed));
+  if (!dialog().open) dialog().showModal();
+}
+
+function form(group, plan, query, changed) {
+  const rate = el("input", { type: "number", min: "0.1", step: "any", placeholder: "as fast as it goes", id: "rate" });
+  const reason = el("input", { type: "text", maxLength: 1000, placeholder: "such as: the bug is mended", id: "reason" });
+  const send = el("button.primary", { id: "confirm" }, `Send ${letters(plan.total)} back`);
+  const made = el("form", {},
+    el("h2", { id: "replay-title" }, "Replay this group?"),
+    el("p.headline", {}, el("strong", {}, group.error_type), ` ${group.message}`),
+    el("ul.plan", {},
+      Object.entries(plan.sources).map(([name, count]) => el("li", {}, el("strong", {}, number(count)), ` back to ${name}`)),
+      plan.left_out > 0 && el("li.faint", {}, `${number(plan.left_out)} left out: resolved, archived or on their way`)),
+    el("label.field", {}, "Letters a second", rate),
+    el("label.field", {}, "Reason, for the audit trail", reason),
+    el("div.buttons", {}, send, el("button", { type: "button", onclick: () => dialog().close() }, "Cancel")));
+  send.disabled = plan.total === 0;
+  made.addEventListener("submit", (event) => {
+    event.preventDefault();
+    send.disabled = true;
+    start({ query, rate: rate.valueAsNumber || null, reason: reason.value }, changed);
+  });
+  return made;
+}
+
+async function start(order, changed) {
+  try {
+    const replay = await post("replays", order);
+    dialog().replaceChildren(el("div", {}, el("h2", { id: "replay-title" }, "Replaying"), el("div", { id: "progress" })));
+    await watch(replay.id);
+  } catch (error) {
+    toast(error.message, "error");
+    dialog().close();
+  }
+  changed();
+}
+
+/** Until every letter was sent and its outcome is known, or the dialog is closed. */
+async function watch(id) {
+  while (dialog().open) {
+    const { replay, entries } = await get(`replays/${encodeURIComponent(id)}`);
+    const open = (entries.selected ?? 0) + (entries.sent ?? 0);
+    find("progress").replaceChildren(progress(id, replay, entries, open));
+    if (!open || replay.state === "cancelled") return;
+    await new Promise((done) => setTimeout(done, 500));
+  }
+}
+
+function progress(id, replay, entries, open) {
+  const parts = ["selected", "sent", "resolved", "failed", "skipped"].filter((name) => entries[name]);
+  const cancel = () => post(`replays/${encodeURIComponent(id)}/cancel`).catch((error) => toast(error.message, "error"));
+  return el("div", {},
+    el("progress", { max: Math.max(replay.total, 1), value: replay.total - open, "aria-label": "Outcomes known" }),
+    el("ul.plan", {}, parts.map((name) => el("li", {}, el("strong", {}, number(entries[name])), ` ${name}`))),
+    el("div.buttons", {},
+      replay.state === "running" && el("button", { type: "button", onclick: cancel }, "Stop sending"),
+      el("button.primary", { type: "button", onclick: () => dialog().close() }, open ? "Close, it goes on" : "Close")));
+}
+
+const letters = (count) => (count === 1 ? "1 letter" : `${number(count)} letters`);

@@ -1,0 +1,100 @@
+// What the page shows, as functions from the API's answers to elements.
+
+import { el, keyed, moment, number } from "./dom.js";
+
+export const STATES = ["pending", "retrying", "replaying", "exhausted", "resolved", "archived"];
+const MEANING = {
+  pending: "wait for a retry, or for you",
+  retrying: "a retry has them",
+  replaying: "a replay has them",
+  exhausted: "no automatic retry is left",
+  resolved: "succeeded after all",
+  archived: "done with",
+};
+
+export const state = (name) => el("span.state", { "data-state": name }, name);
+export const category = (name) => el("span.chip", { "data-category": name }, name);
+
+export function tiles(stats, chosen, choose) {
+  return STATES.map((name) =>
+    keyed(`tile-${name}`, el(
+      "button.tile",
+      { type: "button", "data-state": name, "aria-pressed": String(chosen === name), onclick: () => choose(name) },
+      el("span.tile-name", {}, name),
+      el("span.tile-count", {}, number(stats.states[name] ?? 0)),
+      el("span.tile-about", {}, MEANING[name]),
+    )),
+  );
+}
+
+const replayable = (group) => (group.states.pending ?? 0) + (group.states.exhausted ?? 0);
+
+export function groups(found, { mayAct, chosen, choose, replay }) {
+  if (!found.length) return [nothing(7, "No letters. Nothing is dead.")];
+  return found.map((group) => el(
+    "tr", { "data-chosen": chosen === group.id },
+    el("td.number.strong", {}, number(group.count), bar(group.states)),
+    el("td.error", {}, keyed(`group-${group.id}`, el(
+      "button.link", { type: "button", title: "Show its letters", onclick: () => choose(group) }, group.error_type,
+    )), el("span.message", {}, group.message)),
+    el("td", {}, category(group.category)),
+    el("td", {}, group.sources.join(", ")),
+    el("td.faint", { "data-label": "first" }, moment(group.first_at)),
+    el("td.faint", { "data-label": "last" }, moment(group.last_at)),
+    el("td.actions", {}, mayAct && replayable(group) > 0 && keyed(`replay-${group.id}`, el(
+      "button", { type: "button", "aria-label": `Replay the group ${group.error_type}`, onclick: () => replay(group) }, "Replay…",
+    ))),
+  ));
+}
+
+/** How its letters are spread over the states. */
+function bar(states) {
+  const names = STATES.filter((name) => states[name]);
+  const title = names.map((name) => `${name} ${number(states[name])}`).join(", ");
+  return el("span.bar", { title, role: "img", "aria-label": title }, names.map((name) => {
+    const part = el("span", { "data-state": name });
+    part.style.flexGrow = states[name];
+    return part;
+  }));
+}
+
+export function letters(found, open) {
+  if (!found.length) return [nothing(7, "No letter matches.")];
+  return found.map((letter) => el(
+    "tr", {},
+    el("td", {}, state(letter.state)),
+    el("td", {}, keyed(`letter-${letter.id}`, el(
+      "button.link.code", { type: "button", title: "Show it", onclick: () => open(letter.id) }, letter.id,
+    ))),
+    el("td", {}, letter.source),
+    el("td.error", {}, el("span.type", {}, letter.error_type), el("span.message", {}, letter.error_message)),
+    el("td.number", { "data-label": "attempts" }, letter.attempts),
+    el("td.faint", {}, moment(letter.created_at)),
+    el("td.faint", { "data-label": "next retry" }, letter.state === "pending" ? moment(letter.next_retry_at) : el("span", {}, "–")),
+  ));
+}
+
+const nothing = (columns, text) => el("tr", {}, el("td.empty", { colSpan: columns }, text));
+
+export function queues(sources) {
+  const queued = sources.filter((one) => one.queued);
+  const largest = Math.max(1, ...queued.map((one) => total(one.queued)));
+  if (!queued.length) return [el("p.empty", {}, "No queue holds anything.")];
+  return queued.map((one) => el(
+    "div.queue", {},
+    el("div.queue-head", {}, el("span", {}, one.source), el("span.strong", {}, number(total(one.queued)))),
+    depth(one.queued, largest),
+    el("div.faint", {}, `${number(one.queued.ready)} ready · ${number(one.queued.delayed)} delayed · ${number(one.queued.leased)} in work`),
+  ));
+}
+
+const total = (queued) => queued.ready + queued.delayed + queued.leased;
+
+function depth(queued, largest) {
+  const parts = ["ready", "delayed", "leased"].map((kind) => {
+    const part = el("span", { "data-kind": kind });
+    part.style.width = `${(100 * queued[kind]) / largest}%`;
+    return part;
+  });
+  return el("div.depth", { "aria-hidden": "true" }, parts);
+}

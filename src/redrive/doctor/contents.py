@@ -1,0 +1,123 @@
+"""What is in the store and the queues: what waits for nobody, what is stuck, what grows without end."""
+
+from __future__ import annotations
+
+import ipaddress
+from collections.abc import AsyncIterator, Mapping
+from datetime import UTC, datetime, timedelta
+
+from redrive.admin.auth import Tokens
+from redrive.app import Redrive
+from redrive.doctor.findings import Finding, failure, fine, warning
+from redrive.errors import nearest
+from redrive.flow.replay import Replays
+from redrive.forensics.query import Query
+from redrive.model import State
+from redrive.stores.base import Store
+from redrive.transports.base import Transport
+from redrive.upkeep.rescue import abandoned_replays
+
+_MANY = 100_000
+_FORGOTTEN = timedelta(days=1)
+_STUCK = timedelta(hours=1)
+_PAGE, _MOST_READ = 500, 5000
+_END_OF_TIME = datetime(9999, 1, 1, tzinfo=UTC)
+
+
+async def contents(app: Redrive, store: Store, transports: Mapping[str, Transport]) -> AsyncIterator[Finding]:
+    """In the order in which a person would look."""
+    for rule in (_grows, _forgotten, _stuck):
+        async for finding in rule(app, store):
+            yield finding
+    async for finding in _abandoned(app, store, transports):
+        yield finding
+    async for finding in _unhandled(app, transports):
+        yield finding
+    async for finding in _open_door(app, store):
+        yield finding
+
+
+async def _grows(app: Redrive, store: Store) -> AsyncIterator[Finding]:
+    total, kept = await store.letters.count(Query()), app.settings.retention
+    if total > _MANY and kept.ttl is None and kept.max_letters is None:
+        yield warning(
+            "retention",
+            f"there are {total:,} letters, and nothing ever removes one",
+            "set `retention.ttl` (REDRIVE_RETENTION_TTL=30d) or `retention.max_letters`",
+        )
+    else:
+        yield fine("letters", f"{total:,} kept")
+
+
+async def _forgotten(app: Redrive, store: Store) -> AsyncIterator[Finding]:
+    """Pending for long, with no retry to come: only a person can decide."""
+    query = Query(states=(State.PENDING,), before=app.clock.now() - _FORGOTTEN)
+    coming = Query(states=query.states, before=query.before, due=_END_OF_TIME)
+    count = await store.letters.count(query) - await store.letters.count(coming)
+    if count > 0:
+        yield warning(
+            "letters",
+            f"{count:,} pending for more than a day, with no automatic retry to come",
+            "`redrive groups --state pending --older-than 1d` says why; then replay or archive them",
+        )
+
+
+async def _stuck(app: Redrive, store: Store) -> AsyncIterator[Finding]:
+    """On their way for so long that nobody seems to receive them."""
+    stuck: dict[str, int] = {}
+    async for source, since in _on_their_way(store):
+        if app.clock.now() - since > _STUCK:
+            stuck[source] = stuck.get(source, 0) + 1
+    for source, count in stuck.items():
+        yield warning(
+            "letters",
+            f"{count:,} of {source} retrying or replaying for more than an hour: nobody seems to receive them",
+            f"does a worker run for {source}? `redrive stats` shows its queue; if that is empty, archive them",
+        )
+
+
+async def _on_their_way(store: Store) -> AsyncIterator[tuple[str, datetime]]:
+    """The oldest first, and not without end."""
+    query, after, read = Query(states=(State.RETRYING, State.REPLAYING)), None, 0
+    while read < _MOST_READ:
+        page = await store.letters.search(query, after=after, limit=_PAGE, oldest_first=True)
+        for letter in page.letters:
+            yield letter.message.source, letter.updated_at
+        after, read = page.after, read + len(page.letters)
+        if after is None:
+            return
+
+
+async def _abandoned(app: Redrive, store: Store, transports: Mapping[str, Transport]) -> AsyncIterator[Finding]:
+    replays = Replays(store, transports, app.events, app.clock)
+    for id in await abandoned_replays(replays, app.clock):
+        yield warning("replays", f"replay {id} is not at its end, and nobody runs it", f"redrive replays resume {id}")
+
+
+async def _unhandled(app: Redrive, transports: Mapping[str, Transport]) -> AsyncIterator[Finding]:
+    """Only an app can tell: without its handlers, every source could have one elsewhere."""
+    for transport in transports.values() if app.handlers else ():
+        for source, depth in (await transport.depths()).items():
+            if depth.total and source not in app.handlers:
+                yield warning(
+                    "queues",
+                    f"{depth.total:,} messages wait in {source!r}, which this app has no handler for",
+                    f"register one with @app.handler({source!r}){nearest(source, app.handlers)}",
+                )
+
+
+async def _open_door(app: Redrive, store: Store) -> AsyncIterator[Finding]:
+    host = app.settings.admin.host
+    if not _is_loopback(host) and not await Tokens(store.documents, app.clock).any():
+        yield failure(
+            "admin",
+            f"it is to listen on {host}, and there is no token: `redrive up` will refuse",
+            "redrive token create --role admin --name me",
+        )
+
+
+def _is_loopback(host: str) -> bool:
+    try:
+        return host == "localhost" or ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False

@@ -1,0 +1,71 @@
+"""The examination: the machine first, then what is configured, then what is in it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import TypeVar
+
+from redrive.app import Redrive
+from redrive.doctor.contents import contents
+from redrive.doctor.files import files, is_missing
+from redrive.doctor.findings import Diagnosis, Finding, failure, fine, warning
+from redrive.doctor.machine import machine
+from redrive.errors import RedriveError
+from redrive.forensics.redact import Redactor
+from redrive.stores.base import Store
+from redrive.transports.base import Transport
+
+_PATIENCE = 10.0
+B = TypeVar("B", Store, Transport)
+
+
+async def examine(app: Redrive) -> Diagnosis:
+    """Look at everything. Nothing is created, changed or sent: a file that is not there stays so."""
+    found = [*machine(), *files(app.urls)]
+    store = await _reached("store", app.urls["store"], lambda: app.store, found)
+    transports: dict[str, Transport] = {}
+    for about, url in app.urls.items():
+        section, _, name = about.partition(".")
+        if section == "transports":
+            transport = await _reached(about, url, lambda name=name: app.transport(name), found)  # type: ignore[misc]
+            transports |= {} if transport is None else {name: transport}
+    if store is not None:
+        found += await _looked_into(app, store, transports)
+    return Diagnosis(found)
+
+
+async def _reached(about: str, url: str, opened: Callable[[], B], found: list[Finding]) -> B | None:
+    """That backend, if it answers; what there is to say of it is added."""
+    if is_missing(url):
+        return None
+    shown = Redactor().text(url)
+    try:
+        backend = opened()
+        async with asyncio.timeout(_PATIENCE):
+            await backend.check()
+    except (RedriveError, TimeoutError) as error:
+        why = str(error) or f"no answer within {_PATIENCE:g} s"
+        found.append(failure(about, f"{shown} does not answer: {why}", f"start it, or correct `{about}`"))
+        return None
+    found.append(_kept(about, shown, backend.features.durable))
+    return backend
+
+
+def _kept(about: str, url: str, durable: bool) -> Finding:
+    if durable:
+        return fine(about, f"{url} answers")
+    lost = "letters" if about == "store" else "messages"
+    return warning(
+        about,
+        f"{url} keeps {lost} in memory: they die with the process, and no other process sees them",
+        f"for anything but tests set `{about}` to a database or broker, such as sqlite:///redrive.db",
+    )
+
+
+async def _looked_into(app: Redrive, store: Store, transports: dict[str, Transport]) -> list[Finding]:
+    """A backend that went away while we looked is a finding too."""
+    try:
+        return [finding async for finding in contents(app, store, transports)]
+    except RedriveError as error:
+        return [failure("store", str(error), "look again: it answered a moment ago")]

@@ -1,0 +1,41 @@
+"""Versions and extras."""
+
+from __future__ import annotations
+
+import platform
+import sqlite3
+from collections.abc import Iterator
+from importlib.util import find_spec
+
+from redrive.doctor.findings import Finding, failure, fine
+
+_OLDEST_SQLITE = (3, 35, 0)
+_EXTRAS = {
+    "server": ("fastapi", "uvicorn", "prometheus_client"),
+    "tracing": ("opentelemetry",),
+    "yaml": ("yaml",),
+    "pydantic": ("pydantic",),
+    "fast": ("uvloop",),
+}
+
+
+def machine() -> Iterator[Finding]:
+    """What this process runs on."""
+    yield fine("python", f"Python {platform.python_version()} on {platform.system()}")
+    yield _sqlite()
+    yield _extras()
+
+
+def _sqlite() -> Finding:
+    if sqlite3.sqlite_version_info < _OLDEST_SQLITE:
+        return failure(
+            "sqlite", f"SQLite {sqlite3.sqlite_version} is too old", "use a Python with SQLite 3.35 or newer"
+        )
+    return fine("sqlite", f"SQLite {sqlite3.sqlite_version}")
+
+
+def _extras() -> Finding:
+    missing = [name for name, modules in _EXTRAS.items() if not all(find_spec(module) for module in modules)]
+    if not missing:
+        return fine("extras", "all installed")
+    return fine("extras", f"not installed: {', '.join(missing)} (pip install 'redrive[{','.join(missing)}]')")

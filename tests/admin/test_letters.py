@@ -1,0 +1,101 @@
+"""Seeing and acting over HTTP."""
+
+import pytest
+
+from redrive.admin.auth import Role
+from redrive.model import letter_id
+from redrive.telemetry.events import LetterResolved, MessageBuried
+from tests.admin.conftest import Client, Shop
+
+
+@pytest.fixture
+async def buried(shop: Shop) -> list[str]:
+    """Four letters in two groups; the ids of their messages."""
+    ids = [await shop.app.send("orders", {"id": n}, id=f"m{n}", tenant="acme" if n < 2 else None) for n in range(4)]
+    await shop.until(MessageBuried, 4)
+    return ids
+
+
+async def test_letters_are_listed_filtered_and_paged(client: Client, buried: list[str]) -> None:
+    http = await client(Role.VIEWER)
+    first = (await http.get("/api/letters", params={"limit": 3})).json()
+    rest = (await http.get("/api/letters", params={"limit": 3, "after": first["after"]})).json()
+    seen = [one["message_id"] for one in first["letters"] + rest["letters"]]
+    assert sorted(seen) == sorted(buried)
+    assert rest["after"] is None
+
+    async def found(**filters: str | list[str]) -> list[str]:
+        return sorted(one["message_id"] for one in (await http.get("/api/letters", params=filters)).json()["letters"])
+
+    assert await found(tenants="acme") == ["m0", "m1"]
+    assert await found(categories=["permanent", "validation"]) == ["m0", "m1", "m2", "m3"]
+    assert await found(categories="validation", states=["pending", "exhausted"]) == ["m1", "m3"]
+    assert await found(text="order 3") == ["m3"]
+    assert await found(code="503") == ["m0", "m2"]
+    assert await found(since="2001-01-01T00:00:00Z", before="2001-01-02T00:00:00Z") == []
+    assert await found(message_ids=["m0", "m9"]) == ["m0"]
+
+
+async def test_a_letter_is_shown_whole_and_redacted(client: Client, buried: list[str]) -> None:
+    http = await client(Role.VIEWER)
+    answer = await http.get(f"/api/letters/{letter_id('orders', 'm0')}")
+    letter = answer.json()
+    assert letter["message_id"] == "m0"
+    assert letter["failures"][0]["stack"]
+    assert letter["body"] == '{"id":0}'
+    assert "hunter2" not in answer.text
+    assert (await http.get("/api/letters/m0")).json() == letter
+
+
+async def test_groups_count_their_letters_and_keep_secrets(client: Client, buried: list[str]) -> None:
+    answer = await (await client(Role.VIEWER)).get("/api/groups", params={"states": "pending"})
+    assert sorted(one["count"] for one in answer.json()) == [2, 2]
+    assert answer.json()[0]["sources"] == ["orders"]
+    assert "hunter2" not in answer.text
+
+
+async def test_stats_sources_and_me(client: Client, shop: Shop, buried: list[str]) -> None:
+    await shop.app.send("emails", "x")
+    http = await client(Role.VIEWER)
+    stats = (await http.get("/api/stats")).json()
+    assert stats["states"] == {"pending": 4}
+    assert {one["source"]: one["queued"] for one in stats["sources"]}["emails"]["ready"] == 1
+    assert (await http.get("/api/sources")).json() == ["emails", "orders"]
+    me = (await http.get("/api/me")).json()
+    assert (me["name"], me["role"]) == ("viewer", "viewer")
+    assert "digest" not in me
+
+
+async def test_retry_sends_back_and_the_success_resolves(client: Client, shop: Shop, buried: list[str]) -> None:
+    http = await client(Role.OPERATOR)
+    report = (await http.post("/api/letters/retry", json={"ids": ["m0", letter_id("orders", "m1")]})).json()
+    assert report["replay"]["total"] == 2
+    assert report["entries"] == {"sent": 2}
+    shop.broken = False
+    await shop.until(LetterResolved, 2)
+    assert sorted(shop.handled) == [0, 1]
+    after = (await http.get(f"/api/replays/{report['replay']['id']}")).json()
+    assert after["entries"] == {"resolved": 2}
+
+
+async def test_archive_by_ids_or_by_query(client: Client, buried: list[str]) -> None:
+    http = await client(Role.OPERATOR)
+    by_id = await http.post("/api/letters/archive", json={"ids": [letter_id("orders", "m0")]})
+    assert by_id.json() == {"archived": 1}
+    by_query = await http.post("/api/letters/archive", json={"query": {"categories": ["validation"]}})
+    assert by_query.json() == {"archived": 2}
+    assert (await http.get("/api/stats")).json()["states"] == {"archived": 3, "pending": 1}
+
+
+@pytest.mark.parametrize("body", [{}, {"ids": ["m0"], "query": {}}])
+async def test_archive_wants_one_selection(client: Client, buried: list[str], body: dict[str, object]) -> None:
+    answer = await (await client(Role.OPERATOR)).post("/api/letters/archive", json=body)
+    assert answer.status_code == 422
+    assert "not by both" in answer.json()["error"]
+
+
+async def test_the_audit_trail_names_who_did_it(client: Client, buried: list[str]) -> None:
+    await (await client(Role.OPERATOR)).post("/api/letters/archive", json={"ids": [letter_id("orders", "m0")]})
+    (line,) = (await (await client(Role.ADMIN)).get("/api/audit")).json()
+    assert line["action"] == "archive"
+    assert line["actor"].startswith("operator (")

@@ -1,0 +1,97 @@
+"""Every route with every role. A route that names none cannot even be served."""
+
+import re
+
+import pytest
+from fastapi import APIRouter, FastAPI
+from fastapi.routing import APIRoute
+
+from redrive.admin.access import api_routes, needs, role_of
+from redrive.admin.api import create_api
+from redrive.admin.auth import Role
+from redrive.errors import ConfigError
+from redrive.service import Service
+from tests.admin.conftest import Client, Shop
+
+# the whole table, so that a change of a role is seen in a review
+ROLES = {
+    "GET /": None,
+    "GET /console/{name}": None,
+    "GET /healthz": None,
+    "GET /readyz": None,
+    "GET /openapi.json": None,
+    "GET /metrics": Role.VIEWER,
+    "GET /api/letters": Role.VIEWER,
+    "GET /api/letters/{id}": Role.VIEWER,
+    "GET /api/groups": Role.VIEWER,
+    "GET /api/stats": Role.VIEWER,
+    "GET /api/sources": Role.VIEWER,
+    "GET /api/me": Role.VIEWER,
+    "GET /api/replays": Role.VIEWER,
+    "GET /api/replays/{id}": Role.VIEWER,
+    "GET /api/replays/{id}/entries": Role.VIEWER,
+    "POST /api/replays/plan": Role.VIEWER,
+    "POST /api/letters/retry": Role.OPERATOR,
+    "POST /api/letters/archive": Role.OPERATOR,
+    "POST /api/replays": Role.OPERATOR,
+    "POST /api/replays/{id}/cancel": Role.OPERATOR,
+    "GET /api/audit": Role.ADMIN,
+}
+
+
+def test_every_route_names_the_role_it_needs(api: FastAPI) -> None:
+    found = {}
+    for route in api_routes(api.routes):
+        assert isinstance(route, APIRoute), f"{route} is not one of ours"
+        named = role_of(route)
+        assert named is not None, f"{route.path} names no role"
+        found.update({f"{method} {route.path}": named.role for method in route.methods or ()})
+    assert found == ROLES
+
+
+@pytest.mark.parametrize("asked", ROLES)
+async def test_each_role_gets_in_where_it_may_and_nowhere_else(client: Client, asked: str) -> None:
+    method, path = asked.split()
+    path = re.sub(r"{\w+}", "nothing", path)
+    needed = ROLES[asked]
+    for role in (None, "rdr_unknownids_" + "x" * 43, *Role):
+        answer = await (await client(role)).request(method, path)
+        if needed is None or (isinstance(role, Role) and role.allows(needed)):
+            assert answer.status_code not in (401, 403), (role, answer.text)
+        elif isinstance(role, Role):
+            assert answer.status_code == 403
+            assert f'error="insufficient_scope", scope="{needed}"' in answer.headers["www-authenticate"]
+            assert needed in answer.json()["error"]
+        else:
+            assert answer.status_code == 401
+            assert answer.headers["www-authenticate"].startswith('Bearer realm="redrive"')
+            assert answer.json()["hint"]
+
+
+async def test_another_scheme_is_no_token(client: Client) -> None:
+    answer = await (await client(None)).get("/api/stats", headers={"Authorization": "Basic cmRyOngK"})
+    assert answer.status_code == 401
+
+
+async def test_a_router_of_ones_own_is_served_with_its_role(shop: Shop) -> None:
+    router = APIRouter(prefix="/admin/dlq")
+
+    @router.get("/queues", dependencies=[needs(Role.ADMIN)])
+    async def queues() -> list[str]:
+        return []
+
+    api = create_api(Service(shop.app), routers=[router])
+    assert "/admin/dlq/queues" in {route.path for route in api_routes(api.routes)}
+
+
+async def test_a_router_with_an_open_route_is_refused(shop: Shop) -> None:
+    inner = APIRouter()
+
+    @inner.get("/open")
+    async def leaks() -> str:
+        return "everything"
+
+    outer = APIRouter(prefix="/x")
+    outer.include_router(inner)
+    with pytest.raises(ConfigError, match=r"open names no role"):
+        create_api(Service(shop.app), routers=[outer])

@@ -1,0 +1,141 @@
+"""The page at `/`, in Chromium."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+from playwright.async_api import Browser, Page, expect
+
+from redrive.admin.auth import Role
+from redrive.admin.server import Server
+from redrive.model import letter_id
+from redrive.telemetry.events import Event, LetterResolved
+from tests.admin.conftest import Shop
+from tests.console.conftest import HOSTILE, token_of
+
+pytestmark = pytest.mark.servers
+
+
+async def test_the_token_leaves_the_address_bar_and_stays_in_the_tab(page: Page, server: Server) -> None:
+    assert page.url == f"http://127.0.0.1:{server.port}/"
+    await page.reload()
+    await expect(page.locator("#live")).to_have_text("live")
+
+
+async def test_it_shows_totals_groups_and_letters(page: Page) -> None:
+    await expect(page.locator('.tile[data-state="pending"] .tile-count')).to_have_text("3")
+    await expect(page.locator("#groups tr")).to_have_count(2)
+    await expect(page.locator("#groups tr").first).to_contain_text("redrive.errors.Permanent")
+    await expect(page.locator("#letters tr")).to_have_count(3)
+
+
+async def test_nothing_that_a_message_says_becomes_markup(page: Page) -> None:
+    await page.click(f"[data-key=letter-{letter_id('orders', 'm0')}]")
+    await expect(page.locator("#letter")).to_contain_text(HOSTILE)  # as text: tenant, header and body
+    assert "hunter2" not in await page.locator("#letter").inner_text()
+    await page.keyboard.press("Escape")
+    await page.click(f"[data-key=letter-{letter_id('orders', 'm1')}]")
+    await expect(page.locator("#letter .headline")).to_contain_text("<b>price</b>")
+    assert await page.evaluate("window.owned") is None
+    assert await page.locator("#letter img, #letter script, #letter b, main img").count() == 0
+
+
+async def test_a_letter_is_opened_and_closed_with_the_keyboard(page: Page) -> None:
+    first = page.locator("#letters button").first
+    await first.focus()
+    await page.keyboard.press("Enter")
+    await expect(page.locator("#letter")).to_be_visible()
+    await expect(page.locator("#letter pre").last).to_contain_text("Traceback")
+    await page.keyboard.press("Escape")
+    await expect(page.locator("#letter")).to_be_hidden()
+    await expect(first).to_be_focused()
+
+
+async def test_the_focus_survives_the_next_answer(page: Page) -> None:
+    await page.locator("#letters button").nth(1).focus()
+    async with page.expect_response("**/api/letters*"):
+        pass
+    await expect(page.locator("#letters button").nth(1)).to_be_focused()
+
+
+async def test_filters_narrow_the_letters(page: Page) -> None:
+    await page.fill("#filters [name=text]", "order 1")
+    await expect(page.locator("#letters tr")).to_have_count(1)
+    await page.fill("#filters [name=text]", "")
+    await page.click("#groups tr:has-text('Permanent') button.link")
+    await expect(page.locator("#letters tr")).to_have_count(2)
+    await page.click("#group-filter")
+    await expect(page.locator("#letters tr")).to_have_count(3)
+    await page.click('.tile[data-state="resolved"]')
+    await expect(page.locator("#letters")).to_contain_text("No letter matches")
+
+
+async def test_a_letter_is_archived(page: Page) -> None:
+    await page.locator("#letters button").first.click()
+    await page.click("#archive")
+    await expect(page.locator(".toast")).to_contain_text("is archived")
+    await expect(page.locator('.tile[data-state="archived"] .tile-count')).to_have_text("1")
+
+
+async def test_a_letter_is_retried_and_resolves(page: Page, shop: Shop) -> None:
+    shop.broken = False
+    await page.click(f"[data-key=letter-{letter_id('orders', 'm1')}]")
+    await page.click("#retry")
+    await expect(page.locator('.tile[data-state="resolved"] .tile-count')).to_have_text("1")
+    assert shop.handled == [1]
+
+
+async def test_a_group_is_replayed_after_its_plan_was_confirmed(page: Page, shop: Shop) -> None:
+    resolved = asyncio.Semaphore(0)
+    shop.app.events.subscribe(lambda event: _count(event, resolved))
+    await page.click("#groups tr:has-text('Permanent') .actions button")
+    await expect(page.locator("#replay")).to_contain_text("2 back to orders")
+    assert shop.handled == []
+    shop.broken = False
+    await page.fill("#reason", "mended")
+    await page.click("#confirm")
+    async with asyncio.timeout(20):
+        await resolved.acquire()
+        await resolved.acquire()
+    await expect(page.locator("#progress")).to_contain_text("2 resolved")
+    assert sorted(shop.handled) == [0, 2]
+
+
+def _count(event: Event, resolved: asyncio.Semaphore) -> None:
+    if isinstance(event, LetterResolved):
+        resolved.release()
+
+
+async def test_a_viewer_sees_and_cannot_act(browser: Browser, shop: Shop, server: Server) -> None:
+    token = await token_of(shop, Role.VIEWER)
+    page = await browser.new_page()
+    await page.goto(f"http://127.0.0.1:{server.port}/#token={token}")
+    await page.wait_for_selector("#letters button")
+    assert await page.locator("#groups .actions button").count() == 0
+    await page.locator("#letters button").first.click()
+    await expect(page.locator("#letter")).to_contain_text("Attempts")
+    assert await page.locator("#retry, #archive").count() == 0
+    await page.close()
+
+
+async def test_without_a_token_it_asks_for_one(browser: Browser, shop: Shop, server: Server) -> None:
+    page = await browser.new_page()
+    await page.goto(f"http://127.0.0.1:{server.port}/")
+    await expect(page.locator("#sign-in")).to_be_visible()
+    await page.fill("#sign-in-token", "rdr_wrong")
+    await page.keyboard.press("Enter")
+    await expect(page.locator("#live")).to_contain_text("unknown or revoked")
+    await page.fill("#sign-in-token", await token_of(shop, Role.VIEWER))
+    await page.keyboard.press("Enter")
+    await expect(page.locator("#live")).to_have_text("live")
+    await page.close()
+
+
+@pytest.mark.parametrize(("width", "scheme"), [(1280, "light"), (390, "dark")])
+async def test_nothing_overflows(browser: Browser, server: Server, width: int, scheme: str) -> None:
+    page = await browser.new_page(viewport={"width": width, "height": 800}, color_scheme=scheme)  # type: ignore[arg-type]
+    await page.goto(server.url)
+    await page.wait_for_selector("#letters button")
+    assert await page.evaluate("document.documentElement.scrollWidth") <= width
+    await page.close()
