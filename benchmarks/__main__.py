@@ -28,6 +28,10 @@ def chosen(cells: Sequence[Cell], only: Sequence[str]) -> list[Cell]:
     return [cell for cell in cells if not only or any(_names(name, cell) for name in only)]
 
 
+def _names(name: str, cell: Cell) -> bool:
+    return cell.name == name or cell.name.startswith(f"{name.rstrip('/')}/")
+
+
 def run(cells: Sequence[Cell], scale: Scale) -> bool:
     """Print each as it comes; whether every target was met."""
     met = True

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime, timedelta
-from random import Random
+from hashlib import blake2b
 from typing import TypeVar
 
 import msgspec
@@ -59,7 +59,7 @@ def letters(start: int, count: int) -> Iterator[Letter]:
 
 
 def letter(number: int) -> Letter:
-    chance = Random(number)
+    chance = _Chance(number)
     source = _SOURCES[number // BATCH % len(_SOURCES)]
     created = LETTERS_FROM + number * _SPACING
     message = Message(
@@ -86,9 +86,9 @@ def letter(number: int) -> Letter:
     )
 
 
-def _failures(chance: Random, created: datetime) -> tuple[Failure, ...]:
+def _failures(chance: _Chance, created: datetime) -> tuple[Failure, ...]:
     type, text, category, code = chance.choice(_CAUSES)
-    step = min(int(chance.paretovariate(0.8)), 50)  # the first few of 50 have most of them
+    step = chance.few(50)
     return tuple(
         Failure(
             type=type,
@@ -108,6 +108,22 @@ def _failures(chance: Random, created: datetime) -> tuple[Failure, ...]:
 
 def _stack(type: str, text: str, step: int) -> str:
     return f'  File "shop/steps.py", line {step}, in step_{step}\n{type}: {text}\n'
+
+
+class _Chance:
+    """Cheap chance that is the same for the same number: a million letters are made with it."""
+
+    def __init__(self, number: int) -> None:
+        self._bits = int.from_bytes(blake2b(number.to_bytes(8, "big"), digest_size=16).digest(), "big")
+
+    def choice(self, of: Sequence[T]) -> T:
+        self._bits, pick = divmod(self._bits, len(of))
+        return of[pick]
+
+    def few(self, of: int) -> int:
+        """1 to that many; the first few have most of it."""
+        self._bits, pick = divmod(self._bits, 10_000)
+        return min(int((1 - pick / 10_000) ** -1.25), of)
 
 
 _groups: dict[tuple[str, ...], str] = {}

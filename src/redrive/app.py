@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import asyncio
 import contextvars
 import functools
 import inspect
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
 from pathlib import Path
 from types import TracebackType
@@ -26,6 +24,7 @@ from redrive.policy import Policy
 from redrive.registry import open_store, open_transport
 from redrive.stores.base import Store
 from redrive.telemetry.events import Events
+from redrive.threads import Threads
 from redrive.transports.base import Transport
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -62,7 +61,7 @@ class Redrive:
         self._store: Store | None = None
         self._urls: dict[str, str] = dict(self.settings.transports)
         self._store_url = self.settings.store
-        self._threads: list[ThreadPoolExecutor] = []
+        self._threads = Threads("redrive-handler")
         self._take(transport, store)
 
     def _take(self, transport: str | Transport | None, store: str | Store | None) -> None:
@@ -115,7 +114,7 @@ class Redrive:
         decode, wants_message = signature_of(function)
         self.handlers[source] = Handler(
             source=source,
-            call=function if inspect.iscoroutinefunction(function) else self._in_thread(function, width),
+            call=function if inspect.iscoroutinefunction(function) else self._in_thread(function),
             decode=decode,
             wants_message=wants_message,
             policy=policy,
@@ -125,16 +124,16 @@ class Redrive:
             name=name_of(function),
         )
 
-    def _in_thread(self, function: Callable[..., Any], width: int) -> Callable[..., Awaitable[Any]]:
-        """A sync handler runs in a thread of its own pool, so that it never stops the loop. One that hangs keeps
-        its thread after its attempt timed out: Python cannot end it."""
-        pool = ThreadPoolExecutor(width, thread_name_prefix="redrive-handler")
-        self._threads.append(pool)
+    def _in_thread(self, function: Callable[..., Any]) -> Callable[..., Awaitable[Any]]:
+        """A sync handler runs in a thread, so that it never stops the loop. One that hangs keeps its thread after its
+        attempt timed out, because Python cannot end it; another thread takes its place."""
 
         @functools.wraps(function)
         async def call(*arguments: Any) -> Any:
             inside = contextvars.copy_context().run  # a thread sees the trace of its attempt, as a coroutine does
-            return await asyncio.get_running_loop().run_in_executor(pool, inside, function, *arguments)
+            answer = await self._threads.run(functools.partial(inside, function, *arguments))
+            # a decorator may hide that a handler is async: what came back is then the work, and not its result
+            return await answer if inspect.isawaitable(answer) else answer
 
         return call
 
@@ -275,8 +274,7 @@ class Redrive:
         if self._store is not None:
             await self._store.aclose()
         self._transports, self._store = {}, None
-        for pool in self._threads:
-            pool.shutdown(wait=False, cancel_futures=True)
+        self._threads.close()
 
     async def __aenter__(self) -> Redrive:
         return self

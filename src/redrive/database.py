@@ -10,12 +10,12 @@ import asyncio
 import queue
 import sqlite3
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from importlib import resources
 from pathlib import Path
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, TypeVar, cast
 
 from redrive.errors import ConfigError, Unavailable
 
@@ -34,13 +34,24 @@ _opening = threading.Lock()
 
 
 class Job(Generic[T]):
-    """Work for the writer, and where its answer goes."""
+    """Work for the writer, and where its answer goes: to an event loop, or to whoever holds the future."""
 
-    __slots__ = ("future", "work")
+    __slots__ = ("future", "loop", "work")
 
-    def __init__(self, work: Work[T]) -> None:
+    def __init__(self, work: Work[T], loop: asyncio.AbstractEventLoop | None = None) -> None:
         self.work = work
-        self.future: Future[T] = Future()
+        self.loop = loop
+        self.future: Future[T] | asyncio.Future[T] = Future() if loop is None else loop.create_future()
+
+    def answer(self, answer: Any, failed: BaseException | None) -> None:
+        """In the thread of its loop, if it has one. Nobody may wait any more."""
+        future = self.future
+        if future.cancelled() if self.loop else not cast(Future[T], future).set_running_or_notify_cancel():
+            return
+        future.set_result(answer) if failed is None else future.set_exception(failed)
+
+
+Answer = tuple[Job[Any], Any, BaseException | None]
 
 
 class Database:
@@ -61,18 +72,26 @@ class Database:
         self._writer.start()
 
     async def write(self, work: Work[T]) -> T:
-        """Run it in a transaction; durable when it returns. Cancelling the wait does not undo the work."""
-        return await asyncio.wrap_future(self.submit(work))
+        """Run it in a transaction; durable when it returns. Cancelling the wait does not undo the work.
+
+        Its answer is a value and never a cursor, which would be let go in one thread while the other uses it.
+        """
+        job: Job[T] = Job(work, asyncio.get_running_loop())
+        self._put(job)
+        return await cast(asyncio.Future[T], job.future)
 
     def submit(self, work: Work[T]) -> Future[T]:
         """The same, for who must know the answer even if nobody waits for it any more."""
         job: Job[T] = Job(work)
+        self._put(job)
+        return cast(Future[T], job.future)
+
+    def _put(self, job: Job[Any]) -> None:
         with self._gate:
             if self._ended:
-                job.future.set_exception(Unavailable(str(self.path), _CLOSED))
+                job.answer(None, Unavailable(str(self.path), _CLOSED))
             else:
                 self._jobs.put(job)
-        return job.future
 
     async def read(self, work: Work[T]) -> T:
         """Run it on a snapshot."""
@@ -115,9 +134,13 @@ class Database:
             if version > SCHEMA_VERSION:
                 raise ConfigError(f"{self.path} was written by a newer Redrive (schema {version}): upgrade this one")
             if version < SCHEMA_VERSION:
-                connection.executescript(
-                    f"BEGIN IMMEDIATE;\n{sql('schema')}\nPRAGMA user_version={SCHEMA_VERSION};\nCOMMIT;"
-                )
+                connection.execute("BEGIN IMMEDIATE")
+                (version,) = connection.execute("PRAGMA user_version").fetchone()
+                if version < SCHEMA_VERSION:  # nobody else has made it while we waited
+                    for statement in statements(sql("schema")):
+                        connection.execute(statement)
+                    connection.execute(f"PRAGMA user_version={SCHEMA_VERSION}")
+                connection.execute("COMMIT")
 
     def _read(self, work: Work[T]) -> T:
         connection = getattr(self._local, "connection", None)
@@ -150,34 +173,72 @@ class Database:
     def _write_together(self, jobs: list[Job[Any]]) -> None:
         """One transaction for all; a job that fails takes only itself back."""
         connection = self._writer_connection
-        answers: list[tuple[Job[Any], Any, BaseException | None]]
         try:
             with translated(self.path):
                 connection.execute("BEGIN IMMEDIATE")
-                answers = [(job, *_run(connection, job, alone=len(jobs) == 1)) for job in jobs]
+                answers = _run_all(connection, jobs)
                 connection.execute("COMMIT")
         except Exception as error:
             with suppress(sqlite3.Error):
                 connection.execute("ROLLBACK")
             answers = [(job, None, error) for job in jobs]
-        for job, answer, failed in answers:
-            if job.future.set_running_or_notify_cancel():
-                job.future.set_exception(failed) if failed else job.future.set_result(answer)
+        for loop, some in _by_loop(answers).items():
+            if loop is None:
+                _tell(some)
+            else:
+                with suppress(RuntimeError):  # the loop was closed: nobody waits any more
+                    loop.call_soon_threadsafe(_tell, some)
 
 
-def _run(connection: sqlite3.Connection, job: Job[Any], *, alone: bool) -> tuple[Any, BaseException | None]:
-    if alone:
-        return job.work(connection), None
-    connection.execute("SAVEPOINT job")
+def _run_all(connection: sqlite3.Connection, jobs: list[Job[Any]]) -> list[Answer]:
+    """As if each stood behind a savepoint of its own, which costs more than most of them: so that is done only
+    when one has failed, and all are run again."""
+    if len(jobs) == 1:
+        return [(jobs[0], jobs[0].work(connection), None)]
     try:
-        return job.work(connection), None
+        with _savepoint(connection):
+            return [(job, job.work(connection), None) for job in jobs]
+    except sqlite3.OperationalError:
+        raise
+    except Exception:
+        return [_run_apart(connection, job) for job in jobs]
+
+
+def _run_apart(connection: sqlite3.Connection, job: Job[Any]) -> Answer:
+    try:
+        with _savepoint(connection):
+            return job, job.work(connection), None
+    except sqlite3.OperationalError:
+        raise
+    except Exception as error:
+        return job, None, error
+
+
+@contextmanager
+def _savepoint(connection: sqlite3.Connection) -> Iterator[None]:
+    connection.execute("SAVEPOINT work")
+    try:
+        yield
     except sqlite3.OperationalError:
         raise  # disk full, locked, I/O: it concerns the whole transaction
-    except Exception as error:
-        connection.execute("ROLLBACK TO job")
-        return None, error
-    finally:
-        connection.execute("RELEASE job")
+    except Exception:
+        connection.execute("ROLLBACK TO work")
+        connection.execute("RELEASE work")
+        raise
+    connection.execute("RELEASE work")
+
+
+def _by_loop(answers: list[Answer]) -> dict[asyncio.AbstractEventLoop | None, list[Answer]]:
+    """A loop is woken once, however many wait in it."""
+    found: dict[asyncio.AbstractEventLoop | None, list[Answer]] = {}
+    for answer in answers:
+        found.setdefault(answer[0].loop, []).append(answer)
+    return found
+
+
+def _tell(answers: list[Answer]) -> None:
+    for job, answer, failed in answers:
+        job.answer(answer, failed)
 
 
 class translated:
@@ -247,6 +308,16 @@ def path_of(url: str) -> Path:
 def sql(name: str) -> str:
     """The statement in that file."""
     return resources.files("redrive").joinpath("sql", f"{name}.sql").read_text()
+
+
+def statements(script: str) -> Iterator[str]:
+    """One by one, so that they can share a transaction; a trigger's own semicolons do not end it."""
+    statement = ""
+    for line in script.splitlines(keepends=True):
+        statement += line
+        if sqlite3.complete_statement(statement):
+            yield statement
+            statement = ""
 
 
 def clauses(name: str) -> dict[str, str]:

@@ -200,7 +200,7 @@ def rejoined(old: Letter, new: Letter) -> Letter | None:
         failures=failures,
         created_at=old.created_at,
         resends=old.resends,
-        replay=old.replay,
+        replay=new.replay if new.reason is Reason.PARKED else old.replay,
         depends_on=old.depends_on,
         owner=None,
         lease_until=None,

@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
 from datetime import timedelta
 from pathlib import Path
+from typing import Any
 
 import httpx
 import pytest
@@ -35,7 +36,7 @@ class Shop:
         self.app.handler("orders", policy=Policy(attempts=2, backoff=immediate()))(self.charge)
         self.app.declare("emails")
 
-    async def charge(self, order: dict[str, int]) -> None:
+    async def charge(self, order: dict[str, Any]) -> None:
         if self.broken and order["id"] % 2 == 0:
             raise Permanent(f"no connection to {SECRET}", code="503")
         if self.broken:

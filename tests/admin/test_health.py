@@ -1,5 +1,6 @@
 """Probes, metrics, the OpenAPI document, and what surrounds every answer."""
 
+import asyncio
 from typing import Any
 
 import httpx
@@ -44,13 +45,16 @@ async def test_it_says_which_backend_is_not_ready_and_why(
 
 
 async def test_a_backend_that_hangs_is_not_ready(client: Client, shop: Shop, monkeypatch: pytest.MonkeyPatch) -> None:
-    import asyncio
-
     monkeypatch.setattr(shop.app.store, "check", asyncio.Event().wait)
     monkeypatch.setattr(health, "_PATIENCE", 0.01)
     answer = await (await client(None)).get("/readyz")
     assert answer.status_code == 503
     assert "no answer" in answer.json()["checks"]["store"]
+
+
+async def test_the_doctor_is_asked_over_http(client: Client) -> None:
+    answer = await (await client(Role.ADMIN)).get("/api/doctor")
+    assert {one["about"]: one["level"] for one in answer.json()["findings"]}["store"] == "fine"
 
 
 async def test_metrics_have_counters_and_what_the_store_holds(client: Client, shop: Shop) -> None:

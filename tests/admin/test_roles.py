@@ -36,6 +36,7 @@ ROLES = {
     "POST /api/replays": Role.OPERATOR,
     "POST /api/replays/{id}/cancel": Role.OPERATOR,
     "GET /api/audit": Role.ADMIN,
+    "GET /api/doctor": Role.ADMIN,
 }
 
 

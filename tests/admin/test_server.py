@@ -3,13 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
-import os
-import re
 import signal
 import socket
-import sys
-from collections.abc import AsyncIterator
 from pathlib import Path
 
 import httpx
@@ -19,6 +14,7 @@ from redrive.admin.api import admit
 from redrive.admin.auth import Role, Tokens
 from redrive.errors import ConfigError
 from tests.admin.conftest import Shop
+from tests.admin.process import redrive
 
 _APP = """
 import asyncio
@@ -32,54 +28,6 @@ async def slow(body: dict) -> None:
     await asyncio.sleep(body["seconds"])
     print("ended", flush=True)
 """
-
-
-class Process:
-    """`redrive …` in a directory, read line by line."""
-
-    def __init__(self, child: asyncio.subprocess.Process) -> None:
-        self.child = child
-        self.seen = ""
-
-    async def line(self, pattern: str) -> re.Match[str]:
-        """The next line of stdout that has it."""
-        assert self.child.stdout is not None
-        async with asyncio.timeout(30):
-            while text := (await self.child.stdout.readline()).decode():
-                self.seen += text
-                if found := re.search(pattern, text):
-                    return found
-        raise AssertionError(f"it ended without {pattern!r}: {self.seen}{await self.errors()}")
-
-    async def errors(self) -> str:
-        assert self.child.stderr is not None
-        return (await self.child.stderr.read()).decode()
-
-    async def end(self, *signals: int) -> int:
-        for number in signals:
-            self.child.send_signal(number)
-        async with asyncio.timeout(30):
-            return await self.child.wait()
-
-
-@contextlib.asynccontextmanager
-async def redrive(place: Path, *words: str) -> AsyncIterator[Process]:
-    child = await asyncio.create_subprocess_exec(
-        sys.executable,
-        "-m",
-        "redrive.cli",
-        *words,
-        cwd=place,
-        env={name: value for name, value in os.environ.items() if not name.startswith("REDRIVE_")},
-        stdout=asyncio.subprocess.PIPE,
-        stderr=asyncio.subprocess.PIPE,
-    )
-    try:
-        yield Process(child)
-    finally:
-        with contextlib.suppress(ProcessLookupError):
-            child.kill()
-        await child.communicate()
 
 
 async def test_up_answers_with_the_token_it_printed_and_ends_cleanly(tmp_path: Path) -> None:

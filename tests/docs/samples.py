@@ -76,12 +76,19 @@ def steps(page: Path) -> list[Step]:
     found = blocks(page)
     pairs = zip_longest(found, found[1:])
     done = [(one, _output(one, after)) for one, after in pairs if one.language in _RUN or one.file is not None]
-    nexts = zip_longest(done, done[1:], fillvalue=None)
-    return [Step(*one, stays=_is_stopped(after[0] if after else None)) for one, after in nexts if one is not None]
+    return [
+        Step(block, shown, _is_stopped(block, after)) for (block, shown), after in zip_longest(done, _blocks(done[1:]))
+    ]
 
 
-def _is_stopped(after: Block | None) -> bool:
-    return after is not None and after.language == "console" and after.commands[:1] == ["^C"]
+def _blocks(done: list[tuple[Block, str | None]]) -> list[Block]:
+    return [block for block, _ in done]
+
+
+def _is_stopped(block: Block, after: Block | None) -> bool:
+    """A replay that the page interrupts."""
+    stopped = after is not None and after.language == "console" and after.commands[:1] == ["^C"]
+    return stopped and block.language == "console" and block.text.startswith("redrive replay ")
 
 
 def _output(block: Block, after: Block | None) -> str | None:

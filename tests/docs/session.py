@@ -21,6 +21,7 @@ _STAYS = re.compile(r"redrive (?:run|up|demo)\b")
 _EXPORT = re.compile(r"export (?P<name>\w+)=(?P<value>.+)")
 _PLACE = re.compile(r"\b(LETTER|ID|GROUP|REPLAY)\b")
 _PORT = "8321"
+_OURS = ("REDRIVE_", "PYTEST_", "COLUMNS", "LINES")  # what the reader's own environment would not have
 _EXITS = {
     # in README.md nobody has mended the letter that it sends back, so it fails again
     "redrive replay --group GROUP --rate 50/s --wait": 1,
@@ -36,7 +37,7 @@ class Reader:
         self._port = str(_free_port())
         self._staying: list[Command] = []  # in terminals of their own, the latest last
         self._seen = 0  # of what the latest printed
-        self._environ = {name: value for name, value in os.environ.items() if not name.startswith("REDRIVE_")}
+        self._environ = {name: value for name, value in os.environ.items() if not name.startswith(_OURS)}
         self._environ |= {
             "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}",
             "HOME": str(directory),
@@ -59,7 +60,7 @@ class Reader:
         if block.file is not None:
             self._write(block, block.file)
         elif block.language == "python":
-            self._run_python(block)
+            self._python(block, block.text)
         else:
             self._run_commands(step)
 
@@ -73,9 +74,6 @@ class Reader:
         elif file.stem == "redrive":
             code = f"from pathlib import Path; from redrive.config import read; read(Path({name!r}), {{}})"
             self._python(block, code)
-
-    def _run_python(self, block: Block) -> None:
-        self._python(block, block.text)
 
     def _python(self, block: Block, code: str) -> None:
         self._output([sys.executable, "-W", "error", "-c", code], block.place)

@@ -14,7 +14,7 @@ import threading
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
-_PATIENCE = 30.0  # until something is taken to be stuck; nothing waits that long when all is well
+_PATIENCE = 60.0  # until something is taken to be stuck; nothing waits that long when all is well
 _QUESTION = re.compile(r"\[y/N\]: $")
 
 

@@ -22,8 +22,9 @@ Table = dict[str, list[str]]
 
 
 def section(page: Path, title: str) -> str:
-    """What stands below that heading."""
-    found = re.search(rf"^(#+) {re.escape(title)}$(.*?)(?=^#+ |\Z)", page.read_text(), re.MULTILINE | re.DOTALL)
+    """What stands below that heading, samples left out."""
+    text = re.sub(r"^(`{3,}).*?^\1$", "", page.read_text(), flags=re.MULTILINE | re.DOTALL)
+    found = re.search(rf"^(#+) {re.escape(title)}$(.*?)(?=^#+ |\Z)", text, re.MULTILINE | re.DOTALL)
     assert found, f"{page} has no section {title!r}"
     return found[2]
 

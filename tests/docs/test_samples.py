@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 import pytest
 
@@ -14,7 +14,8 @@ from tests.docs.session import Reader
 from tests.docs.transcript import agrees
 
 WITH_SAMPLES = [page for page in pages() if steps(page)]
-_AT_ONCE = 4  # readers mostly wait for processes to start
+_AT_ONCE = 8  # readers mostly wait for processes to start
+Readers: TypeAlias = dict[Path, Future[None]]
 
 
 @pytest.fixture(scope="module")
@@ -22,7 +23,8 @@ def readers(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[dict[Path, Future[None]]]:
     """Every page that is to be tested has its own reader, all at work from the start."""
-    wanted = [item.callspec.params["page"] for item in request.session.items if _is_reading(item)]
+    items: list[Any] = request.session.items
+    wanted = [item.callspec.params["page"] for item in items if _is_reading(item)]
     with ThreadPoolExecutor(_AT_ONCE) as pool:
         yield {page: pool.submit(_read, page, tmp_path_factory.mktemp(page.stem)) for page in wanted}
 
@@ -38,7 +40,7 @@ def _read(page: Path, directory: Path) -> None:
 
 
 @pytest.mark.parametrize("page", WITH_SAMPLES, ids=lambda page: str(page.relative_to(ROOT)))
-def test_a_reader_who_does_what_the_page_says_sees_what_it_shows(page: Path, readers: dict[Path, Future[None]]) -> None:
+def test_a_reader_who_does_what_the_page_says_sees_what_it_shows(page: Path, readers: Readers) -> None:
     readers[page].result()
 
 

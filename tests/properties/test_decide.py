@@ -34,7 +34,9 @@ POLICIES = st.builds(
     st.dictionaries(st.sampled_from(Category), PLAIN, max_size=6),
 )
 MESSAGES = st.builds(
-    lambda attempt, ttl, body: make_message(attempt=attempt, expires_at=None if ttl is None else START + ttl, body=body),
+    lambda attempt, ttl, body: make_message(
+        attempt=attempt, expires_at=None if ttl is None else START + ttl, body=body
+    ),
     st.integers(1, 10_000),
     st.none() | st.timedeltas(timedelta(days=-1), timedelta(days=400)),
     st.binary(max_size=50),

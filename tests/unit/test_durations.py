@@ -34,7 +34,9 @@ def test_a_timedelta_is_a_duration_already() -> None:
     assert duration(timedelta(seconds=3)) == timedelta(seconds=3)
 
 
-@pytest.mark.parametrize("wrong", ["", "5", "5 s", "s", "-5s", "1e3s", "5sec", "5s ", "1h30", "five", 5, 1.5, None, b"5s"])
+@pytest.mark.parametrize(
+    "wrong", ["", "5", "5 s", "s", "-5s", "1e3s", "5sec", "5s ", "1h30", "five", 5, 1.5, None, b"5s"]
+)
 def test_what_has_no_unit_is_refused_and_the_answer_shows_how_to_write_it(wrong: Any) -> None:
     with pytest.raises(ConfigError, match="'250ms', '5s' or '1m30s'"):
         duration(wrong)

@@ -115,5 +115,7 @@ def test_what_is_open_still_asks_for_something() -> None:
 
 
 def test_a_letter_is_written_and_read_back_to_the_byte() -> None:
-    letter = make_letter(make_message(body=bytes(range(256)), headers=(("h", b"\xff"),), key=b"\0"), reason=Reason.PARKED)
+    letter = make_letter(
+        make_message(body=bytes(range(256)), headers=(("h", b"\xff"),), key=b"\0"), reason=Reason.PARKED
+    )
     assert msgspec.msgpack.decode(msgspec.msgpack.encode(letter), type=type(letter)) == letter

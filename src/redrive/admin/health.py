@@ -12,7 +12,8 @@ from redrive import __version__
 from redrive.admin.auth import Role
 from redrive.admin.describe import operation
 from redrive.admin.letters import service_of
-from redrive.admin.wire import answer
+from redrive.admin.wire import answer, parameters
+from redrive.doctor.findings import Diagnosis
 from redrive.errors import RedriveError
 from redrive.forensics.stats import Stats
 from redrive.service import Service
@@ -56,6 +57,13 @@ async def show_metrics(request: Request) -> Response:
     """For Prometheus. Needs a viewer's token, except where the server listens on loopback only."""
     metrics: Metrics = request.app.state.metrics
     return Response(metrics.render(await _counted(service_of(request))), media_type=CONTENT_TYPE_LATEST)
+
+
+@router.get("/api/doctor", **operation(Role.ADMIN, Diagnosis))
+async def examine(request: Request) -> Response:
+    """What is reachable, what is unsafe, and how to mend it."""
+    parameters(request)
+    return answer(await service_of(request).doctor())
 
 
 async def check_all(service: Service) -> dict[str, str]:

@@ -10,8 +10,6 @@ import socket
 from collections.abc import Callable, Coroutine, Iterator, Sequence
 from typing import Any, TypeAlias
 
-from redrive.admin.access import is_loopback
-from redrive.admin.api import admit, create_api
 from redrive.admin.auth import Tokens
 from redrive.app import Redrive
 from redrive.errors import MissingExtra, UsageError
@@ -21,6 +19,9 @@ from redrive.worker import Worker, stop_on_signals
 
 try:
     import uvicorn
+
+    from redrive.admin.access import is_loopback
+    from redrive.admin.api import admit, create_api
 except ImportError as error:
     raise MissingExtra("the server", "server") from error
 

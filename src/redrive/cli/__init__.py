@@ -10,7 +10,7 @@ from redrive.cli.lazy import Commands, common
 TABLE = {
     "Run": {
         "run": ("redrive.cli.run:run", "Handle messages with your app: redrive run shop:app"),
-        "up": ("redrive.cli.serve:up", "Serve health, metrics and the admin API"),
+        "up": ("redrive.cli.serve:up", "Serve the console, the admin API, health and metrics"),
         "demo": ("redrive.cli.serve:demo", "See messages fail, retry and recover, with nothing to set up"),
         "send": ("redrive.cli.send:send", "Send a message to a source"),
     },
@@ -40,11 +40,11 @@ TABLE = {
 
 EPILOG = """\b
 A first session, in an empty directory:
-  redrive send orders '{"id": 7}'         a message waits in ./redrive.db
-  redrive run shop:app                    your handler fails on it; it is buried
-  redrive groups                          why: one line for each cause
-  redrive show LETTER                     every attempt, the stack, the body
-  redrive replay --source orders          mended? send them back, and watch
+  redrive send orders '{"id": 7}'      a message waits in ./redrive.db
+  redrive run shop:app                 your handler fails on it; it is buried
+  redrive groups                       why: one line for each cause
+  redrive show LETTER                  every attempt, the stack, the body
+  redrive replay --source orders       mended? send them back, and watch
 
 \b
 Exit codes:

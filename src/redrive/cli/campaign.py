@@ -47,11 +47,13 @@ def waiting(function: Callable[..., Any]) -> Callable[..., Any]:
 
 def campaign(start: Start, patience: Patience, *, as_json: bool) -> None:
     """Start or resume a replay, send it, tell what became of it. Whatever stops us, it can be resumed."""
-    begun: list[Replay] = []
+    begun: list[Replay] = []  # as it was when we last knew, for whoever has to go on with it
 
     async def work(service: Service) -> ReplayReport:
         begun.append(await start(service))
-        return await _carried_out(service, begun[0], patience)
+        report = await _sent(service, begun[-1])
+        begun.append(report.replay)
+        return await _known(service, report, patience) if patience.wait else report
 
     try:
         report = ask(work, Needs.QUEUES)
@@ -64,23 +66,18 @@ def campaign(start: Start, patience: Patience, *, as_json: bool) -> None:
         raise click.exceptions.Exit(NOTHING)
 
 
-async def _carried_out(service: Service, replay: Replay, patience: Patience) -> ReplayReport:
-    with Bar("sending", replay.total) as bar:
-        report = await _sent(service, replay, bar)
-    return await _known(service, report, patience) if patience.wait else report
-
-
-async def _sent(service: Service, replay: Replay, bar: Bar) -> ReplayReport:
+async def _sent(service: Service, replay: Replay) -> ReplayReport:
     """Until it is at its end. Somebody who runs it already is left to it; if he died with it, his lease ends."""
     told = False
-    while True:
-        report = await service.run_replay(replay.id, progress=bar)
-        if report.replay.state is not ReplayState.RUNNING:
-            return report
-        if not told:
-            say(f"{plain(report.replay.runner or 'somebody')} runs it, or died with it: waiting, for a minute at most")
-            told = True
-        await service.app.clock.sleep(_LOOK_EVERY)
+    with Bar("sending", replay.total) as bar:
+        while True:
+            report = await service.run_replay(replay.id, progress=bar)
+            if report.replay.state is not ReplayState.RUNNING:
+                return report
+            if not told:
+                say(f"{plain(report.replay.runner or 'somebody')} runs it, or died with it and is waited for, a minute")
+                told = True
+            await service.app.clock.sleep(_LOOK_EVERY)
 
 
 async def _known(service: Service, report: ReplayReport, patience: Patience) -> ReplayReport:
@@ -90,10 +87,10 @@ async def _known(service: Service, report: ReplayReport, patience: Patience) -> 
     with Bar("waiting for outcomes", total) as bar:
         while (open := _open(report)) and not _is_over(patience, clock.elapsed() - began):
             await clock.sleep(_LOOK_EVERY)
-            before, report = report, await service.replay_report(report.replay.id)
+            report = await service.replay_report(report.replay.id)
             bar.at(total - _open(report), states(report.entries).plain)
             changed = clock.elapsed() if _open(report) != open else changed
-            if before is not report and clock.elapsed() - changed > _QUIET:
+            if clock.elapsed() - changed > _QUIET:
                 say("no outcome for 5 s: does a worker run? Start one with `redrive run MODULE:APP`")
                 changed = float("inf")
     return report
@@ -124,6 +121,8 @@ def _said(report: ReplayReport) -> str:
 def _how_to_go_on(begun: list[Replay]) -> str:
     if not begun:
         return ": nothing was sent"
+    if begun[-1].state is not ReplayState.RUNNING:
+        return f". Everything was sent; what becomes of it: {command('replays', 'show', begun[0].id)}"
     return (
         f". Replay {begun[0].id} of {letters_said(begun[0].total)} is not at its end.\n"
         f"Go on with it:   {command('replays', 'resume', begun[0].id)}\n"

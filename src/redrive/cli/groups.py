@@ -15,7 +15,7 @@ from rich.text import Text
 from redrive.cli.exits import NOTHING
 from redrive.cli.lazy import common
 from redrive.cli.options import as_json, filters
-from redrive.cli.output import age, letters_said, line, say, show, states, tell_json, width
+from redrive.cli.output import age, error, letters_said, line, say, show, states, tell_json, width
 from redrive.cli.session import ask, command
 from redrive.forensics.query import Query
 from redrive.stores.base import Group
@@ -59,8 +59,8 @@ def _shown(found: Sequence[Group]) -> list[RenderableType]:
 
 
 def _head(group: Group) -> Text:
-    error = Text.assemble(Text(group.error_type, style="bold"), ": ", line(group.message, 2 * width()))
-    return Text.assemble(Text(letters_said(group.count), style="bold cyan"), f"  {group.category}  ", error)
+    why = error(group.error_type, group.message, 2 * width())
+    return Text.assemble(Text(letters_said(group.count), style="bold cyan"), f"  {group.category}  ", why)
 
 
 def _below(group: Group, now: datetime) -> list[Text]:

@@ -11,7 +11,7 @@ from rich.text import Text
 from redrive.cli.exits import NOTHING
 from redrive.cli.lazy import common
 from redrive.cli.options import as_json, filters
-from redrive.cli.output import WIDE, age, line, say, show, state, table, tell_json, width
+from redrive.cli.output import WIDE, age, error, line, say, show, state, table, tell_json, width
 from redrive.cli.session import again, ask
 from redrive.forensics.query import Query
 from redrive.forensics.views import Summary
@@ -49,8 +49,8 @@ def listed(found: list[Summary]) -> Table:
     made = table("LETTER", "STATE", "AGE", "SOURCE", *more, "ERROR", right=("TRIES",))
     for one in found:
         extra = (Text(one.category), Text(one.group), line(one.tenant or ""), Text(f"{one.attempts}")) if wide else ()
-        error = Text.assemble(Text(_last(one.error_type), style="bold"), ": ", line(one.error_message, width()))
-        made.add_row(Text(one.id), state(one.state), age(one.created_at, now), line(one.source), *extra, error)
+        why = error(_last(one.error_type), one.error_message, width())
+        made.add_row(Text(one.id), state(one.state), age(one.created_at, now), line(one.source), *extra, why)
     return made
 
 

@@ -55,7 +55,8 @@ def show(*parts: RenderableType, err: bool = False) -> None:
     for part in parts:
         console.print(part, soft_wrap=isinstance(part, str))
     written = console.file.getvalue()  # type: ignore[attr-defined]
-    click.echo("\n".join(line.rstrip() for line in written.splitlines()), err=err)
+    text = "\n".join(line.rstrip() for line in written.splitlines())
+    say(text) if err else write(f"{text}\n".encode(sys.stdout.encoding, "backslashreplace"))
 
 
 def say(text: str) -> None:
@@ -65,7 +66,15 @@ def say(text: str) -> None:
 
 def tell_json(value: Any) -> None:
     """For programs, on stdout: one document."""
-    click.echo(msgspec.json.format(msgspec.json.encode(value), indent=2))
+    write(msgspec.json.format(msgspec.json.encode(value), indent=2) + b"\n")
+
+
+def write(data: bytes) -> None:
+    """All of it, to stdout. Unbuffered (PYTHONUNBUFFERED), it may take a part of what it is given, and say nothing."""
+    left = memoryview(data)
+    while left:
+        left = left[sys.stdout.buffer.write(left) :]
+    sys.stdout.buffer.flush()
 
 
 def table(*columns: str, right: Iterable[str] = ()) -> Table:
@@ -86,6 +95,11 @@ def line(text: str, most: int | None = None) -> Text:
 def plain(text: str) -> str:
     """Control characters as escapes; tabs and line ends stay."""
     return _CONTROLS.sub(lambda match: f"\\x{ord(match[0]):02x}", text.replace("\r\n", "\n"))
+
+
+def error(kind: str, message: str, most: int | None = None) -> Text:
+    """`ValueError: no such thing`."""
+    return Text.assemble(Text(plain(kind), style="bold"), ": ", line(message, most))
 
 
 def state(name: str) -> Text:

@@ -16,7 +16,7 @@ from redrive.cli.groups import document
 from redrive.cli.lazy import common
 from redrive.cli.options import as_json, every, filters, until_now, yes
 from redrive.cli.options import rate as a_rate
-from redrive.cli.output import letters_said, line, show, table, tell_json, width
+from redrive.cli.output import error, letters_said, line, show, table, tell_json, width
 from redrive.cli.session import actor, ask
 from redrive.flow.replay import Replay
 from redrive.forensics.query import Query
@@ -104,6 +104,6 @@ def _sources(plan: Plan) -> RenderableType:
 def _groups(plan: Plan) -> RenderableType:
     made = table("LETTERS", "GROUP", "ERROR", right=("LETTERS",))
     for group in plan.groups[:_GROUPS_SHOWN]:
-        error = Text.assemble(Text(group.error_type, style="bold"), ": ", line(group.message, 2 * width()))
-        made.add_row(f"{group.count:,}", group.id, error)
+        why = error(group.error_type, group.message, 2 * width())
+        made.add_row(f"{group.count:,}", line(group.id), why)
     return made

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from datetime import datetime
 from pathlib import Path
 
@@ -14,7 +13,7 @@ from rich.text import Text
 
 from redrive.cli.lazy import common
 from redrive.cli.options import as_json
-from redrive.cli.output import age, line, plain, say, show, state, tell_json
+from redrive.cli.output import age, error, line, plain, say, show, state, tell_json, write
 from redrive.cli.session import ask, command
 from redrive.forensics.views import Attempt, Detail
 
@@ -46,8 +45,7 @@ def show_letter(id: str, raw_body: Path | None, as_json: bool) -> None:
 
 def _write(path: Path, body: bytes) -> None:
     if str(path) == "-":
-        sys.stdout.buffer.write(body)
-        sys.stdout.buffer.flush()
+        write(body)
         return
     path.write_bytes(body)
     say(f"{len(body):,} bytes written to {path}")
@@ -70,7 +68,7 @@ def _facts(detail: Detail) -> Table:
         ("Letter", Text(detail.id, style="bold")),
         ("State", state(detail.state)),
         ("Why", f"{detail.reason}, {detail.category}"),
-        ("Error", Text.assemble(Text(detail.error_type, style="bold"), ": ", line(detail.error_message))),
+        ("Error", error(detail.error_type, detail.error_message)),
         ("Code", detail.code),
         ("Group", detail.group),
         ("Source", detail.source),

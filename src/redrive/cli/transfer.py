@@ -14,7 +14,7 @@ import click
 from redrive.cli.exits import NOTHING, Stopped
 from redrive.cli.lazy import common
 from redrive.cli.options import as_json, filters
-from redrive.cli.output import letters_said, say, tell_json
+from redrive.cli.output import letters_said, say, tell_json, write
 from redrive.cli.progress import Bar
 from redrive.cli.session import Needs, actor, ask
 from redrive.forensics.query import Query
@@ -36,7 +36,7 @@ def export_letters(file: Path, query: Query, force: bool) -> None:
     redrive export --group 4kq2m7pxw3ab | jq .letter.message.id
     """
     if str(file) == "-":
-        total = ask(lambda service: _pour(service, query, sys.stdout.buffer))
+        total = ask(lambda service: _pour(service, query, write))
     else:
         if file.exists() and not force:
             raise Stopped(f"{file} is there already: choose another name, or say --force to replace it")
@@ -51,7 +51,7 @@ def _to_file(file: Path, query: Query) -> int:
     part = file.with_name(f"{file.name}.part")
     try:
         with os.fdopen(os.open(part, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as target:
-            total = ask(lambda service: _pour(service, query, target))
+            total = ask(lambda service: _pour(service, query, target.write))
             target.flush()
             os.fsync(target.fileno())
         part.replace(file)
@@ -62,13 +62,12 @@ def _to_file(file: Path, query: Query) -> int:
     return total
 
 
-async def _pour(service: Service, query: Query, target: IO[bytes]) -> int:
+async def _pour(service: Service, query: Query, write: Callable[[bytes], object]) -> int:
     lines: AsyncIterator[bytes] = service.export(query)
     with Bar("exporting", await service.count(query)) as bar:
         async for some in lines:
-            target.write(some)
+            write(some)
             bar(some.count(b"\n"))
-        target.flush()
         return bar.done
 
 

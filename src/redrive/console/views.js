@@ -76,8 +76,10 @@ export function letters(found, open) {
 
 const nothing = (columns, text) => el("tr", {}, el("td.empty", { colSpan: columns }, text));
 
+const EMPTY = { ready: 0, delayed: 0, leased: 0 };
+
 export function queues(sources) {
-  const queued = sources.filter((one) => one.queued);
+  const queued = sources.map((one) => ({ source: one.source, queued: one.queued ?? EMPTY }));
   const largest = Math.max(1, ...queued.map((one) => total(one.queued)));
   if (!queued.length) return [el("p.empty", {}, "No queue holds anything.")];
   return queued.map((one) => el(

@@ -17,7 +17,8 @@ class AttemptTimeout(TimeoutError):
 
 
 async def attempt(line: Line, message: Message, deadline: Deadline) -> Failure | None:
-    """Never raises for what a handler does, SystemExit included; only our own cancellation goes through."""
+    """Never raises for what a handler does, SystemExit included; only our own end goes through: a cancellation,
+    Ctrl-C where nobody catches the signal, and the closing of the coroutine itself."""
     handler = line.handler
     try:
         body = handler.decode(message.body)
@@ -36,11 +37,12 @@ async def attempt(line: Line, message: Message, deadline: Deadline) -> Failure |
         return failure(line, message, error)
     except TimeoutError as error:
         if deadline.expired:
-            error = AttemptTimeout(f"the attempt took longer than {deadline.span}").with_traceback(
-                error.__traceback__
-            )
+            place = (error.__cause__ or error).__traceback__  # where in the handler it was stopped
+            error = AttemptTimeout(f"the attempt took longer than {deadline.span}").with_traceback(place)
         return failure(line, message, error)
-    except (Exception, SystemExit) as error:
+    except (KeyboardInterrupt, GeneratorExit):
+        raise
+    except BaseException as error:
         return failure(line, message, error)
     return None
 

@@ -61,7 +61,8 @@ class Breaker:
 
     def failed(self) -> None:
         self._failed += 1
-        if self._probing or (self._until is None and self._failed >= self._rule.failures):
+        position = self.position
+        if position is Position.HALF_OPEN or (position is Position.CLOSED and self._failed >= self._rule.failures):
             self._open()
 
     def forgotten(self) -> None:

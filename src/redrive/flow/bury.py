@@ -50,7 +50,11 @@ def letter_of(
 
 
 def parked(delivery: Delivery, failure: Failure, after: timedelta, *, transport: str, now: datetime) -> Letter:
-    """A retry that its transport cannot delay: it waits in the store, and goes on counting its attempts."""
+    """A retry that its transport cannot delay: it waits in the store, and goes on counting its attempts.
+
+    If its message had been sent back, it stays the retry or the replay that it was.
+    """
+    origin = lineage(delivery.message)
     message = bare(delivery.message)
     return Letter(
         id=letter_id(message.source, message.id),
@@ -63,6 +67,8 @@ def parked(delivery: Delivery, failure: Failure, after: timedelta, *, transport:
         updated_at=now,
         transport=transport,
         next_retry_at=now + after,
+        retries=origin.retries if origin else 0,
+        replay=origin.replay if origin else None,
         depends_on=dependencies(message),
     )
 

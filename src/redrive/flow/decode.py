@@ -24,6 +24,7 @@ def decoder_for(annotation: Any) -> Decoder:
     if hasattr(annotation, "model_validate_json"):  # a pydantic model, which we need not import to know
         return typing.cast(Decoder, annotation.model_validate_json)
     try:
+        _refuse_strangers(msgspec.inspect.type_info(annotation))
         return msgspec.json.Decoder(annotation).decode
     except (TypeError, RecursionError) as error:
         raise ConfigError(
@@ -32,15 +33,26 @@ def decoder_for(annotation: Any) -> Decoder:
         ) from error
 
 
+def _refuse_strangers(info: msgspec.inspect.Type) -> None:
+    """A class that msgspec does not know is taken by its decoder, and then refused for each and every body."""
+    if isinstance(info, msgspec.inspect.CustomType):
+        raise TypeError(f"JSON does not become a {info.cls.__name__}")
+    inner = [getattr(info, name, None) for name in ("item_type", "key_type", "value_type")]
+    several = [*getattr(info, "item_types", ()), *getattr(info, "types", ())]
+    for one in (*inner, *several):
+        if isinstance(one, msgspec.inspect.Type):
+            _refuse_strangers(one)
+
+
 def encode(value: Any) -> bytes:
     """The bytes of a body: bytes as they are, text as UTF-8, everything else as JSON."""
     if isinstance(value, bytes | bytearray | memoryview):
         return bytes(value)
-    if isinstance(value, str):
-        return value.encode()
-    if hasattr(value, "model_dump_json"):
-        return typing.cast(str, value.model_dump_json()).encode()
     try:
+        if isinstance(value, str):
+            return value.encode()
+        if hasattr(value, "model_dump_json"):
+            return typing.cast(str, value.model_dump_json()).encode()
         return msgspec.json.encode(value)
     except (TypeError, ValueError, RecursionError) as error:
         raise UsageError(f"a {type(value).__name__} cannot be sent: {error}") from error
@@ -59,7 +71,15 @@ def signature_of(function: Callable[..., Any]) -> Signature:
         hints = typing.get_type_hints(function)
     except Exception as error:
         raise ConfigError(f"the annotations of {name_of(function)} cannot be read: {error}") from error
-    names = [p.name for p in inspect.signature(function).parameters.values() if p.default is p.empty and _counts(p)]
+    if inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function):
+        raise ConfigError(f"{name_of(function)} yields: nothing would run it, so write it without `yield`")
+    required = [p for p in inspect.signature(function).parameters.values() if p.default is p.empty]
+    for parameter in required:
+        if parameter.kind is parameter.KEYWORD_ONLY:
+            raise ConfigError(
+                f"{name_of(function)}: a handler is not called with {parameter.name!r}, give it a default"
+            )
+    names = [p.name for p in required if _counts(p)]
     if not 1 <= len(names) <= 2:
         raise ConfigError(
             f"{name_of(function)} takes {len(names)} parameters: a handler takes the body, and the Message"

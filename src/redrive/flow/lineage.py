@@ -11,7 +11,7 @@ from datetime import datetime
 from msgspec import Struct
 from msgspec.structs import replace
 
-from redrive.model import Letter, LetterId, Message, Reason, letter_id, with_headers
+from redrive.model import Letter, LetterId, Message, Reason, State, letter_id, with_headers
 
 LETTER, REPLAY, RETRIES, AFTER = "redrive-letter", "redrive-replay", "redrive-retries", "redrive-after"
 
@@ -41,34 +41,41 @@ def lineage(message: Message) -> Lineage | None:
     return Lineage(
         letter=claimed.decode("ascii"),
         retries=int(retries) if retries.isdigit() and len(retries) < 10 else 0,
-        replay=None if replay is None else replay.decode("ascii", "replace"),
+        replay=replay.decode("ascii", "replace") if replay else None,
     )
 
 
 def sent_back(letter: Letter, *, now: datetime, replay: str | None = None) -> Message:
     """The letter's message as it goes out again: same id, same bytes, only our own headers added.
 
-    A time to live that killed the message once must not kill it again. What was only parked goes on counting its
-    attempts, and none of it is a retry of a letter.
+    A time to live that killed the message once must not kill it again. What was only parked goes on as if it had
+    been delayed by its transport: with its attempts, its time to live and its replay, and its claim is no retry.
     """
     was_parked = letter.reason is Reason.PARKED
-    retries = 0 if was_parked else letter.retries
+    retries = letter.retries - (was_parked and letter.state is State.RETRYING)
+    replay = letter.replay if replay is None and was_parked else replay
+    is_first = was_parked and not retries and replay is None
     headers = with_headers(
         letter.message.headers,
         redrive_letter=letter.id.encode(),
         redrive_retries=str(retries).encode(),
         redrive_replay=None if replay is None else replay.encode(),
     )
-    attempt = letter.message.attempt if was_parked else 1
-    return replace(letter.message, headers=headers, expires_at=None, attempt=attempt, enqueued_at=now)
+    return replace(
+        letter.message,
+        headers=headers,
+        expires_at=letter.message.expires_at if is_first else None,
+        attempt=letter.message.attempt if was_parked else 1,
+        enqueued_at=now,
+    )
 
 
 def bare(message: Message) -> Message:
-    """Without our lineage headers: the message as its sender made it."""
-    if not message.headers:
+    """Without our lineage headers: the message as its sender made it. Headers that only look like ours stay."""
+    if lineage(message) is None:
         return message
     headers = tuple(pair for pair in message.headers if pair[0] not in (LETTER, REPLAY, RETRIES))
-    return message if len(headers) == len(message.headers) else replace(message, headers=headers)
+    return replace(message, headers=headers)
 
 
 def dependencies(message: Message) -> tuple[str, ...]:
@@ -76,4 +83,4 @@ def dependencies(message: Message) -> tuple[str, ...]:
     after = message.header(AFTER)
     if after is None:
         return ()
-    return tuple(name for name in after.decode("utf-8", "replace").split("\n") if name)
+    return tuple(name for name in after.decode("utf-8", "replace").split("\n") if name and name != message.id)

@@ -13,7 +13,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from datetime import timedelta
 
 from redrive.errors import Unavailable
@@ -44,7 +44,9 @@ class Consumer:
         self._decided = asyncio.Event()
         self._room = asyncio.Event()
         self._stopping = asyncio.Event()
+        self._ending = asyncio.Event()  # what is settled now is settled for the last time
         self._down: str | None = None  # the backend that does not answer
+        self._careful = False  # take one at a time: what came last may take its worker down
         self._store_pause = 0.0  # how long letters are held back, and nothing new is taken
 
     async def run(self, grace: timedelta) -> None:
@@ -55,9 +57,10 @@ class Consumer:
         try:
             await _until(self._stopping, [*helpers, *pool, settler])
         finally:
+            self.stop()  # whatever ended it: a cancellation and a bug of ours end the idle ones too
             await _cancel([helpers[0]])
-            self._give_back_buffer()
-            self._arrived.set()
+            self._give_back(self._buffer)
+            self._buffer.clear()
             await _finish(pool, grace)
             await self._settled(settler)
             await _cancel([helpers[1], settler])
@@ -76,7 +79,8 @@ class Consumer:
             if self._store_pause:
                 await self.line.clock.sleep(self._store_pause)
             try:
-                deliveries = await self.line.transport.receive(self.line.source, min(room, self.line.batch))
+                limit = 1 if self._careful else min(room, self.line.batch)
+                deliveries = await self.line.transport.receive(self.line.source, limit)
             except Unavailable as error:
                 self._is_down(error, pause)
                 await self.line.clock.sleep(pause)
@@ -85,12 +89,38 @@ class Consumer:
             self._is_up()
             pause = _SHORTEST_PAUSE
             self._held.update((id(one), one) for one in deliveries)
+            suspect = next((one for one in deliveries if one.redelivered and self._is_last(one)), None)
+            self._careful = suspect is not None
+            if suspect is not None:
+                await self._alone(suspect, [one for one in deliveries if one is not suspect])
+                continue
             self._buffer.extend(deliveries)
             self._arrived.set()
 
+    def _is_last(self, delivery: Delivery) -> bool:
+        return delivery.message.attempt == self.line.policy.most_attempts
+
+    async def _alone(self, suspect: Delivery, others: Sequence[Delivery]) -> None:
+        """Whoever held it did not settle it, and this is its last attempt: with nothing else in our hands, so that
+        a message that takes its worker down takes no innocent one along."""
+        self._give_back(others)
+        try:
+            await self._until_held(1)
+        except asyncio.CancelledError:
+            self._give_back([suspect])
+            raise
+        self._buffer.append(suspect)
+        self._arrived.set()
+        await self._until_held(0)
+
+    async def _until_held(self, number: int) -> None:
+        while len(self._held) > number:
+            self._room.clear()
+            await self._room.wait()
+
     async def _work(self) -> None:
         buffer, deadline = self._buffer, Deadline(self._deadlines)
-        while not (self._stopping.is_set() and not buffer):
+        while not self._stopping.is_set():
             if not buffer:
                 self._arrived.clear()
                 await self._arrived.wait()
@@ -101,6 +131,9 @@ class Consumer:
                 self._outcomes.append(attempted)  # looked up after the wait: the list is swapped meanwhile
             except asyncio.CancelledError:  # the grace is over: it was not the message's fault
                 self._outcomes.append(Attempted(delivery, Release()))
+                raise
+            except BaseException:  # a bug of ours: left to its lease, so that this attempt counts
+                self._held.pop(id(delivery), None)
                 raise
             finally:
                 self._decided.set()
@@ -135,9 +168,12 @@ class Consumer:
                 written = await settle(self.line, batch, timedelta(seconds=wait))
             except Unavailable as error:
                 self._is_down(error, pause)
-                await self.line.clock.sleep(pause)
+                if self._ending.is_set():
+                    return  # it comes back when its lease ends
+                await self.line.clock.wait(self._ending, pause)
                 pause = min(2 * pause, _LONGEST_PAUSE)
             else:
+                self._is_up()
                 self._store_pause = 0.0 if written else min(2 * wait, _LONGEST_PAUSE)
                 self.released += sum(isinstance(item.outcome, Release) for item in batch)
                 return
@@ -153,24 +189,32 @@ class Consumer:
             except Unavailable as error:
                 self._is_down(error, self.line.lease.total_seconds() / 3)
                 continue
-            if lost:
-                names = tuple(one.message.id for one in lost)
-                self.line.events.emit(LeaseLost(source=self.line.source, messages=names))
+            self._is_up()
+            self._let_go(lost)
+
+    def _let_go(self, lost: Sequence[Delivery]) -> None:
+        """Somebody else has them now. Their handlers run on; what comes of it is not settled by us."""
+        if lost:
+            names = tuple(one.message.id for one in lost)
+            self.line.events.emit(LeaseLost(source=self.line.source, messages=names))
+            for one in lost:
+                self._held.pop(id(one), None)
 
     async def _settled(self, settler: asyncio.Task[None]) -> None:
-        """Wait until everything decided is carried out, but not for a broker that is away."""
-        while (self._outcomes or self._held) and not settler.done() and self._down is None:
+        """Wait until everything decided is carried out, or was tried once more of a broker that is away."""
+        self._ending.set()
+        while (self._outcomes or self._held) and not settler.done():
             self._room.clear()
             self._decided.set()
             await _until(self._room, [settler])
 
-    def _give_back_buffer(self) -> None:
-        self._outcomes.extend(Attempted(delivery, Release()) for delivery in self._buffer)
-        self._buffer.clear()
+    def _give_back(self, deliveries: Iterable[Delivery]) -> None:
+        self._outcomes.extend(Attempted(delivery, Release()) for delivery in deliveries)
         self._decided.set()
 
     def _is_down(self, error: Unavailable, pause: float) -> None:
         self._down = error.name
+        self._room.set()  # who waits for it to be settled waits no longer
         self.line.events.emit(BackendDown(backend=error.name, why=str(error), pause=timedelta(seconds=pause)))
 
     def _is_up(self) -> None:

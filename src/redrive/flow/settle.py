@@ -45,28 +45,37 @@ async def settle(line: Line, batch: Sequence[Attempted], pause: timedelta = _PAU
 
     Returns whether the store took what it was given; what it did not take was given back for that pause.
     """
+    buried: Sequence[Letter] = ()
     written = True
     if any(item.failure is not None or _came_back(item) for item in batch):
-        batch, written = await _write(line, batch, pause)
+        batch, buried, written = await _write(line, batch, pause)
     native_delay = line.transport.features.native_delay
     lost = await line.transport.settle([_settlement(item, native_delay) for item in batch])
-    _tell(line, batch, lost)
+    _tell(line, batch, buried, lost)
     return written
 
 
-async def _write(line: Line, batch: Sequence[Attempted], pause: timedelta) -> tuple[Sequence[Attempted], bool]:
-    """The batch, with what could not be written turned into a release."""
+async def _write(
+    line: Line, batch: Sequence[Attempted], pause: timedelta
+) -> tuple[Sequence[Attempted], Sequence[Letter], bool]:
+    """The batch, with what could not be written turned into a release; the letters that were; whether all were.
+
+    What is recorded is never given back: its next success would not know that it has a letter.
+    """
     letters = [_letter(line, item) for item in batch]
+    recorded = resolved = False
     try:
         await _record(line, batch, [letter for letter in letters if letter is not None])
+        recorded = True
         await _resolve(line, batch)
+        resolved = True
     except Unavailable as error:
         line.events.emit(BackendDown(backend=error.name, why=str(error), pause=pause))
-        return [_given_back(item, letter, pause) for item, letter in zip(batch, letters, strict=True)], False
-    for item, letter in zip(batch, letters, strict=True):
-        if letter is not None and isinstance(item.outcome, Bury):
-            _tell_buried(line, item, letter)
-    return batch, True
+        kept = [recorded if letter else not _came_back(item) for item, letter in zip(batch, letters, strict=True)]
+        given_back = Release(pause)
+        batch = [item if keep else replace(item, outcome=given_back) for item, keep in zip(batch, kept, strict=True)]
+    buried = [letter for letter in letters if letter is not None and letter.reason is not Reason.PARKED]
+    return batch, buried if recorded else (), resolved
 
 
 def _letter(line: Line, item: Attempted) -> Letter | None:
@@ -91,13 +100,13 @@ def _letter(line: Line, item: Attempted) -> Letter | None:
 
 
 async def _record(line: Line, batch: Sequence[Attempted], letters: Sequence[Letter]) -> None:
-    """Record the letters, and tell the ledgers of replays which of theirs died again."""
+    """Tell the ledgers of replays which of theirs died again, and record the letters: last, because it counts."""
     if not letters:
         return
     crashed = {letter.id for letter in letters if letter.reason is Reason.CRASHED}
     known = await _at_rest(line, crashed) if crashed else set()
-    await line.store.letters.record([letter for letter in letters if letter.id not in known])
     await _mark(line, [item for item in batch if isinstance(item.outcome, Bury)], EntryStatus.FAILED)
+    await line.store.letters.record([letter for letter in letters if letter.id not in known])
 
 
 async def _at_rest(line: Line, ids: set[str]) -> set[str]:
@@ -112,8 +121,8 @@ async def _resolve(line: Line, batch: Sequence[Attempted]) -> None:
     if not back:
         return
     ids = {letter_id(item.delivery.message.source, item.delivery.message.id): item for item in back}
-    moved = await line.store.letters.move(list(ids), expect=OPEN, to=State.RESOLVED, now=line.clock.now())
     await _mark(line, back, EntryStatus.RESOLVED)
+    moved = await line.store.letters.move(list(ids), expect=OPEN, to=State.RESOLVED, now=line.clock.now())
     for id in moved:
         origin = lineage(ids[id].delivery.message)
         line.events.emit(LetterResolved(source=line.source, letter=id, replay=origin.replay if origin else None))
@@ -141,12 +150,6 @@ def _came_back(item: Attempted) -> bool:
     )
 
 
-def _given_back(item: Attempted, letter: Letter | None, pause: timedelta) -> Attempted:
-    if letter is None and not _came_back(item):
-        return item
-    return replace(item, outcome=Release(pause))
-
-
 def _settlement(item: Attempted, native_delay: bool) -> Settlement:
     """Its transport knows three outcomes; to it, a buried or parked message is done."""
     outcome = item.outcome
@@ -155,7 +158,10 @@ def _settlement(item: Attempted, native_delay: bool) -> Settlement:
     return Settlement(item.delivery, outcome if isinstance(outcome, Release) else _DONE)
 
 
-def _tell(line: Line, batch: Sequence[Attempted], lost: Sequence[Delivery]) -> None:
+def _tell(line: Line, batch: Sequence[Attempted], buried: Sequence[Letter], lost: Sequence[Delivery]) -> None:
+    """Once it is all done: a batch that has to be carried out again is told of once."""
+    for letter in buried:
+        _tell_buried(line, letter)
     counts = {Done: 0, Retry: 0, Bury: 0, Release: 0}
     for item in batch:
         counts[type(item.outcome)] += 1
@@ -190,7 +196,7 @@ def _tell_retried(line: Line, item: Attempted, after: timedelta) -> None:
     )
 
 
-def _tell_buried(line: Line, item: Attempted, letter: Letter) -> None:
+def _tell_buried(line: Line, letter: Letter) -> None:
     line.events.emit(
         MessageBuried(
             source=line.source,

@@ -48,23 +48,20 @@ SELECT coalesce(sum(count), 0) FROM tallies WHERE {where};
 
 -- name: groups
 -- From the counters: as many rows as there are groups, however many letters.
-SELECT g.id, g.error_type, g.message, g.category, g.first_at, g.last_at, t.source, t.state, t.count
-FROM (
-    SELECT group_id, sum(count) AS total FROM tallies WHERE count > 0 AND {where}
-    GROUP BY group_id ORDER BY total DESC, group_id LIMIT :limit
-) AS top
-JOIN groups AS g ON g.id = top.group_id
-JOIN (SELECT group_id, source, state, sum(count) AS count FROM tallies WHERE count > 0 AND {where}
-      GROUP BY group_id, source, state) AS t ON t.group_id = g.id
-ORDER BY top.total DESC, g.id, t.source, t.state;
+SELECT g.id, g.error_type, g.message, g.category, g.first_at, g.last_at, t.state, t.count, t.sources
+FROM (SELECT group_id, state, sum(count) AS count, json_group_array(DISTINCT source) AS sources FROM tallies
+      WHERE count > 0 AND {where} AND group_id IN (
+          SELECT group_id FROM tallies WHERE count > 0 AND {where}
+          GROUP BY group_id ORDER BY sum(count) DESC, group_id LIMIT :limit)
+      GROUP BY group_id, state) AS t
+JOIN groups AS g ON g.id = t.group_id;
 
 -- name: groups_scan
 -- For what the counters do not know (tenant, text, time): counted from the letters themselves.
-SELECT g.id, g.error_type, g.message, g.category, g.first_at, g.last_at, t.source, t.state, t.count
-FROM (SELECT group_id, source, state, count(*) AS count, sum(count(*)) OVER (PARTITION BY group_id) AS total
-      FROM letters WHERE {where} GROUP BY group_id, source, state) AS t
-JOIN groups AS g ON g.id = t.group_id
-ORDER BY t.total DESC, g.id, t.source, t.state;
+SELECT g.id, g.error_type, g.message, g.category, g.first_at, g.last_at, t.state, t.count, t.sources
+FROM (SELECT group_id, state, count(*) AS count, json_group_array(DISTINCT source) AS sources FROM letters
+      WHERE {where} GROUP BY group_id, state) AS t
+JOIN groups AS g ON g.id = t.group_id;
 
 -- name: tallies
 SELECT source, state, category, sum(count) FROM tallies WHERE count > 0 GROUP BY source, state, category;

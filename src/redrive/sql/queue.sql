@@ -18,14 +18,14 @@ WHERE priority IS NOT NULL
   AND EXISTS (SELECT 1 FROM queue WHERE source = :source AND priority = used.priority AND visible_at <= :now);
 
 -- name: ready
-SELECT seq, lease, id, priority, attempt, enqueued_at, expires_at, body, rest, failures
+SELECT seq, lapsed OR lease IS NOT NULL, id, priority, attempt, enqueued_at, expires_at, body, rest, failures
 FROM queue
 WHERE source = :source AND priority = :priority AND visible_at <= :now
 ORDER BY visible_at, seq
 LIMIT :limit;
 
 -- name: lease
-UPDATE queue SET visible_at = :until, lease = :lease, attempt = attempt + 1
+UPDATE queue SET visible_at = :until, lapsed = lapsed OR lease IS NOT NULL, lease = :lease, attempt = attempt + 1
 WHERE seq IN (SELECT value FROM json_each(:seqs));
 
 -- name: extend
@@ -61,8 +61,8 @@ SELECT source,
 FROM queue GROUP BY source;
 
 -- name: heal_ready
--- Sent without delay by a process whose clock was ahead of ours: due now.
-UPDATE queue SET visible_at = :now WHERE visible_at > :now AND visible_at = enqueued_at AND lease IS NULL;
+-- Nothing is sent with a delay: what was not received yet and is not visible was sent by a clock ahead of ours.
+UPDATE queue SET visible_at = :now WHERE visible_at > :now AND lease IS NULL AND failures IS NULL;
 
 -- name: heal_leases
 -- No lease is longer than the longest: one that seems to be was taken under a clock ahead of ours.

@@ -9,6 +9,7 @@ CREATE TABLE queue (
     priority       INTEGER NOT NULL,
     visible_at     INTEGER NOT NULL,
     lease          INTEGER,             -- of the receive that holds it; NULL: nobody does
+    lapsed         INTEGER NOT NULL DEFAULT 0,  -- whether a lease on it ever ended unsettled
     attempt        INTEGER NOT NULL,    -- how often it was received
     enqueued_at    INTEGER NOT NULL,
     expires_at     INTEGER,
@@ -71,7 +72,7 @@ CREATE TABLE tallies (
     state          TEXT    NOT NULL,
     category       TEXT    NOT NULL,
     count          INTEGER NOT NULL,
-    PRIMARY KEY (source, state, category, group_id)  -- a batch is of one source: it touches few pages
+    PRIMARY KEY (group_id, source, state, category)
 ) WITHOUT ROWID;
 
 CREATE TABLE groups (

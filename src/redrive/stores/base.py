@@ -227,9 +227,15 @@ class Store(Protocol):
     """Letters, ledger and documents of one database."""
 
     features: StoreFeatures
-    letters: Letters
-    ledger: Ledger
-    documents: Documents
+
+    @property
+    def letters(self) -> Letters: ...
+
+    @property
+    def ledger(self) -> Ledger: ...
+
+    @property
+    def documents(self) -> Documents: ...
 
     async def check(self) -> None:
         """Raise StoreUnavailable, saying why, if it could not write now."""

@@ -10,7 +10,7 @@ from datetime import datetime
 from itertools import count
 from typing import Any
 
-from redrive.clock import microseconds, moment
+from redrive.clock import microseconds
 from redrive.errors import BadQuery
 from redrive.forensics.query import Query, matches
 from redrive.model import Letter, LetterId, Owner, State, claimed, moved, rejoined
@@ -136,8 +136,8 @@ class MemoryLetters:
             return [letter for letter in known if letter is not None and matches(query, letter)]
         return [letter for letter in self._letters.values() if matches(query, letter)]
 
-    def _age(self, letter: Letter) -> tuple[datetime, int]:
-        return letter.created_at, self._order[letter.id]
+    def _age(self, letter: Letter) -> tuple[int, int]:
+        return microseconds(letter.created_at), self._order[letter.id]
 
     def _urgency(self, letter: Letter) -> tuple[int, bool, float, int]:
         due = letter.next_retry_at
@@ -234,16 +234,15 @@ def _group(id: str, letters: Sequence[Letter]) -> Group:
     )
 
 
-def _cursor(created_at: datetime, number: int) -> Cursor:
-    return f"{microseconds(created_at)}.{number}"
+def _cursor(created_at: int, number: int) -> Cursor:
+    return f"{created_at}.{number}"
 
 
-def _position(cursor: Cursor) -> tuple[datetime, int]:
+def _position(cursor: Cursor) -> tuple[int, int]:
     found = _CURSOR.fullmatch(cursor)
-    try:
-        return moment(int(found[1])), int(found[2])  # type: ignore[index]
-    except (TypeError, OverflowError):
-        raise BadQuery(f"{cursor!r} is not a cursor of this store: use `after` as the page before gave it") from None
+    if found is None:
+        raise BadQuery(f"{cursor!r} is not a cursor of this store: use `after` as the page before gave it")
+    return int(found[1]), int(found[2])
 
 
 def open_store(url: str) -> MemoryStore:

@@ -22,7 +22,7 @@ import pytest_asyncio
 from msgspec.structs import replace
 
 from redrive.errors import BadQuery
-from redrive.forensics.query import Query, matches
+from redrive.forensics.query import Query
 from redrive.model import Category, Failure, Letter, Reason, Stage, State, merge_failures
 from redrive.stores.base import MAY_BECOME, Entry, EntryStatus, Store
 from redrive.testing.builders import make_failure, make_letter, make_message
@@ -355,19 +355,18 @@ class StoreSuite:
 
     # -- search, count, groups -----------------------------------------------------------------------------------
 
-    @pytest.mark.parametrize("query", QUERIES.values(), ids=QUERIES.keys())
-    async def test_a_query_selects_what_the_reference_says(self, store: Store, query: Query) -> None:
-        letters = corpus(90)
-        await store.letters.record(letters)
-        oldest_first = sorted((one for one in letters if matches(query, one)), key=lambda one: one.created_at)
-        assert await _all(store, query, oldest_first=True) == oldest_first
-        assert await _all(store, query, oldest_first=False, limit=7) == oldest_first[::-1]
-        assert await store.letters.count(query) == len(oldest_first)
+    async def test_every_query_selects_what_the_reference_says(self, store: Store) -> None:
         reference = Reference()
-        reference.record(letters)
-        groups = await store.letters.groups(query)
-        assert told(groups) == reference.groups(query)
-        assert [one.count for one in groups] == sorted((one.count for one in groups), reverse=True)
+        reference.record(corpus(90))
+        await store.letters.record(corpus(90))
+        for name, query in QUERIES.items():
+            expected = reference.selected(query)
+            assert await _all(store, query, oldest_first=True) == expected, name
+            assert await _all(store, query, oldest_first=False, limit=7) == expected[::-1], name
+            assert await store.letters.count(query) == len(expected), name
+            groups = await store.letters.groups(query)
+            assert told(groups) == reference.groups(query), name
+            assert [one.count for one in groups] == sorted((one.count for one in groups), reverse=True), name
 
     @pytest.mark.parametrize("oldest_first", [False, True])
     @pytest.mark.parametrize("query", [ALL, Query(states=tuple(State)), Query(sources=("orders", "mails", "straße"))])
@@ -651,16 +650,16 @@ class StoreSuite:
             gone = await store.letters.prune(ALL, limit=2)
             assert set(gone) == {one.id for one in letters if one.created_at in [START + n * MINUTE for n in expected]}
 
-    @pytest.mark.parametrize("query", QUERIES.values(), ids=QUERIES.keys())
-    async def test_prune_deletes_what_the_query_selects(self, store: Store, query: Query) -> None:
-        letters = corpus(90)
+    async def test_prune_deletes_what_the_query_selects(self, store: Store) -> None:
         reference = Reference()
-        reference.record(letters)
-        await store.letters.record(letters)
-        for limit in (3, 1000):
-            assert set(await store.letters.prune(query, limit=limit)) == reference.prune(query, limit=limit)
-        assert await _all(store, ALL, oldest_first=True) == reference.selected(ALL)
-        assert counted(await store.letters.tallies()) == reference.tallies()
+        for number, (name, query) in enumerate(QUERIES.items()):
+            some = [replace(one, id=f"{one.id}-{number}") for one in corpus(20, seed=number)]
+            reference.record(some)
+            await store.letters.record(some)
+            for limit in (3, 1000):
+                assert set(await store.letters.prune(query, limit=limit)) == reference.prune(query, limit=limit), name
+            assert await _all(store, ALL, oldest_first=True) == reference.selected(ALL), name
+            assert counted(await store.letters.tallies()) == reference.tallies(), name
 
     # -- ledger --------------------------------------------------------------------------------------------------
 
@@ -682,14 +681,14 @@ class StoreSuite:
         assert await store.ledger.freeze("r", ALL, now=LATER) == 0, "a letter joined a replay after it was approved"
         assert await store.ledger.entries("r") == ([], None)
 
-    @pytest.mark.parametrize("query", QUERIES.values(), ids=QUERIES.keys())
-    async def test_what_the_query_selects_is_frozen(self, store: Store, query: Query) -> None:
+    async def test_what_the_query_selects_is_frozen(self, store: Store) -> None:
         reference = Reference()
         reference.record(corpus(90))
         await store.letters.record(corpus(90))
-        await store.ledger.freeze("r", query, now=LATER)
-        entries, _ = await store.ledger.entries("r", limit=1000)
-        assert [entry.letter for entry in entries] == reference.freezable(query)
+        for name, query in QUERIES.items():
+            assert await store.ledger.freeze(name, query, now=LATER) == len(reference.freezable(query))
+            entries, _ = await store.ledger.entries(name, limit=1000)
+            assert [entry.letter for entry in entries] == reference.freezable(query), name
 
     async def test_the_ledger_is_read_in_pages_while_it_changes(self, store: Store) -> None:
         letters = [make_letter(at=START + n * MINUTE) for n in range(23)]

@@ -281,6 +281,20 @@ class TransportSuite:
         assert (again.message.id, again.redelivered) == ("held", True)
         assert again.message.attempt == (2 if transport.features.counts_attempts else 1)
 
+    async def test_a_lease_that_ended_unsettled_is_not_forgotten(
+        self, backend: TransportBackend, transport: Transport
+    ) -> None:
+        """Its message may have a letter already, written by who died: a later success has to resolve it."""
+        await transport.send([make_message()])
+        await backend.eventually(transport.receive("orders", 1))
+        await backend.let_pass(backend.lease * 1.1)
+        for outcome in (Retry(timedelta()), Release(), Retry(timedelta())):
+            [delivery] = await backend.eventually(transport.receive("orders", 1))
+            assert delivery.redelivered
+            await transport.settle([Settlement(delivery, outcome, make_failure())])
+        [last] = await backend.eventually(transport.receive("orders", 1))
+        assert last.redelivered
+
     async def test_somebody_who_waits_gets_what_a_lease_sets_free(
         self, backend: TransportBackend, transport: Transport
     ) -> None:

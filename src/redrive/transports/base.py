@@ -28,7 +28,7 @@ class Delivery(Struct, frozen=True, gc=False):
     message: Message
     token: Any  # the transport's own proof of the lease
     failures: tuple[Failure, ...] = ()
-    redelivered: bool = False  # an earlier lease on it ended without a settlement
+    redelivered: bool = False  # some earlier lease on it ended without a settlement, however long ago
 
 
 class Settlement(Struct, frozen=True, gc=False):

@@ -20,13 +20,14 @@ _LONGEST_WAIT = 3600.0
 class Parcel:
     """A message in the queue. `turn` tells a live place in a heap from one it has left behind."""
 
-    __slots__ = ("attempt", "failures", "lease", "message", "turn")
+    __slots__ = ("attempt", "failures", "lapsed", "lease", "message", "turn")
 
     def __init__(self, message: Message) -> None:
         self.message = message
         self.attempt = message.attempt - 1
         self.failures: tuple[Failure, ...] = ()
         self.lease = 0  # 0: nobody holds it
+        self.lapsed = False  # whether a lease on it ever ended unsettled
         self.turn = 0
 
 
@@ -101,12 +102,12 @@ class MemoryTransport:
             _, turn, parcel = heapq.heappop(shelf.ready)
             if turn != parcel.turn:
                 continue
-            redelivered = parcel.lease != 0
+            parcel.lapsed = parcel.lapsed or parcel.lease != 0
             parcel.attempt += 1
             parcel.lease = parcel.turn = next(self._turns)
             shelf.leased[parcel.message.id] = self._clock.elapsed() + self._lease
             message = parcel.message if parcel.attempt == 1 else replace(parcel.message, attempt=parcel.attempt)
-            taken.append(Delivery(message, parcel.lease, parcel.failures, redelivered))
+            taken.append(Delivery(message, parcel.lease, parcel.failures, parcel.lapsed))
         return taken
 
     def _extended(self, delivery: Delivery) -> bool:

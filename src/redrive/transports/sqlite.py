@@ -98,7 +98,7 @@ class SqliteTransport:
     async def send(self, messages: Sequence[Message]) -> None:
         now = self._now()
         rows = [_row(message, now) for message in messages]
-        await self._write(lambda connection: connection.executemany(_SQL["send"], rows))
+        await self._write(lambda connection: connection.executemany(_SQL["send"], rows).rowcount)
         self._wake(message.source for message in messages)
 
     async def depths(self) -> dict[str, Depth]:
@@ -107,7 +107,8 @@ class SqliteTransport:
 
     async def check(self) -> None:
         """By writing: a read can succeed where a full disk or a lock would not."""
-        await self._write(lambda connection: connection.execute("UPDATE queue SET seq = seq WHERE seq = -1"))
+        statement = "UPDATE queue SET seq = seq WHERE seq = -1"
+        await self._write(lambda connection: connection.execute(statement).rowcount)
 
     async def aclose(self) -> None:
         if not self._closed:
@@ -224,7 +225,7 @@ def _deliveries(source: str, lease: int, rows: Iterable[Row]) -> list[Delivery]:
 
 
 def _delivery(source: str, lease: int, row: Row) -> Delivery:
-    seq, old_lease, id, priority, attempt, enqueued_at, expires_at, body, rest, failures = row
+    seq, lapsed, id, priority, attempt, enqueued_at, expires_at, body, rest, failures = row
     more = _NO_REST if rest is None else _decode_rest(rest)
     message = Message(
         id=id,
@@ -241,7 +242,7 @@ def _delivery(source: str, lease: int, row: Row) -> Delivery:
         origin=more.origin,
     )
     history = () if failures is None else _decode_failures(failures)
-    return Delivery(message, (seq, lease), history, old_lease is not None)
+    return Delivery(message, (seq, lease), history, bool(lapsed))
 
 
 def _history(settlement: Settlement) -> bytes | None:

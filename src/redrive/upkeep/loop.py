@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Awaitable, Callable, Mapping
 from datetime import timedelta
 from typing import TYPE_CHECKING
@@ -22,6 +23,7 @@ from redrive.upkeep.rescue import abandoned_replays, rescue_claims
 if TYPE_CHECKING:
     from redrive.app import Redrive
 
+log = logging.getLogger("redrive")
 _RESCUE_EVERY = timedelta(seconds=5)
 
 
@@ -85,4 +87,6 @@ class Upkeep:
                 await work()
             except Unavailable as error:
                 self._events.emit(BackendDown(backend=error.name, why=str(error), pause=span))
+            except Exception:  # one that fails must not end the others: automatic retries go on without an archive
+                log.exception("%s failed, and is tried again in %s", work.__qualname__, span)
             await self._clock.sleep(span.total_seconds())

@@ -5,6 +5,7 @@ from __future__ import annotations
 from datetime import timedelta
 from random import Random
 from typing import Any
+
 import pytest
 
 from redrive import Category, Policy, constant, custom, immediate, never

@@ -70,9 +70,7 @@ def test_a_broken_letter_header_is_just_a_header(value: bytes) -> None:
 @pytest.mark.parametrize("value", [b"", b"-1", b"1.5", b"many", b"\xff", b"9" * 5000, "٣".encode()])
 def test_a_broken_number_of_retries_is_none(value: bytes) -> None:
     letter = make_letter()
-    message = replace(
-        letter.message, headers=((LETTER, letter.id.encode()), (RETRIES, value), (REPLAY, b"\xff\xfe"))
-    )
+    message = replace(letter.message, headers=((LETTER, letter.id.encode()), (RETRIES, value), (REPLAY, b"\xff\xfe")))
     found = lineage(message)
     assert found is not None
     assert found.retries == 0

@@ -31,7 +31,8 @@ class SqliteStore:
 
     async def check(self) -> None:
         """By writing: a read can succeed where a full disk or a lock would not."""
-        await self._access.write(lambda connection: connection.execute("DELETE FROM documents WHERE kind = ''"))
+        statement = "DELETE FROM documents WHERE kind = ''"
+        await self._access.write(lambda connection: connection.execute(statement).rowcount)
 
     async def aclose(self) -> None:
         if not self._closed:

@@ -57,7 +57,7 @@ class SqliteLedger:
             }
             for e in entries
         ]
-        await self._access.write(lambda connection: connection.executemany(_SQL["mark"], rows))
+        await self._access.write(lambda connection: connection.executemany(_SQL["mark"], rows).rowcount)
 
     async def tally(self, replay: str) -> dict[EntryStatus, int]:
         statement = "SELECT status, count(*) FROM ledger WHERE replay = ? GROUP BY status"

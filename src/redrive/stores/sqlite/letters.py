@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import sqlite3
+from collections import defaultdict
 from collections.abc import Collection, Iterable, Sequence
 from datetime import datetime
 from typing import Any
 
+import msgspec
 from msgspec.structs import replace
 
 from redrive.clock import microseconds, moment
@@ -296,16 +298,19 @@ _NONE = "SELECT created_at, seq FROM letters WHERE 0"
 
 
 def _groups(rows: Iterable[tuple[Any, ...]]) -> list[Group]:
-    """Rows of (group…, source, state, count), those of a group in a row, as groups."""
-    found: dict[str, Group] = {}
-    for id, error_type, message, category, first_at, last_at, source, state, count in rows:
-        group = found.get(id) or Group(
-            id, error_type, message, Category(category), (), {}, moment(first_at), moment(last_at)
-        )
-        sources = group.sources if source in group.sources else (*group.sources, source)
-        states = {**group.states, State(state): group.states.get(State(state), 0) + count}
-        found[id] = replace(group, sources=sources, states=states)
-    return list(found.values())
+    """Rows of (group…, state, count, sources) as groups, the largest first."""
+    found: dict[str, list[tuple[Any, ...]]] = defaultdict(list)
+    for row in rows:
+        found[row[0]].append(row)
+    return sorted(map(_group, found.values()), key=lambda group: (-group.count, group.id))
+
+
+def _group(rows: Sequence[tuple[Any, ...]]) -> Group:
+    id, error_type, message, category, first_at, last_at, *_ = rows[0]
+    sources = {source for row in rows for source in msgspec.json.decode(row[8])}
+    states = {State(row[6]): row[7] for row in rows}
+    first, last = moment(first_at), moment(last_at)
+    return Group(id, error_type, message, Category(category), tuple(sorted(sources)), states, first, last)
 
 
 def _rounds(letters: Sequence[Letter]) -> Sequence[Sequence[Letter]]:

@@ -1,0 +1,104 @@
+"""`python -m benchmarks.walk list|export|replay FILE`: go through every letter of a database, and tell the memory
+that this process took for it, as one JSON line. Started by families/letters.py."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import sys
+import time
+from collections.abc import AsyncIterator, Callable
+from pathlib import Path
+
+import msgspec
+
+from benchmarks.harness import in_loop, rounded
+from redrive import Redrive
+from redrive.config import Settings
+from redrive.forensics.query import Query
+from redrive.service import Service
+
+_PAGE = 500
+
+
+async def listed(service: Service) -> AsyncIterator[int]:
+    """Page by page, as somebody would who leafs through all of them."""
+    after = None
+    while True:
+        page = await service.letters(Query(), after=after, limit=_PAGE)
+        yield len(page.letters)
+        after = page.after
+        if after is None:
+            return
+
+
+async def exported(service: Service) -> AsyncIterator[int]:
+    null = os.open(os.devnull, os.O_WRONLY)
+    async for lines in service.export(Query()):
+        os.write(null, lines)
+        yield lines.count(b"\n")
+    os.close(null)
+
+
+async def replayed(service: Service) -> AsyncIterator[int]:
+    """Frozen, claimed, sent to the queue of the same file, confirmed."""
+    sent: asyncio.Queue[int] = asyncio.Queue()
+    replay = await service.replay(Query(), actor="benchmark")
+    running = asyncio.create_task(service.run_replay(replay.id, progress=sent.put_nowait))
+    running.add_done_callback(lambda _: sent.put_nowait(0))
+    while count := await sent.get():
+        yield count
+    await running
+
+
+class Watch:
+    """Resident megabytes: at the start, at a tenth of the way, and the most there was."""
+
+    def __init__(self, total: int) -> None:
+        self.start = self.peak = resident()
+        self.tenth: float | None = None
+        self.done = 0
+        self._total = total
+
+    def saw(self, count: int) -> None:
+        self.done += count
+        self.peak = max(self.peak, now := resident())
+        if self.tenth is None and self.done >= self._total / 10:
+            self.tenth = now
+
+    @property
+    def growth(self) -> float:
+        """After the caches have filled, which they do in the first tenth."""
+        return self.peak - (self.tenth or self.start)
+
+
+def resident() -> float:
+    pages = int(Path("/proc/self/statm").read_text().split()[1])
+    return pages * 4096 / 1e6
+
+
+WAYS: dict[str, Callable[[Service], AsyncIterator[int]]] = {"list": listed, "export": exported, "replay": replayed}
+
+
+async def walk(what: str, path: Path) -> dict[str, float]:
+    async with Redrive(transport=f"sqlite:///{path}", settings=Settings()) as app:
+        service = Service(app)
+        total = await service.count(Query())
+        await service.letters(Query())
+        watch, began = Watch(total), time.perf_counter()
+        async for count in WAYS[what](service):
+            watch.saw(count)
+        took = time.perf_counter() - began
+    return {
+        "start": rounded(watch.start),
+        "tenth": rounded(watch.tenth or watch.start),
+        "peak": rounded(watch.peak),
+        "growth": rounded(watch.growth),
+        "letters": watch.done,
+        "seconds": rounded(took),
+        "letters_a_second": rounded(watch.done / took),
+    }
+
+
+if __name__ == "__main__":
+    print(msgspec.json.encode(in_loop(walk(sys.argv[1], Path(sys.argv[2])))).decode())

@@ -1,0 +1,74 @@
+"""Threads for sync handlers: used again and again, and written off when one hangs.
+
+An executor of a fixed size would not do: Python cannot end a thread, so each handler that hangs would take one
+away for good, until no message at all is handled; and its threads keep a process from ending.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Callable
+from contextlib import suppress
+from queue import SimpleQueue
+from typing import Any, TypeAlias
+
+Job: TypeAlias = tuple[asyncio.AbstractEventLoop, "asyncio.Future[Any]", Callable[[], Any]]
+Desk: TypeAlias = "SimpleQueue[Job | None]"
+"""Where one thread finds its next job."""
+
+
+class Threads:
+    """As many as are busy at once. A job that is no longer waited for keeps its thread until it ends by itself."""
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+        self._idle: list[Desk] = []
+        self._closed = False
+
+    async def run(self, call: Callable[[], Any]) -> Any:
+        """What the call returns or raises, without holding up the loop."""
+        loop = asyncio.get_running_loop()
+        future: asyncio.Future[Any] = loop.create_future()
+        desk = self._idle.pop() if self._idle else self._hire()
+        desk.put((loop, future, call))
+        return await future
+
+    def close(self) -> None:
+        """Idle threads end now, busy ones when they are done; none of them keeps the process."""
+        self._closed = True
+        while self._idle:
+            self._idle.pop().put(None)
+
+    def _hire(self) -> Desk:
+        desk: Desk = SimpleQueue()
+        threading.Thread(target=self._work, args=(desk,), name=self._name, daemon=True).start()
+        return desk
+
+    def _work(self, desk: Desk) -> None:
+        while (job := desk.get()) is not None:
+            loop, future, call = job
+            result, error = _outcome(call)
+            if not self._closed:
+                self._idle.append(desk)
+            with suppress(RuntimeError):  # the loop was closed: nobody waits any more
+                loop.call_soon_threadsafe(_answer, future, result, error)
+            if self._closed:
+                return
+            del job, future, call, result, error  # an idle thread keeps nothing alive
+
+
+def _outcome(call: Callable[[], Any]) -> tuple[Any, BaseException | None]:
+    try:
+        return call(), None
+    except StopIteration as error:  # a future cannot carry it
+        failed = RuntimeError("the handler raised StopIteration")
+        failed.__cause__ = error
+        return None, failed
+    except BaseException as error:
+        return None, error
+
+
+def _answer(future: asyncio.Future[Any], result: Any, error: BaseException | None) -> None:
+    if not future.done():
+        future.set_result(result) if error is None else future.set_exception(error)

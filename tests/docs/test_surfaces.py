@@ -1,0 +1,128 @@
+"""The pages name every route, metric, log line, event and span attribute there is, and no other."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from redrive import Redrive
+from redrive.admin.access import api_routes, role_of
+from redrive.admin.api import create_api
+from redrive.forensics.query import Query
+from redrive.forensics.stats import Stats
+from redrive.service import Service
+from redrive.stores.base import Letters
+from redrive.telemetry import events, logs, tracing
+from redrive.telemetry.metrics import Metrics
+from redrive.testing.builders import make_failure, make_message
+from redrive.transports.base import Features, Transport
+from tests.docs.samples import DOCS
+from tests.docs.test_reference import rows, section
+
+API = DOCS / "reference" / "api.md"
+TELEMETRY = DOCS / "reference" / "telemetry.md"
+PLUGINS = DOCS / "how-to" / "plugins.md"
+_UNSEEN = ("/", "/console/{name}")  # for browsers
+
+
+@pytest.fixture
+def app() -> Redrive:
+    return Redrive(transport="memory://", store="memory://")
+
+
+def ticked(cell: str) -> list[str]:
+    return re.findall(r"`([^`]+)`", cell)
+
+
+def table(page: Path, title: str, column: int = 1) -> dict[str, list[str]]:
+    """The names in the first column, with those of another."""
+    return {name: ticked(cells[column]) for cells in rows(section(page, title)) for name in ticked(cells[0])}
+
+
+def test_routes_and_roles(app: Redrive) -> None:
+    api = create_api(Service(app))
+    routes = [one for one in api_routes(api.routes) if hasattr(one, "methods") and one.path not in _UNSEEN]
+    real = {f"{method} {one.path}": _role(one) for one in routes for method in one.methods - {"HEAD"}}
+    assert {ticked(cells[0])[0]: cells[1] for cells in rows(section(API, "Routes"))} == real
+
+
+def _role(route: Any) -> str:
+    needs = role_of(route)
+    return str(needs.role) if needs is not None and needs.role is not None else "anyone"
+
+
+def test_filters() -> None:
+    shown = [name for cells in rows(section(API, "`GET /api/letters`")) for name in ticked(cells[0])]
+    assert sorted(shown) == sorted([*Query.__struct_fields__, "limit", "after"])
+
+
+def test_metrics(app: Redrive) -> None:
+    stats = Stats(datetime.now(UTC), 0, 0, {}, {}, [])
+    text = Metrics(app.events).render(stats).decode()
+    real = {(name, kind) for name, kind in re.findall(r"^# TYPE (\S+) (\w+)$", text, re.MULTILINE)}
+    shown = {(ticked(cells[0])[0], cells[1]) for cells in rows(section(TELEMETRY, "Metrics"))}
+    assert {one for one in real if not one[0].endswith("_created")} == shown
+
+
+def _event_kinds() -> dict[str, type[events.Event]]:
+    kinds = [one for one in vars(events).values() if isinstance(one, type) and issubclass(one, events.Event)]
+    return {one.__name__: one for one in kinds if one is not events.Event}
+
+
+def test_events() -> None:
+    real = {name: list(kind.__struct_fields__) for name, kind in _event_kinds().items()}
+    assert table(TELEMETRY, "Events") == real
+
+
+def _an(kind: type[events.Event]) -> events.Event:
+    """An event of that kind, with something in every field."""
+    wanted: dict[str, Any] = {field.name: field.type for field in msgspec.structs.fields(kind)}
+    return kind(**{name: _something(name, type) for name, type in wanted.items()})
+
+
+def _something(name: str, kind: Any) -> Any:
+    if name == "failure":
+        return make_failure(code="503")
+    guesses: tuple[Any, ...] = ("pending", 1, 1.0, ("x",), (1.0,), "permanent", "2030-01-01T00:00:00Z", "PT1S")
+    for guess in guesses:
+        try:
+            return msgspec.convert(guess, kind)
+        except msgspec.ValidationError:
+            continue
+    raise AssertionError(f"nothing fits {name}: {kind}")
+
+
+def test_log_lines() -> None:
+    real: dict[str, tuple[str, list[str]]] = {"lines_suppressed": ("warning", ["of", "count"])}
+    for kind, say in logs._SAYS.items():
+        level, name, fields = say(_an(kind))
+        real[name] = (_level(level), list(fields))
+    shown = {ticked(cells[0])[0]: (cells[1], ticked(cells[2])) for cells in rows(section(TELEMETRY, "Log lines"))}
+    assert {name: (level, sorted(fields)) for name, (level, fields) in shown.items()} == {
+        name: (level, sorted(fields)) for name, (level, fields) in real.items()
+    }
+
+
+def _level(number: int) -> str:
+    return {10: "debug", 20: "info", 30: "warning", 40: "error"}[number]
+
+
+def test_attributes_of_a_span() -> None:
+    message = make_message(tenant="acme", correlation_id="c", attempt=2)
+    shown = set(table(TELEMETRY, "Traces"))
+    assert set(tracing._attributes(message)) <= shown
+    assert shown - set(tracing._attributes(message)) == {"redrive.letter", "redrive.replay", "error.type"}
+
+
+def test_methods_and_features_of_plugins() -> None:
+    transport = {name for name, value in vars(Transport).items() if asyncio.iscoroutinefunction(value)}
+    assert {one.partition("(")[0] for one in table(PLUGINS, "A transport")} == transport
+    assert set(table(PLUGINS, "Features")) == set(Features.__struct_fields__) - {"ordered_by"}
+    letters = {name for name, value in vars(Letters).items() if asyncio.iscoroutinefunction(value)}
+    assert set(table(PLUGINS, "A store")["letters"]) == letters

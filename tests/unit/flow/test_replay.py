@@ -1,0 +1,477 @@
+"""Campaigns: exactly what was selected, once, whoever dies in between."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from msgspec.structs import replace
+
+from redrive.errors import StoreUnavailable, TransportUnavailable, UnknownReplay, UsageError
+from redrive.flow.lineage import LETTER, REPLAY
+from redrive.flow.receive import Consumer
+from redrive.flow.replay import Replays, ReplayState, owner_of
+from redrive.forensics.query import Query
+from redrive.model import Letter, State
+from redrive.stores.base import EntryStatus
+from redrive.telemetry.events import LetterResolved, MessageBuried, ReplayMoved
+from redrive.testing.builders import make_failure, make_letter, make_message
+from redrive.transports.base import Delivery, Depth, Transport
+from tests.unit.support import SOON, Killed, World, nothing, running, until
+
+ALL = Query()
+
+
+def _replays(world: World, transports: Mapping[str, Transport] | None = None) -> Replays:
+    known = {"default": world.transport} if transports is None else transports
+    return Replays(world.store, known, world.events, world.clock)
+
+
+async def _bury(world: World, number: int, **changes: Any) -> list[Letter]:
+    letters = [make_letter(make_message(), at=world.clock.now(), **changes) for _ in range(number)]
+    await world.letters.letters.record(letters)
+    return letters
+
+
+async def _queued(world: World) -> list[Delivery]:
+    if not (await _depth(world)).ready:
+        return []
+    return list(await world.queue.receive("orders", 10_000))
+
+
+async def _depth(world: World) -> Depth:
+    return (await world.queue.depths()).get("orders", Depth(0, 0, 0))
+
+
+async def _states(world: World) -> dict[str, State]:
+    page = await world.letters.letters.search(ALL, limit=10_000)
+    return {letter.id: letter.state for letter in page.letters}
+
+
+async def test_starting_sends_nothing_yet_and_says_how_many_it_will() -> None:
+    world = World()
+    await _bury(world, 3)
+    replay = await _replays(world).start(ALL, actor="ann", reason="fixed")
+    assert (replay.state, replay.total, replay.actor, replay.reason) == (ReplayState.RUNNING, 3, "ann", "fixed")
+    assert (await _depth(world)).total == 0
+    assert [(fact.state, fact.total) for fact in world.seen(ReplayMoved)] == [("running", 3)]
+
+
+async def test_running_sends_each_selected_letter_back_with_its_lineage() -> None:
+    world = World()
+    letters = await _bury(world, 450)
+    replays = _replays(world)
+    replay = await replays.start(ALL, actor="ann")
+    sent: list[int] = []
+    ended = await replays.run(replay.id, runner="a", progress=sent.append)
+    assert (ended.state, ended.runner, ended.ended_at) == (ReplayState.SENT, None, world.clock.now())
+    assert sum(sent) == 450
+    queued = await _queued(world)
+    assert {one.message.id for one in queued} == {letter.message.id for letter in letters}
+    assert {one.message.header(REPLAY) for one in queued} == {replay.id.encode()}
+    assert {one.message.header(LETTER) for one in queued} == {letter.id.encode() for letter in letters}
+    assert await world.letters.ledger.tally(replay.id) == {EntryStatus.SENT: 450}
+    assert [fact.state for fact in world.seen(ReplayMoved)] == ["running", "sent"]
+
+
+async def test_letters_are_claimed_before_they_are_sent_and_confirmed_after() -> None:
+    world = World()
+    await _bury(world, 1)
+    replays = _replays(world)
+    replay = await replays.start(ALL, actor="ann")
+    world.calls.names.clear()
+    await replays.run(replay.id, runner="a")
+    order = [name for name in world.calls.names if name.startswith(("letters", "transport", "ledger.mark"))]
+    assert order[:3] == ["letters.claim", "transport.send", "letters.move"]
+    assert "ledger.mark" in order[3:]
+
+
+async def test_a_rerun_of_a_replay_that_ended_is_a_no_op() -> None:
+    world = World()
+    await _bury(world, 3)
+    replays = _replays(world)
+    replay = await replays.start(ALL, actor="ann")
+    await replays.run(replay.id, runner="a")
+    await _bury(world, 2)
+    world.calls.names.clear()
+    assert (await replays.run(replay.id, runner="b")).state is ReplayState.SENT
+    assert "transport.send" not in world.calls.names
+    assert len(await _queued(world)) == 3
+
+
+async def test_letters_that_die_after_it_was_started_are_not_touched() -> None:
+    world = World()
+    chosen = await _bury(world, 2)
+    replays = _replays(world)
+    replay = await replays.start(ALL, actor="ann")
+    later = await _bury(world, 3)
+    await replays.run(replay.id, runner="a")
+    assert {one.message.id for one in await _queued(world)} == {letter.message.id for letter in chosen}
+    states = await _states(world)
+    assert {states[letter.id] for letter in later} == {State.PENDING}
+
+
+async def test_a_replay_that_selected_nothing_stays_one_of_nothing() -> None:
+    world = World()
+    replays = _replays(world)
+    replay = await replays.start(ALL, actor="ann")
+    assert replay.total == 0
+    await _bury(world, 3)
+    ended = await replays.run(replay.id, runner="a")
+    assert (ended.state, ended.total) == (ReplayState.SENT, 0)
+    assert await _queued(world) == []
+
+
+@pytest.mark.parametrize("state", [State.RESOLVED, State.ARCHIVED, State.RETRYING])
+async def test_a_letter_that_changed_since_it_was_selected_is_skipped_with_a_note(state: State) -> None:
+    world = World()
+    changed, same = await _bury(world, 2)
+    replays = _replays(world)
+    replay = await replays.start(ALL, actor="ann")
+    await world.letters.letters.move([changed.id], expect=[State.PENDING], to=state, now=world.clock.now())
+    await replays.run(replay.id, runner="a")
+    assert [one.message.id for one in await _queued(world)] == [same.message.id]
+    entries, _ = await world.letters.ledger.entries(replay.id, status=EntryStatus.SKIPPED)
+    assert [(one.letter, bool(one.note)) for one in entries] == [(changed.id, True)]
+    assert (await _states(world))[changed.id] is state
+
+
+async def test_a_letter_that_was_deleted_since_is_skipped() -> None:
+    world = World()
+    gone, _ = await _bury(world, 2)
+    replays = _replays(world)
+    replay = await replays.start(ALL, actor="ann")
+    await world.letters.letters.prune(Query(ids=(gone.id,)), limit=1)
+    await replays.run(replay.id, runner="a")
+    assert await world.letters.ledger.tally(replay.id) == {EntryStatus.SENT: 1, EntryStatus.SKIPPED: 1}
+
+
+@pytest.mark.parametrize("state", [State.RESOLVED, State.ARCHIVED, State.RETRYING, State.REPLAYING])
+async def test_only_what_waits_is_selected(state: State) -> None:
+    world = World()
+    await _bury(world, 1, state=state)
+    await _bury(world, 1)
+    await _bury(world, 1, state=State.EXHAUSTED)
+    assert (await _replays(world).start(ALL, actor="ann")).total == 2
+
+
+async def test_a_letter_that_waits_for_another_is_left_waiting() -> None:
+    world = World()
+    (first,) = await _bury(world, 1)
+    (second,) = await _bury(world, 1, depends_on=(first.message.id,))
+    replays = _replays(world)
+    replay = await replays.start(ALL, actor="ann")
+    await replays.run(replay.id, runner="a")
+    assert [one.message.id for one in await _queued(world)] == [first.message.id]
+    entries, _ = await world.letters.ledger.entries(replay.id, status=EntryStatus.SKIPPED)
+    assert [one.letter for one in entries] == [second.id]
+    assert "waits for another" in entries[0].note
+    await world.letters.letters.move(
+        [first.id], expect=[State.REPLAYING], to=State.RESOLVED, now=world.clock.now()
+    )
+    again = await replays.start(ALL, actor="ann")
+    await replays.run(again.id, runner="a")
+    assert await world.letters.ledger.tally(again.id) == {EntryStatus.SENT: 1}
+
+
+async def test_a_letter_of_a_transport_that_this_process_has_not_is_skipped_with_a_note() -> None:
+    world = World()
+    (foreign,) = await _bury(world, 1, transport="kafka")
+    (ours,) = await _bury(world, 1)
+    replays = _replays(world)
+    replay = await replays.start(ALL, actor="ann")
+    await replays.run(replay.id, runner="a")
+    assert [one.message.id for one in await _queued(world)] == [ours.message.id]
+    entries, _ = await world.letters.ledger.entries(replay.id, status=EntryStatus.SKIPPED)
+    assert [(one.letter, one.note) for one in entries] == [(foreign.id, "this process has no transport 'kafka'")]
+    left = await world.letter_of(foreign.message)
+    assert (left.state, left.owner, left.resends) == (State.PENDING, None, 0)
+
+
+async def test_letters_go_back_to_the_transport_they_came_from() -> None:
+    world, other = World(), World()
+    await _bury(world, 2)
+    (foreign,) = await _bury(world, 1, transport="other")
+    replays = _replays(world, {"default": world.queue, "other": other.queue})
+    replay = await replays.start(ALL, actor="ann")
+    await replays.run(replay.id, runner="a")
+    assert len(await _queued(world)) == 2
+    assert [one.message.id for one in await _queued(other)] == [foreign.message.id]
+
+
+def _steps() -> list[tuple[int, bool]]:
+    return [(number, after) for number in range(24) for after in (False, True)]
+
+
+@pytest.mark.parametrize(("number", "after"), _steps())
+async def test_killed_at_any_step_it_is_run_on_by_another_and_each_letter_is_sent_once(
+    number: int, after: bool
+) -> None:
+    world = World()
+    letters = await _bury(world, 3)
+    await _bury(world, 1, transport="kafka")
+    world.calls.die_at(number, after=after)
+    dead = False
+    try:
+        replay = await _replays(world).start(ALL, actor="ann", id="r1")
+        await _replays(world).run(replay.id, runner="a")
+    except Killed:
+        dead = True
+    await world.clock.advance(61)
+    if await world.letters.documents.get("replay", "r1") is None:
+        assert number == 0
+        return
+    ended = await _replays(world).run("r1", runner="b")
+    assert (ended.state, ended.total) == (ReplayState.SENT, 4)
+    assert await world.letters.ledger.tally("r1") == {EntryStatus.SENT: 3, EntryStatus.SKIPPED: 1}
+    queued = await _queued(world)
+    assert sorted(one.message.id for one in queued) == sorted(letter.message.id for letter in letters)
+    for letter in letters:
+        now = await world.letter_of(letter.message)
+        assert (now.state, now.owner, now.resends) == (State.REPLAYING, None, 1)
+    assert dead or number > 10
+
+
+async def test_a_runner_that_is_killed_leaves_it_to_others_when_its_lease_ends() -> None:
+    world = World()
+    await _bury(world, 3)
+    replay = await _replays(world).start(ALL, actor="ann")
+    world.calls.fail("transport.send", Killed())
+    with pytest.raises(Killed):
+        await _replays(world).run(replay.id, runner="a")
+    assert (await _replays(world).run(replay.id, runner="b")).state is ReplayState.RUNNING
+    assert await _queued(world) == []
+    await world.clock.advance(61)
+    assert (await _replays(world).run(replay.id, runner="b")).state is ReplayState.SENT
+    assert len(await _queued(world)) == 3
+
+
+@pytest.mark.parametrize("error", [TransportUnavailable("queue"), StoreUnavailable("letters"), asyncio.CancelledError()])
+async def test_a_runner_that_gives_up_lets_others_go_on_at_once(error: BaseException) -> None:
+    world = World()
+    await _bury(world, 3)
+    replay = await _replays(world).start(ALL, actor="ann")
+    world.calls.fail("transport.send", error)
+    with pytest.raises(type(error)):
+        await _replays(world).run(replay.id, runner="a")
+    assert (await _replays(world).run(replay.id, runner="b")).state is ReplayState.SENT
+    assert len(await _queued(world)) == 3
+
+
+async def test_two_runners_at_once_send_nothing_twice() -> None:
+    world = World()
+    await _bury(world, 1000)
+    replay = await _replays(world).start(ALL, actor="ann")
+    await asyncio.gather(*(_replays(world).run(replay.id, runner=f"runner-{n}") for n in range(5)))
+    sends = [args[0] for name, args, _ in world.calls.arguments if name == "transport.send"]
+    assert sum(len(messages) for messages in sends) == 1000
+    assert (await _replays(world).get(replay.id)).state is ReplayState.SENT
+
+
+async def test_a_rate_is_kept() -> None:
+    world = World()
+    await _bury(world, 50)
+    replays = _replays(world)
+    replay = await replays.start(ALL, actor="ann", rate=10)
+    task = asyncio.create_task(replays.run(replay.id, runner="a"))
+    for seconds in range(5):
+        await world.clock.advance(0.5)
+        assert (await _depth(world)).total == 10 * (seconds + 1)
+        await world.clock.advance(0.5)
+    assert (await asyncio.wait_for(task, SOON)).state is ReplayState.SENT
+
+
+async def test_a_rate_under_one_a_second_is_kept_and_the_hold_on_it_too() -> None:
+    world = World()
+    await _bury(world, 3)
+    replays = _replays(world)
+    replay = await replays.start(ALL, actor="ann", rate=0.01)
+    task = asyncio.create_task(replays.run(replay.id, runner="a"))
+    await world.clock.advance(90)
+    assert (await _depth(world)).total == 1
+    other = await _replays(world).run(replay.id, runner="b")
+    assert (other.state, other.runner) == (ReplayState.RUNNING, "a")
+    await world.clock.advance(100)
+    assert (await _depth(world)).total == 2
+    await world.clock.advance(210)
+    assert (await asyncio.wait_for(task, SOON)).state is ReplayState.SENT
+    assert world.calls.count("transport.send") == 3
+
+
+async def test_a_runner_that_lost_its_hold_stops_and_leaves_the_rest_to_who_has_it() -> None:
+    world = World()
+    await _bury(world, 600)
+    replays = _replays(world)
+    replay = await replays.start(ALL, actor="ann")
+    other: list[asyncio.Task[Any]] = []
+
+    async def slow_send(messages: Any) -> None:
+        """While the first batch of the first runner is under way its lease ends, and another takes over."""
+        if not other:
+            await world.clock.advance(61)
+            other.append(asyncio.create_task(_replays(world).run(replay.id, runner="b")))
+            await asyncio.wait_for(asyncio.shield(other[0]), SOON)
+        await world.queue.send(messages)
+
+    class Slow:
+        features = world.queue.features
+        send = staticmethod(slow_send)
+
+    first = await _replays(world, {"default": Slow()}).run(replay.id, runner="a")  # type: ignore[dict-item]
+    assert first.state is ReplayState.SENT
+    assert (await world.letters.ledger.tally(replay.id)) == {EntryStatus.SENT: 600}
+    assert len(await _queued(world)) == 600
+
+
+@pytest.mark.parametrize("rate", [0, -1, float("nan"), float("inf")])
+async def test_a_rate_that_makes_no_sense_is_refused(rate: float) -> None:
+    with pytest.raises(UsageError, match="rate="):
+        await _replays(World()).start(ALL, actor="ann", rate=rate)
+
+
+async def test_the_same_id_again_gives_the_replay_that_it_already_made() -> None:
+    world = World()
+    await _bury(world, 2)
+    replays = _replays(world)
+    first = await replays.start(ALL, actor="ann", id="nightly")
+    await _bury(world, 2)
+    again = await replays.start(Query(states=(State.EXHAUSTED,)), actor="bob", id="nightly")
+    assert again == first
+
+
+@pytest.mark.parametrize("id", ["", "a b", "ü", "x" * 101, "a\nb"])
+async def test_an_id_that_no_header_carries_is_refused(id: str) -> None:
+    with pytest.raises(UsageError, match="no id for a replay"):
+        await _replays(World()).start(ALL, actor="ann", id=id)
+
+
+async def test_cancelled_in_the_middle_it_sends_no_more_and_the_rest_goes_back_to_waiting() -> None:
+    world = World()
+    await _bury(world, 100)
+    replays = _replays(world)
+    replay = await replays.start(ALL, actor="ann", rate=10)
+    task = asyncio.create_task(replays.run(replay.id, runner="a"))
+    await world.clock.advance(1.5)
+    cancelled = await replays.cancel(replay.id, actor="bob")
+    assert cancelled.state is ReplayState.CANCELLED
+    await world.clock.advance(30)
+    assert (await asyncio.wait_for(task, SOON)).state is ReplayState.CANCELLED
+    assert (await _depth(world)).total == 20
+    tally = await world.letters.ledger.tally(replay.id)
+    assert tally == {EntryStatus.SENT: 20, EntryStatus.SELECTED: 80}
+    assert list((await _states(world)).values()).count(State.PENDING) == 80
+    assert [(fact.state, fact.actor) for fact in world.seen(ReplayMoved)] == [("running", "ann"), ("cancelled", "bob")]
+
+
+async def test_what_a_dead_runner_had_claimed_goes_back_to_waiting_when_it_is_cancelled() -> None:
+    world = World()
+    await _bury(world, 3)
+    replays = _replays(world)
+    replay = await replays.start(ALL, actor="ann")
+    world.calls.fail("transport.send", Killed())
+    with pytest.raises(Killed):
+        await replays.run(replay.id, runner="a")
+    assert set((await _states(world)).values()) == {State.REPLAYING}
+    await replays.cancel(replay.id, actor="bob")
+    assert set((await _states(world)).values()) == {State.PENDING}
+    page = await world.letters.letters.search(Query(owner=owner_of(replay.id)))
+    assert page.letters == ()
+
+
+async def test_cancelling_what_is_cancelled_changes_nothing_and_running_it_neither() -> None:
+    world = World()
+    await _bury(world, 3)
+    replays = _replays(world)
+    replay = await replays.start(ALL, actor="ann")
+    first = await replays.cancel(replay.id, actor="bob")
+    await world.clock.advance(5)
+    assert await replays.cancel(replay.id, actor="eve") == first
+    assert await replays.run(replay.id, runner="a") == first
+    assert await _queued(world) == []
+
+
+async def test_a_replay_that_was_sent_cannot_be_cancelled_any_more() -> None:
+    world = World()
+    await _bury(world, 1)
+    replays = _replays(world)
+    replay = await replays.start(ALL, actor="ann")
+    sent = await replays.run(replay.id, runner="a")
+    await world.clock.advance(5)
+    assert await replays.cancel(replay.id, actor="bob") == sent
+    assert set((await _states(world)).values()) == {State.REPLAYING}
+
+
+async def test_an_unknown_replay_is_named() -> None:
+    replays = _replays(World())
+    for call in (replays.get("x"), replays.run("x", runner="a"), replays.cancel("x", actor="a")):
+        with pytest.raises(UnknownReplay, match="'x'"):
+            await call
+
+
+async def test_replays_are_listed_newest_first() -> None:
+    world = World()
+    replays = _replays(world)
+    ids = []
+    for _ in range(3):
+        ids.append((await replays.start(ALL, actor="ann")).id)
+        await world.clock.advance(1)
+    assert [one.id for one in await replays.list()] == ids[::-1]
+    assert [one.id for one in await replays.list(limit=1)] == ids[-1:]
+
+
+async def test_a_success_resolves_its_letter_and_a_second_death_rejoins_it() -> None:
+    world = World()
+    good, bad = await _bury(world, 2)
+    replays = _replays(world)
+    replay = await replays.start(ALL, actor="ann")
+    await world.clock.advance(1)
+    await replays.run(replay.id, runner="a")
+
+    async def handler(body: Any, message: Any) -> None:
+        if message.id == bad.message.id:
+            raise ValueError("still wrong")
+
+    async with running(Consumer(world.line(handler))):
+        await until(lambda: world.seen(LetterResolved) and world.seen(MessageBuried))
+    assert await world.letters.ledger.tally(replay.id) == {EntryStatus.RESOLVED: 1, EntryStatus.FAILED: 1}
+    assert (await world.letter_of(good.message)).state is State.RESOLVED
+    dead = await world.letter_of(bad.message)
+    assert (dead.state, len(dead.failures), dead.resends) == (State.EXHAUSTED, 2, 1)
+    assert len(await _states(world)) == 2
+
+
+async def test_a_letter_may_be_replayed_again_after_it_died_again() -> None:
+    world = World()
+    (letter,) = await _bury(world, 1)
+    replays = _replays(world)
+    for round in (1, 2):
+        replay = await replays.start(ALL, actor="ann")
+        await replays.run(replay.id, runner="a")
+        (delivery,) = await _queued(world)
+        await world.clock.advance(1)
+        died = replace(letter, failures=(make_failure(at=world.clock.now()),), state=State.EXHAUSTED)
+        await world.letters.letters.record([died])
+        assert (await world.letter_of(letter.message)).resends == round
+        from redrive.model import Done
+        from redrive.transports.base import Settlement
+
+        await world.queue.settle([Settlement(delivery, Done())])
+
+
+async def test_nothing_of_it_is_kept_in_memory_whatever_its_size() -> None:
+    """It reads the ledger a batch at a time: a million letters need no more room than two hundred."""
+    world = World()
+    await _bury(world, 900)
+    replays = _replays(world)
+    replay = await replays.start(ALL, actor="ann")
+    await replays.run(replay.id, runner="a")
+    limits = [kwargs.get("limit") for name, _, kwargs in world.calls.arguments if name == "ledger.entries"]
+    assert max(limit or 10_000 for limit in limits) <= 500
+
+
+def test_the_handler_of_these_tests_is_content() -> None:
+    assert asyncio.iscoroutinefunction(nothing)
+    assert timedelta(seconds=SOON) > timedelta()

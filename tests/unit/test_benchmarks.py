@@ -1,0 +1,68 @@
+"""The benchmarks run and speak JSON. How fast anything is, is never asserted here."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from benchmarks.__main__ import chosen, found, main
+from benchmarks.harness import Cell, Measured, Scale, Target, side_by_side
+from benchmarks.peers import PeerMissing, needed
+from benchmarks.samples import BODY_SIZE, body, letters
+
+QUICK = ("path/overhead", "letters/record", "letters/newest", "letters/groups")  # none of these needs a peer installed
+KEYS = {"cell", "redrive", "unit", "peers", "best_peer", "ratio", "target", "met", "settings", "machine", "quick"}
+
+
+@pytest.mark.parametrize("name", QUICK)
+def test_a_cell_prints_one_line_of_json(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("REDRIVE_BENCH_DIR", str(tmp_path))
+    assert main([name, "--quick"]) == 0
+    (line,) = capsys.readouterr().out.splitlines()
+    result: dict[str, Any] = json.loads(line)
+    assert result.keys() >= KEYS
+    assert result["cell"] == name
+    assert result["redrive"] > 0
+    assert result["best_peer"] in result["peers"]
+    assert result["quick"] is True
+
+
+def test_the_ratio_is_above_one_where_we_are_better_whatever_the_unit() -> None:
+    rate = Cell(name="a/rate", unit="messages/s", measure=lambda _: Measured(redrive=300, peers={"x": 50, "y": 100}))
+    wait = Cell(
+        name="a/wait",
+        unit="ms",
+        measure=lambda _: Measured(redrive=2, peers={"x": 6, "y": 10}),
+        target=Target(most=1),
+        less_is_better=True,
+    )
+    assert (rate.run(Scale()).best_peer, rate.run(Scale()).ratio) == ("y", 3)
+    assert (wait.run(Scale()).best_peer, wait.run(Scale()).ratio) == ("x", 3)
+    assert wait.run(Scale()).met is False
+
+
+def test_every_contender_is_measured_in_every_round_and_the_best_counts() -> None:
+    figures = {"a": iter([1.0, 3.0, 2.0]), "b": iter([5.0, 4.0, 6.0])}
+    assert side_by_side({name: figures[name].__next__ for name in figures}, rounds=3) == {"a": 3, "b": 6}
+
+
+def test_a_family_or_a_cell_can_be_chosen_and_a_typo_is_named() -> None:
+    cells = found()
+    assert {cell.name.split("/")[0] for cell in chosen(cells, ["letters"])} == {"letters"}
+    assert [cell.name for cell in chosen(cells, ["letters/record"])] == ["letters/record"]
+    with pytest.raises(SystemExit, match="no family or cell 'leters'"):
+        chosen(cells, ["leters"])
+
+
+def test_a_peer_that_is_not_installed_is_an_error_that_says_what_to_do() -> None:
+    with pytest.raises(PeerMissing, match="requirements-bench"):
+        needed("no_such_peer")
+
+
+def test_the_samples_are_the_same_each_time_and_of_the_size_they_claim() -> None:
+    assert {len(body(number)) for number in (0, 7, 999_999)} == {BODY_SIZE}
+    assert list(letters(3, 5)) == list(letters(0, 10))[3:8]
