@@ -10,6 +10,7 @@ if TYPE_CHECKING:
     from redrive.app import Redrive
     from redrive.errors import Permanent, RedriveError, Transient
     from redrive.flow.backoff import constant, custom, exponential, immediate, linear, never
+    from redrive.flow.classify import Classifier, Verdict
     from redrive.model import Category, Failure, Letter, Message, State
     from redrive.policy import Again, Policy
 
@@ -18,6 +19,7 @@ __version__ = "0.1.0"
 __all__ = [
     "Again",
     "Category",
+    "Classifier",
     "Failure",
     "Letter",
     "Message",
@@ -27,6 +29,7 @@ __all__ = [
     "RedriveError",
     "State",
     "Transient",
+    "Verdict",
     "constant",
     "custom",
     "exponential",
@@ -39,6 +42,7 @@ _HOMES = {
     "redrive.app": ("Redrive",),
     "redrive.errors": ("Permanent", "RedriveError", "Transient"),
     "redrive.flow.backoff": ("constant", "custom", "exponential", "immediate", "linear", "never"),
+    "redrive.flow.classify": ("Classifier", "Verdict"),
     "redrive.model": ("Category", "Failure", "Letter", "Message", "State"),
     "redrive.policy": ("Again", "Policy"),
 }

@@ -10,6 +10,7 @@ import asyncio
 import queue
 import sqlite3
 import threading
+import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager, suppress
@@ -117,7 +118,7 @@ class Database:
                 cached_statements=256,
             )
             self._connections.append(connection)
-            connection.execute("PRAGMA journal_mode=WAL")
+            _use_wal(connection)
             connection.execute("PRAGMA synchronous=FULL")  # a promise of durability includes the power cord
             connection.execute("PRAGMA foreign_keys=OFF")
             connection.execute("PRAGMA cache_size=-16000")
@@ -239,6 +240,20 @@ def _by_loop(answers: list[Answer]) -> dict[asyncio.AbstractEventLoop | None, li
 def _tell(answers: list[Answer]) -> None:
     for job, answer, failed in answers:
         job.answer(answer, failed)
+
+
+def _use_wal(connection: sqlite3.Connection) -> None:
+    """Wait for others as everywhere else: SQLite itself does not while the mode of a new file changes."""
+    end = time.monotonic() + _BUSY_SECONDS
+    while True:
+        try:
+            connection.execute("PRAGMA journal_mode=WAL")
+        except sqlite3.OperationalError as error:
+            if "locked" not in str(error) or time.monotonic() > end:
+                raise
+            time.sleep(0.01)
+        else:
+            return
 
 
 class translated:

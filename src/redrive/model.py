@@ -225,8 +225,8 @@ def claimed(
 
 
 def moved(letter: Letter, to: State, now: datetime) -> Letter:
-    """A letter as a move leaves it. What goes back to waiting was not sent after all."""
-    undone = to is State.PENDING
+    """A letter as a move leaves it. A claim that is undone was not sent after all."""
+    undone = letter.state in (State.RETRYING, State.REPLAYING) and to in (State.PENDING, State.EXHAUSTED)
     return replace(
         letter,
         state=to,
@@ -234,6 +234,6 @@ def moved(letter: Letter, to: State, now: datetime) -> Letter:
         owner=None,
         lease_until=None,
         next_retry_at=letter.next_retry_at if undone else None,
-        resends=letter.resends - (undone and letter.state in (State.RETRYING, State.REPLAYING)),
+        resends=letter.resends - undone,
         retries=letter.retries - (undone and letter.state is State.RETRYING),
     )

@@ -39,10 +39,21 @@ class Policy:
     ttl         how long a letter is kept; None keeps it
     categories  another Policy for failures of one category: its attempts and backoff are used for them, and
                 `attempts=1` buries at once. A category named here is retried even where it would not be by itself
-    again       automatic retries of the letter: `again=5` with the same backoff, or `Again(5, linear("5m"))`
+    again       automatic retries of the letter: `again=5` with the same backoff, or `Again(5, linear("5m"))`. In the
+                policy of a category None means as for all others, or none where that category is buried at once
     """
 
-    __slots__ = ("_rules", "again", "attempts", "backoff", "categories", "most_attempts", "timeout", "ttl")
+    __slots__ = (
+        "_rules",
+        "_says_again",
+        "again",
+        "attempts",
+        "backoff",
+        "categories",
+        "most_attempts",
+        "timeout",
+        "ttl",
+    )
 
     def __init__(
         self,
@@ -52,7 +63,7 @@ class Policy:
         timeout: Duration | None = None,
         ttl: Duration | None = None,
         categories: Mapping[Category | str, Policy] | None = None,
-        again: int | Again = 0,
+        again: int | Again | None = None,
     ) -> None:
         if not _is_whole(attempts) or attempts < 1:
             raise ConfigError(f"attempts={attempts!r}: a message is tried at least once, so 1 or more")
@@ -61,7 +72,8 @@ class Policy:
         self.timeout = None if timeout is None else positive("timeout", timeout)
         self.ttl = None if ttl is None else positive("ttl", ttl)
         self.categories = {category_named(name): _policy(name, policy) for name, policy in (categories or {}).items()}
-        self.again = again if isinstance(again, Again) else Again(again, backoff)
+        self.again = again if isinstance(again, Again) else Again(0 if again is None else again, backoff)
+        self._says_again = again is not None
         if not _is_whole(self.again.attempts) or self.again.attempts < 0:
             raise ConfigError(f"again={again!r}: it is a number of automatic retries, 0 or more")
         _checked("again", self.again.backoff)
@@ -82,7 +94,9 @@ class Policy:
     def again_for(self, category: Category) -> Again:
         """The automatic retries of a letter of that category."""
         special = self.categories.get(category)
-        return self.again if special is None or special.again.attempts == 0 else special.again
+        if special is None or (special.attempts > 1 and not special._says_again):
+            return self.again
+        return special.again
 
     def __repr__(self) -> str:
         return f"Policy(attempts={self.attempts}, backoff={self.backoff!r}, again={self.again.attempts})"

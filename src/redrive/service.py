@@ -89,6 +89,10 @@ class Service:
                 return page.letters[0]
         raise UnknownLetter(id)
 
+    async def named(self, ids: Iterable[LetterId]) -> Query:
+        """Exactly those letters, named as `letter` takes it; one that does not exist is an error."""
+        return Query(ids=tuple([(await self.find(id)).id for id in ids]))
+
     async def groups(self, query: Query, *, limit: int = 50) -> Sequence[Group]:
         """The largest first."""
         await self._check(query)
@@ -162,10 +166,10 @@ class Service:
 
     async def retry(self, ids: Iterable[LetterId], *, actor: str) -> ReplayReport:
         """Send these back now: a replay of exactly them."""
-        letters = [await self.find(id) for id in ids]
-        if not letters:
+        query = await self.named(ids)
+        if not query.ids:
             raise UsageError("no letters were named")
-        replay = await self.replay(Query(ids=tuple(letter.id for letter in letters)), actor=actor, reason="retry")
+        replay = await self.replay(query, actor=actor, reason="retry")
         return await self.run_replay(replay.id)
 
     async def archive(self, query: Query, *, actor: str, progress: Progress = lambda moved: None) -> int:

@@ -84,7 +84,9 @@ class Settings(Struct, frozen=True, kw_only=True):
     )
     worker: Annotated[str, About("The name of this process in failures; empty makes it host:pid")] = ""
     version: Annotated[str, About("The version of your own code, noted in failures")] = ""
-    concurrency: Annotated[int, About("How many handlers run at once in a worker", least=1, most=10_000)] = 10
+    concurrency: Annotated[
+        int, About("How many messages of a source a worker handles at once", least=1, most=10_000)
+    ] = 10
     batch: Annotated[int, About("How many messages are received and settled at once", least=1, most=10_000)] = 100
     lease: Annotated[timedelta, About("How long a message is ours before another worker may have it", least=_TICK)] = (
         timedelta(minutes=1)

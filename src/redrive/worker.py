@@ -36,15 +36,14 @@ class Worker:
         """Until `stop`. What runs may finish within the grace; what was not begun is given back."""
         app = self._app
         app.events.emit(WorkerStarted(worker=app.settings.worker_name, sources=tuple(app.handlers)))
-        helper = asyncio.create_task(self._upkeep.run()) if self._upkeep else None
         try:
             async with asyncio.TaskGroup() as group:
-                for consumer in self._consumers:
-                    group.create_task(consumer.run(self._grace))
+                helper = group.create_task(self._upkeep.run()) if self._upkeep else None
+                consumers = [group.create_task(consumer.run(self._grace)) for consumer in self._consumers]
+                await asyncio.wait(consumers)
+                if helper is not None:
+                    helper.cancel()
         finally:
-            if helper is not None:
-                helper.cancel()
-                await asyncio.gather(helper, return_exceptions=True)
             released = sum(consumer.released for consumer in self._consumers)
             app.events.emit(WorkerStopped(worker=app.settings.worker_name, released=released))
 

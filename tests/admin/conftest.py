@@ -14,11 +14,11 @@ from fastapi import FastAPI
 
 from redrive import Permanent, Policy, Redrive, immediate
 from redrive.admin.api import create_api
-from redrive.admin.auth import Role, Tokens
 from redrive.config import Settings
 from redrive.service import Service
 from redrive.settings import Upkeep
 from redrive.telemetry.events import Event
+from redrive.tokens import Role, Tokens
 from redrive.worker import Worker
 
 SECRET = "postgres://shop:hunter2@db/shop"

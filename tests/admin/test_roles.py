@@ -8,9 +8,9 @@ from fastapi.routing import APIRoute
 
 from redrive.admin.access import api_routes, needs, role_of
 from redrive.admin.api import create_api
-from redrive.admin.auth import Role
 from redrive.errors import ConfigError
 from redrive.service import Service
+from redrive.tokens import Role
 from tests.admin.conftest import Client, Shop
 
 # the whole table, so that a change of a role is seen in a review

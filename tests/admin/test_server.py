@@ -11,8 +11,8 @@ import httpx
 import pytest
 
 from redrive.admin.api import admit
-from redrive.admin.auth import Role, Tokens
 from redrive.errors import ConfigError
+from redrive.tokens import Role, Tokens
 from tests.admin.conftest import Shop
 from tests.admin.process import redrive
 

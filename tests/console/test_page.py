@@ -7,10 +7,10 @@ import asyncio
 import pytest
 from playwright.async_api import Browser, Page, expect
 
-from redrive.admin.auth import Role
 from redrive.admin.server import Server
 from redrive.model import letter_id
 from redrive.telemetry.events import Event, LetterResolved
+from redrive.tokens import Role
 from tests.admin.conftest import Shop
 from tests.console.conftest import HOSTILE, token_of
 

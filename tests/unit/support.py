@@ -52,6 +52,10 @@ class Calls:
         """The process dies at that call from now (0 is the next), before or after it was carried out."""
         self._die_at, self._die_after = len(self.names) + number, after
 
+    def live(self) -> None:
+        """Nobody dies from now on."""
+        self._die_at = None
+
     def count(self, name: str) -> int:
         return self.names.count(name)
 

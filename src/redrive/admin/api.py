@@ -21,12 +21,12 @@ except ImportError as error:
 from redrive import console
 from redrive.admin import health, letters, replays
 from redrive.admin.access import Door, Guard, check_roles, is_loopback, needs
-from redrive.admin.auth import Tokens
 from redrive.admin.background import Background
 from redrive.admin.describe import openapi_of
 from redrive.admin.problems import answer_errors
 from redrive.admin.wire import answer
 from redrive.telemetry.metrics import Metrics
+from redrive.tokens import Tokens
 
 _TITLE = "Redrive"
 _ABOUT = "Dead letters: see them, learn why, send them back."

@@ -11,8 +11,8 @@ from fastapi.openapi.utils import get_openapi
 from msgspec import Struct
 
 from redrive.admin.access import needs
-from redrive.admin.auth import Role
 from redrive.admin.problems import Problem
+from redrive.tokens import Role
 
 _COMPONENTS = "x-redrive-components"
 

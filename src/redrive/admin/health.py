@@ -9,7 +9,6 @@ from fastapi import APIRouter, Request, Response
 from msgspec import Struct
 
 from redrive import __version__
-from redrive.admin.auth import Role
 from redrive.admin.describe import operation
 from redrive.admin.letters import service_of
 from redrive.admin.wire import answer, parameters
@@ -18,6 +17,7 @@ from redrive.errors import RedriveError
 from redrive.forensics.stats import Stats
 from redrive.service import Service
 from redrive.telemetry.metrics import CONTENT_TYPE_LATEST, Metrics
+from redrive.tokens import Role
 
 router = APIRouter(tags=["health"])
 

@@ -2,24 +2,21 @@
 
 from __future__ import annotations
 
-from datetime import datetime
 from typing import Annotated, Any
 
-import msgspec
 from fastapi import APIRouter, Request, Response
 from msgspec import Meta, Struct
 
 from redrive.admin.access import actor_of
-from redrive.admin.auth import Role, Token
 from redrive.admin.describe import operation
 from redrive.admin.problems import Unreadable
 from redrive.admin.wire import answer, parameters, read_body, zoned_all
 from redrive.forensics.query import Query
 from redrive.forensics.stats import Stats
 from redrive.forensics.views import Detail
-from redrive.model import Category, State
 from redrive.service import ReplayReport, Service, Summaries
-from redrive.stores.base import Cursor
+from redrive.stores.base import Cursor, Group
+from redrive.tokens import Role, Token
 
 router = APIRouter(prefix="/api", tags=["letters"])
 
@@ -58,20 +55,6 @@ class Archived(Struct, frozen=True):
     archived: int
 
 
-class GroupView(Struct, frozen=True, kw_only=True):
-    """A group, and how many letters it has."""
-
-    id: str
-    count: int
-    error_type: str
-    message: str
-    category: Category
-    sources: tuple[str, ...]
-    states: dict[State, int]
-    first_at: datetime
-    last_at: datetime
-
-
 def service_of(request: Request) -> Service:
     service: Service = request.app.state.service
     return service
@@ -101,16 +84,16 @@ async def retry_letters(request: Request) -> Response:
 @router.post("/letters/archive", **operation(Role.OPERATOR, Archived, takes=Selected))
 async def archive_letters(request: Request) -> Response:
     """Done with. What is on its way keeps its course."""
-    query = _selected(await read_body(request, Selected))
-    return answer(Archived(await service_of(request).archive(query, actor=actor_of(request))))
+    service, body = service_of(request), _one_of(await read_body(request, Selected))
+    query = body.query if body.ids is None else await service.named(body.ids)
+    return answer(Archived(await service.archive(query or Query(), actor=actor_of(request))))
 
 
-@router.get("/groups", **operation(Role.VIEWER, list[GroupView], reads=[Query, Limit]))
+@router.get("/groups", **operation(Role.VIEWER, list[Group], reads=[Query, Limit]))
 async def list_groups(request: Request) -> Response:
     """Letters with one cause are one group; the largest first."""
     query, page = parameters(request, Query, Limit)
-    found = await service_of(request).groups(query, limit=page.limit)
-    return answer([GroupView(count=one.count, **msgspec.structs.asdict(one)) for one in found])
+    return answer(await service_of(request).groups(query, limit=page.limit))
 
 
 @router.get("/stats", **operation(Role.VIEWER, Stats))
@@ -141,10 +124,9 @@ async def show_caller(request: Request) -> Response:
     return answer(request.state.token)
 
 
-def _selected(body: Selected) -> Query:
+def _one_of(body: Selected) -> Selected:
     if (body.ids is None) == (body.query is None):
         raise Unreadable("say which letters, by `ids` or by `query`, and not by both")
-    if body.query is None:
-        return Query(ids=body.ids)
-    zoned_all(body.query)
-    return body.query
+    if body.query is not None:
+        zoned_all(body.query)
+    return body

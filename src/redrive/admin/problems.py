@@ -9,7 +9,6 @@ from fastapi import FastAPI, Request, Response
 from msgspec import Struct
 from starlette.exceptions import HTTPException
 
-from redrive.admin.auth import UnknownToken
 from redrive.errors import (
     BadQuery,
     MessageTooLarge,
@@ -20,6 +19,7 @@ from redrive.errors import (
     UnknownSource,
     UsageError,
 )
+from redrive.tokens import UnknownToken
 
 _RETRY_AFTER = 5
 SAFE = {

@@ -8,7 +8,6 @@ from fastapi import APIRouter, Request, Response
 from msgspec import Meta, Struct
 
 from redrive.admin.access import actor_of
-from redrive.admin.auth import Role
 from redrive.admin.background import Background
 from redrive.admin.describe import operation
 from redrive.admin.letters import Limit, Paging, service_of
@@ -17,6 +16,7 @@ from redrive.flow.replay import Replay
 from redrive.forensics.query import Query
 from redrive.service import Plan, ReplayReport
 from redrive.stores.base import Cursor, Entry, EntryStatus
+from redrive.tokens import Role
 
 router = APIRouter(prefix="/api/replays", tags=["replays"])
 

@@ -10,10 +10,10 @@ import socket
 from collections.abc import Callable, Coroutine, Iterator, Sequence
 from typing import Any, TypeAlias
 
-from redrive.admin.auth import Tokens
 from redrive.app import Redrive
 from redrive.errors import MissingExtra, UsageError
 from redrive.service import Service
+from redrive.tokens import Tokens
 from redrive.upkeep.loop import Upkeep
 from redrive.worker import Worker, stop_on_signals
 

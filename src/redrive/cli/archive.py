@@ -43,8 +43,7 @@ def archive(ids: tuple[str, ...], query: Query, every: bool, yes: bool, as_json:
 
 async def _these(service: Service, ids: tuple[str, ...]) -> int:
     """Each of them is looked up first: a wrong id archives nothing at all."""
-    letters = [await service.find(id) for id in ids]
-    return await service.archive(Query(ids=tuple(letter.id for letter in letters)), actor=actor())
+    return await service.archive(await service.named(ids), actor=actor())
 
 
 def _by_filter(query: Query, yes: bool) -> int:

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import UTC, datetime
-from typing import Any
 
 import click
-import msgspec
 from rich.console import RenderableType
 from rich.padding import Padding
 from rich.text import Text
@@ -35,7 +33,7 @@ def groups(query: Query, limit: int, as_json: bool) -> None:
     """
     found = ask(lambda service: service.groups(query, limit=limit))
     if as_json:
-        tell_json({"groups": [document(one) for one in found]})
+        tell_json({"groups": found})
     elif found:
         show(*_shown(found))
     if not found:
@@ -43,12 +41,6 @@ def groups(query: Query, limit: int, as_json: bool) -> None:
         raise click.exceptions.Exit(NOTHING)
     if len(found) == limit and not as_json:
         say(f"These are the largest {limit}; --limit shows more.")
-
-
-def document(group: Group) -> dict[str, Any]:
-    """A group for programs, its count included."""
-    fields: dict[str, Any] = msgspec.to_builtins(group)
-    return {"id": fields.pop("id"), "count": group.count, **fields}
 
 
 def _shown(found: Sequence[Group]) -> list[RenderableType]:

@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import click
-import msgspec
 from rich.console import RenderableType
 from rich.text import Text
 
 from redrive.cli.campaign import Patience, campaign, waiting
 from redrive.cli.confirm import confirm, not_empty
 from redrive.cli.exits import NOTHING, Stopped
-from redrive.cli.groups import document
 from redrive.cli.lazy import common
 from redrive.cli.options import as_json, every, filters, until_now, yes
 from redrive.cli.options import rate as a_rate
@@ -56,7 +52,7 @@ def replay(
     not_empty(query, every=every, verb="replay")
     bounded, plan = until_now(query), ask(lambda service: service.plan(query))
     if dry_run and as_json:
-        tell_json(_document(plan))
+        tell_json(plan)
     elif dry_run or not yes:
         show(*_shown(plan, rate), err=not dry_run)
     if plan.total == 0:
@@ -69,10 +65,6 @@ def replay(
 
 async def _frozen(service: Service, query: Query, rate: float | None, reason: str) -> Replay:
     return await service.replay(query, actor=actor(), rate=rate, reason=reason)
-
-
-def _document(plan: Plan) -> dict[str, Any]:
-    return {**msgspec.structs.asdict(plan), "groups": [document(one) for one in plan.groups]}
 
 
 def _shown(plan: Plan, rate: float | None) -> list[RenderableType]:

@@ -5,13 +5,13 @@ from __future__ import annotations
 import click
 from rich.text import Text
 
-from redrive.admin.auth import Role, Token, Tokens
 from redrive.cli.exits import NOTHING
 from redrive.cli.lazy import common
 from redrive.cli.options import as_json
 from redrive.cli.output import age, line, say, show, table, tell_json
 from redrive.cli.session import Needs, actor, ask
 from redrive.service import Service
+from redrive.tokens import Role, Token, Tokens
 
 
 @click.group()

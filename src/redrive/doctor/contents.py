@@ -6,7 +6,6 @@ import ipaddress
 from collections.abc import AsyncIterator, Mapping
 from datetime import UTC, datetime, timedelta
 
-from redrive.admin.auth import Tokens
 from redrive.app import Redrive
 from redrive.doctor.findings import Finding, failure, fine, warning
 from redrive.errors import nearest
@@ -14,6 +13,7 @@ from redrive.flow.replay import Replays
 from redrive.forensics.query import Query
 from redrive.model import State
 from redrive.stores.base import Store
+from redrive.tokens import Tokens
 from redrive.transports.base import Transport
 from redrive.upkeep.rescue import abandoned_replays
 

@@ -41,6 +41,7 @@ _ID = re.compile(r"[\w.:-]{1,100}", re.ASCII)
 
 
 class ReplayState(StrEnum):
+    FREEZING = "freezing"  # its selection is being written down; who dies here has started nothing
     RUNNING = "running"
     SENT = "sent"  # everything selected was sent or skipped; outcomes may still come
     CANCELLED = "cancelled"
@@ -53,7 +54,7 @@ class Replay(Struct, frozen=True, kw_only=True):
     query: Query
     actor: str
     created_at: datetime
-    state: ReplayState = ReplayState.RUNNING
+    state: ReplayState = ReplayState.FREEZING
     total: int = 0
     rate: float | None = None  # letters a second
     reason: str = ""
@@ -91,10 +92,11 @@ class Replays:
             reason=reason,
         )
         if not await self._store.documents.put(KIND, replay.id, _body(replay), expect=0):
-            return (await self._load(replay.id))[0]
-        total = await self._store.ledger.freeze(replay.id, query, now=self._clock.now())
-        replay = await self._change(replay.id, total=total)
-        self._tell(replay)
+            replay = await self.get(replay.id)
+        if replay.state is ReplayState.FREEZING:
+            total = await self._store.ledger.freeze(replay.id, replay.query, now=self._clock.now())
+            replay = await self._change(replay.id, total=total, state=ReplayState.RUNNING)
+            self._tell(replay)
         return replay
 
     async def get(self, id: str) -> Replay:
@@ -106,7 +108,12 @@ class Replays:
         return [msgspec.convert(one.body, Replay) for one in documents]
 
     async def cancel(self, id: str, *, actor: str) -> Replay:
-        """Send no more. What was claimed but not sent goes back to waiting; what was sent keeps its course."""
+        """Send no more. What was claimed but not sent is as it was before; what was sent keeps its course."""
+        replay = await self.get(id)
+        if replay.state is ReplayState.SENT:
+            raise UsageError(f"replay {id} has ended: everything it selected was sent, nothing is left to cancel")
+        if replay.state is ReplayState.CANCELLED:
+            return replay
         replay = await self._change(id, state=ReplayState.CANCELLED, ended_at=self._clock.now())
         await self._let_go(replay)
         self._tell(replace(replay, actor=actor))
@@ -121,17 +128,13 @@ class Replays:
             return await self._run(replay, runner, progress)
         except (asyncio.CancelledError, Unavailable):  # nobody has to wait for our lease to end
             with suppress(Unavailable):
-                await self._change(id, runner=None, runner_until=None)
+                if (await self.get(id)).runner == runner:
+                    await self._change(id, runner=None, runner_until=None)
             raise
 
     async def _run(self, replay: Replay, runner: str, progress: Progress) -> Replay:
-        id = replay.id
-        if replay.total == 0:  # killed between the freeze and the note of how many: freezing again adds nothing
-            replay = await self._change(
-                id, total=await self._store.ledger.freeze(id, replay.query, now=self._clock.now())
-            )
-        began, done = self._clock.elapsed(), 0
-        while replay.state is ReplayState.RUNNING:
+        id, began, done = replay.id, self._clock.elapsed(), 0
+        while replay.state is ReplayState.RUNNING and replay.runner == runner:
             batch = _BATCH if replay.rate is None else max(1, min(_BATCH, int(replay.rate)))
             entries, _ = await self._store.ledger.entries(id, status=EntryStatus.SELECTED, limit=batch)
             if not entries:
@@ -139,11 +142,20 @@ class Replays:
             await self._send(replay, [entry.letter for entry in entries])
             done += len(entries)
             progress(len(entries))
-            if replay.rate is not None:
-                await self._clock.sleep(max(0.0, began + done / replay.rate - self._clock.elapsed()))
-            replay = await self._keep(id, runner)
-        await self._let_go(replay)
+            next_at = began if replay.rate is None else began + done / replay.rate
+            replay = await self._wait(id, runner, next_at)
+        if replay.state is ReplayState.CANCELLED:
+            await self._let_go(replay)
         return replay
+
+    async def _wait(self, id: str, runner: str, until: float) -> Replay:
+        """Until it is time for the next batch, keeping our hold on it, and looking whether it was cancelled."""
+        while True:
+            replay = await self._keep(id, runner)
+            left = until - self._clock.elapsed()
+            if left <= 0 or replay.state is not ReplayState.RUNNING or replay.runner != runner:
+                return replay
+            await self._clock.sleep(min(left, _LEASE.total_seconds() / 3))
 
     async def _send(self, replay: Replay, ids: Sequence[str]) -> None:
         """Claim, send, confirm. What the claim does not get is no longer as it was selected."""
@@ -170,9 +182,7 @@ class Replays:
         going = {letter.id for letter in sent}
         stuck = [letter for letter in letters if letter.id not in going]
         await self._store.letters.move(list(going), expect=[State.REPLAYING], to=State.REPLAYING, owner=mine, now=now)
-        await self._store.letters.move(
-            [letter.id for letter in stuck], expect=[State.REPLAYING], to=State.PENDING, owner=mine, now=now
-        )
+        await self._undo(replay, stuck)
         notes = {letter.id: f"this process has no transport {letter.transport!r}" for letter in stuck}
         changed = "it was changed, or waits for another, since it was selected"
         await self._store.ledger.mark(
@@ -184,14 +194,21 @@ class Replays:
 
     async def _let_go(self, replay: Replay) -> None:
         """Letters claimed by a replay that was cancelled, and not sent."""
-        owner = owner_of(replay.id)
-        while letters := (await self._store.letters.search(Query(owner=owner), limit=_BATCH)).letters:
-            ids = [letter.id for letter in letters]
-            moved = await self._store.letters.move(
-                ids, expect=[State.REPLAYING], to=State.PENDING, owner=owner, now=self._clock.now()
-            )
-            if not moved:
+        query = Query(owner=owner_of(replay.id))
+        while letters := (await self._store.letters.search(query, limit=_BATCH)).letters:
+            if not await self._undo(replay, letters):
                 return
+
+    async def _undo(self, replay: Replay, letters: Sequence[Letter]) -> int:
+        """As if they had not been claimed. What had been sent back before, and waits for no retry, was exhausted."""
+        undone = 0
+        for state in (State.PENDING, State.EXHAUSTED):
+            ids = [one.id for one in letters if (state is State.EXHAUSTED) == _was_exhausted(one)]
+            moved = await self._store.letters.move(
+                ids, expect=[State.REPLAYING], to=state, owner=owner_of(replay.id), now=self._clock.now()
+            )
+            undone += len(moved)
+        return undone
 
     async def _take_over(self, id: str, runner: str) -> Replay | None:
         """Be the one that runs it; None if it has ended or somebody else runs it."""
@@ -205,8 +222,14 @@ class Replays:
         return mine if won else None
 
     async def _keep(self, id: str, runner: str) -> Replay:
-        """Renew our hold on it, and see whether it was cancelled meanwhile."""
-        return await self._change(id, runner=runner, runner_until=self._clock.now() + _LEASE)
+        """Renew our hold on it, unless somebody took it over when ours had lapsed."""
+        while True:
+            replay, version = await self._load(id)
+            if replay.runner != runner:
+                return replay
+            held = replace(replay, runner_until=self._clock.now() + _LEASE)
+            if await self._store.documents.put(KIND, id, _body(held), expect=version):
+                return held
 
     async def _end(self, id: str) -> Replay:
         replay = await self._change(
@@ -216,11 +239,11 @@ class Replays:
         return replay
 
     async def _change(self, id: str, **changes: Any) -> Replay:
-        """Compare-and-set; a replay that was cancelled stays so."""
+        """Compare-and-set; a replay that has ended stays as it ended."""
         while True:
             replay, version = await self._load(id)
-            if replay.state is ReplayState.CANCELLED:
-                changes.pop("state", None)
+            if replay.state in (ReplayState.SENT, ReplayState.CANCELLED):
+                changes = {name: value for name, value in changes.items() if name not in ("state", "ended_at")}
             changed = replace(replay, **changes)
             if await self._store.documents.put(KIND, id, _body(changed), expect=version):
                 return changed
@@ -238,6 +261,10 @@ class Replays:
 def owner_of(replay: str) -> str:
     """The replay itself owns what it claims, so that whoever resumes it goes on with the same letters."""
     return f"replay:{replay}"
+
+
+def _was_exhausted(claimed: Letter) -> bool:
+    return claimed.resends > 1 and claimed.next_retry_at is None
 
 
 def _by_transport(letters: Sequence[Letter]) -> dict[str, list[Letter]]:

@@ -53,6 +53,7 @@ _PREFIXED = (
     r"xox[abeoprs]-[\w-]{10,}+|xapp-[\w-]{10,}+",  # Slack
     r"[srp]k_(?:live|test)_\w{10,}+|whsec_\w{16,}+",  # Stripe
     r"AIza[\w-]{30,}+|SG\.[\w-]{16,}+\.[\w-]++|sk-[\w-]{20,}+|npm_[A-Za-z0-9]{30,}+",  # Google, SendGrid, …
+    r"rdr_\w{4,}+",  # our own
     r"(?:AKIA|ASIA|ABIA|ACCA)[A-Z0-9]{16}\b",  # AWS
 )
 _CARD = r"(?<![\w.])[2-6](?:\d{12,18}|\d{3}([ -])\d{4}\1\d{4}\1\d{1,4}|\d{3}([ -])\d{6}\2\d{5})(?!\w)"

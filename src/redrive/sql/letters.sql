@@ -85,7 +85,7 @@ WHERE {where}
   AND (owner IS NULL OR owner = :me OR lease_until < :now)
   AND NOT EXISTS (
       SELECT 1 FROM dependencies AS d JOIN letters AS a ON a.message_id = d.message_id
-      WHERE d.letter_id = letters.id AND a.state <> 'resolved')
+      WHERE d.letter_id = letters.id AND a.state NOT IN ('resolved', 'archived'))
 ORDER BY priority, next_retry_at, seq
 LIMIT :limit;
 
@@ -96,10 +96,12 @@ UPDATE letters SET state = :to, owner = :me, lease_until = :until, updated_at = 
 WHERE id IN (SELECT value FROM json_each(:ids));
 
 -- name: move
+-- From retrying or replaying to pending or exhausted: the claim is undone, nothing was sent.
 UPDATE letters SET state = :to, updated_at = :now, owner = NULL, lease_until = NULL,
-       next_retry_at = CASE WHEN :to IN ('pending') THEN next_retry_at END,
-       resends = resends - (:to = 'pending' AND state IN ('retrying', 'replaying')),
-       retries = retries - (:to = 'pending' AND state = 'retrying')
+       next_retry_at = CASE WHEN :to IN ('pending', 'exhausted') AND state IN ('retrying', 'replaying')
+                            THEN next_retry_at END,
+       resends = resends - (:to IN ('pending', 'exhausted') AND state IN ('retrying', 'replaying')),
+       retries = retries - (:to IN ('pending', 'exhausted') AND state = 'retrying')
 WHERE id IN (SELECT value FROM json_each(:ids))
   AND state IN (SELECT value FROM json_each(:expect))
   AND (:owner IS NULL OR owner = :owner)

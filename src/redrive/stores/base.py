@@ -50,6 +50,7 @@ class Group(Struct, frozen=True):
     """Letters with one fingerprint: one root cause."""
 
     id: str
+    count: int
     error_type: str
     message: str  # of one of them
     category: Category
@@ -57,10 +58,6 @@ class Group(Struct, frozen=True):
     states: dict[State, int]  # how many in each
     first_at: datetime
     last_at: datetime
-
-    @property
-    def count(self) -> int:
-        return sum(self.states.values())
 
 
 class Tally(Struct, frozen=True):
@@ -117,7 +114,7 @@ class Letters(Protocol):
         """Move what the query selects to that state and lease it, the most urgent first. A claim is made to send
         the letter back, so it counts a resend, and a retry if `to` is RETRYING, and notes the replay.
 
-        Only letters that nobody owns (or this owner does), whose dependencies are resolved, and only from a
+        Only letters that nobody owns (or this owner does), whose dependencies are resolved or archived, and only from a
         state that may become `to` (see MAY_BECOME). One letter has one owner at a time.
         """
         ...
@@ -134,7 +131,7 @@ class Letters(Protocol):
         """Move those that are in an expected state (and owned by `owner`, if given); returns those that moved.
 
         A letter that moves loses its lease. Moving from RETRYING or REPLAYING to the same state is how a send is
-        confirmed; back to PENDING is how a claim is undone, and its resend is not counted after all.
+        confirmed; to PENDING or EXHAUSTED is how a claim is undone, and its resend is not counted after all.
         """
         ...
 

@@ -157,7 +157,7 @@ class MemoryLetters:
             return False
         wanted = set(letter.depends_on)
         others = (one for one in self._letters.values() if one.message.id in wanted)
-        return any(one.state is not State.RESOLVED for one in others)
+        return any(one.state not in (State.RESOLVED, State.ARCHIVED) for one in others)
 
 
 class MemoryLedger:
@@ -224,6 +224,7 @@ def _group(id: str, letters: Sequence[Letter]) -> Group:
     newest = max(letters, key=lambda one: one.updated_at)
     return Group(
         id=id,
+        count=len(letters),
         error_type=newest.last.type,
         message=newest.last.message,
         category=newest.category,

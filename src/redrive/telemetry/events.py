@@ -1,4 +1,4 @@
-"""One stream of facts. Metrics, logs, traces, audit and alerts subscribe to it; nothing else reports.
+"""One stream of facts. Metrics, logs and alerts subscribe to it; nothing else reports.
 
 Facts about successes come in batches, because there are many; facts about failures come one by one, because
 each of them is a story.

@@ -538,11 +538,17 @@ class StoreSuite:
         then = make_letter(make_message(id="then"), depends_on=("first", "never buried"))
         await store.letters.record([then, first])
         one = Query(message_ids=("then",))
-        for state in (State.EXHAUSTED, State.ARCHIVED, State.PENDING):
+        for state in (State.EXHAUSTED, State.PENDING):
             await store.letters.move([first.id], expect=list(State), to=state, now=LATER)
             assert await _claim(store, one, to=State.RETRYING, owner="me") == [], state
         await store.letters.move([first.id], expect=list(State), to=State.RESOLVED, now=LATER)
         assert len(await _claim(store, one, to=State.RETRYING, owner="me")) == 1
+
+    async def test_a_dependency_that_somebody_archived_holds_nobody_up(self, store: Store) -> None:
+        first = make_letter(make_message(id="first"))
+        await store.letters.record([first, make_letter(make_message(id="then"), depends_on=("first",))])
+        await store.letters.move([first.id], expect=list(State), to=State.ARCHIVED, now=LATER)
+        assert len(await _claim(store, Query(message_ids=("then",)), to=State.RETRYING, owner="me")) == 1
 
     async def test_a_dependency_that_was_pruned_holds_nobody_up(self, store: Store) -> None:
         first = make_letter(make_message(id="first"))

@@ -13,7 +13,7 @@ from datetime import timedelta
 
 from redrive.clock import Clock
 from redrive.errors import Unavailable
-from redrive.flow.breaker import Breaker, BreakerRule
+from redrive.flow.breaker import Breaker, BreakerRule, Position
 from redrive.flow.lineage import sent_back
 from redrive.forensics.query import Query
 from redrive.model import Letter, LetterId, Owner, State
@@ -62,7 +62,7 @@ class Due:
         """Everything that has letters pending or on their way."""
         waiting = {tally.source for tally in await self._store.letters.tallies() if tally.state is State.PENDING}
         named = [(transport, source) for transport in self._transports for source in sorted(waiting)]
-        return named + [target for target in self._away if target not in named]
+        return named + [target for target, away in self._away.items() if away and target not in named]
 
     def _room(self, target: Target) -> int:
         return self._breaker(target).room(self._parallel - len(self._away[target]))
@@ -74,9 +74,9 @@ class Due:
             return
         page = await self._store.letters.search(Query(ids=tuple(away)), limit=len(away))
         found = {letter.id: letter for letter in page.letters}
-        for id in list(away):
+        for id, resends in list(away.items()):
             letter = found.get(id)
-            if letter is not None and letter.state is State.RETRYING:
+            if letter is not None and letter.state is State.RETRYING and letter.resends == resends:
                 continue
             del away[id]
             self._learn(target, None if letter is None else letter.state)
@@ -86,12 +86,15 @@ class Due:
         before = breaker.position
         if state is State.RESOLVED:
             breaker.succeeded()
-        elif state in (State.PENDING, State.EXHAUSTED):
+        elif state in (State.PENDING, State.EXHAUSTED, State.RETRYING):  # retrying: by now another processor has it
             breaker.failed()
         else:
             breaker.forgotten()
         if breaker.position is not before:
-            self._events.emit(BreakerMoved(target="/".join(target), state=breaker.position))
+            self._tell(target, breaker)
+
+    def _tell(self, target: Target, breaker: Breaker) -> None:
+        self._events.emit(BreakerMoved(target="/".join(target), state=breaker.position))
 
     async def _send(self, target: Target, room: int) -> int:
         """Claim, send, confirm."""
@@ -119,7 +122,10 @@ class Due:
             ids, expect=[State.RETRYING], to=State.RETRYING, owner=self._owner, now=self._clock.now()
         )
         self._away[target].update((letter.id, letter.resends) for letter in letters)
-        self._breaker(target).sent(len(letters))
+        breaker = self._breaker(target)
+        breaker.sent(len(letters))
+        if breaker.position is Position.HALF_OPEN:
+            self._tell(target, breaker)
         self._events.emit(LettersRetried(source=target[1], count=len(letters)))
 
     async def _take_back(self, target: Target, letters: Sequence[Letter], error: Unavailable) -> None:

@@ -41,6 +41,6 @@ async def abandoned_replays(replays: Replays, clock: Clock) -> list[str]:
     now = clock.now()
     return [
         replay.id
-        for replay in await replays.list()
+        for replay in await replays.list(limit=1000)
         if replay.state is ReplayState.RUNNING and (replay.runner_until is None or replay.runner_until < now)
     ]

@@ -86,7 +86,15 @@ def test_what_will_not_go_away_is_not_retried_by_itself() -> None:
 
 def test_unless_the_policy_names_its_category() -> None:
     failure = make_failure(retryable=False, category=Category.PERMISSION, at=LATER)
-    policy = Policy(again=Again(1, constant("1m")), categories={"permission": Policy(attempts=1)})
+    policy = Policy(again=Again(1, constant("1m")), categories={"permission": Policy(attempts=2)})
+    assert _bury(make_message(), policy, failure).next_retry_at == LATER + timedelta(minutes=1)
+
+
+def test_a_category_that_is_buried_at_once_is_not_retried_unless_it_says_so_itself() -> None:
+    failure = make_failure(category=Category.NETWORK, at=LATER)
+    policy = Policy(again=3, categories={"network": Policy(attempts=1)})
+    assert _bury(make_message(), policy, failure).next_retry_at is None
+    policy = Policy(again=3, categories={"network": Policy(attempts=1, again=Again(1, constant("1m")))})
     assert _bury(make_message(), policy, failure).next_retry_at == LATER + timedelta(minutes=1)
 
 

@@ -6,7 +6,6 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
-from msgspec.structs import replace
 
 from redrive import Policy, constant
 from redrive.errors import StoreUnavailable, TransportUnavailable
@@ -25,7 +24,7 @@ from redrive.telemetry.events import (
 )
 from redrive.testing.builders import make_failure, make_letter, make_message
 from redrive.transports.base import Delivery, Depth
-from tests.unit.support import Calls, World, nothing
+from tests.unit.support import World, nothing
 
 BURY, DONE, RETRY = Bury(Reason.ATTEMPTS), Done(), Retry(timedelta(seconds=15))
 DOWN = StoreUnavailable("letters", "disk is full")
@@ -406,11 +405,3 @@ async def test_a_replay_whose_message_was_parked_on_its_way_still_gets_its_outco
     await _settle(world, (again, DONE))
     assert (await world.letter_of(letter.message)).state is State.RESOLVED
     assert await world.letters.ledger.tally("r1") == {EntryStatus.RESOLVED: 1}
-
-
-def test_the_fake_writes_down_what_it_is_asked() -> None:
-    """These tests stand on it."""
-    calls = Calls()
-    calls.fail("x", DOWN)
-    assert calls.count("x") == 0
-    assert replace(make_message(id="a"), id="b").id == "b"

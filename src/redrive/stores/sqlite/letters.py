@@ -309,8 +309,17 @@ def _group(rows: Sequence[tuple[Any, ...]]) -> Group:
     id, error_type, message, category, first_at, last_at, *_ = rows[0]
     sources = {source for row in rows for source in msgspec.json.decode(row[8])}
     states = {State(row[6]): row[7] for row in rows}
-    first, last = moment(first_at), moment(last_at)
-    return Group(id, error_type, message, Category(category), tuple(sorted(sources)), states, first, last)
+    return Group(
+        id=id,
+        count=sum(states.values()),
+        error_type=error_type,
+        message=message,
+        category=Category(category),
+        sources=tuple(sorted(sources)),
+        states=states,
+        first_at=moment(first_at),
+        last_at=moment(last_at),
+    )
 
 
 def _rounds(letters: Sequence[Letter]) -> Sequence[Sequence[Letter]]:
