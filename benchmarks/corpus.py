@@ -7,7 +7,7 @@ it lies the same table with the same rows and no secondary index: what a bare `e
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from hashlib import sha256
 from itertools import islice
 from pathlib import Path
@@ -17,6 +17,7 @@ from msgspec import Struct
 from benchmarks import samples
 from benchmarks.harness import say, scratch
 from redrive.database import SCHEMA_VERSION, clauses, sql
+from redrive.model import Letter
 from redrive.stores.shape import NATIVE
 from redrive.stores.sqlite.access import Access
 from redrive.stores.sqlite.letters import SqliteLetters
@@ -57,10 +58,10 @@ def letters_table() -> str:
     return schema[start : schema.index(");", start) + 2]
 
 
-def rows(start: int, count: int) -> Iterator[tuple[object, ...]]:
+def rows(letters: Iterable[Letter]) -> Iterator[tuple[object, ...]]:
     """Letters as the store binds them."""
     row = SqliteLetters(Access.__new__(Access), NATIVE)._row
-    return (row(letter) for letter in samples.letters(start, count))
+    return (row(letter) for letter in letters)
 
 
 def connect(path: Path, pragmas: tuple[str, ...] = PRAGMAS) -> sqlite3.Connection:
@@ -92,7 +93,7 @@ def _make(made: Corpus) -> None:
     tables, indexes = _schema()
     full.executescript(tables)
     bare.executescript(letters_table())
-    source = rows(0, made.count)
+    source = rows(samples.letters(0, made.count))
     while some := list(islice(source, _TOGETHER)):
         for connection in (full, bare):
             connection.execute("BEGIN")

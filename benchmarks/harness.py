@@ -30,7 +30,7 @@ class Scale(Struct, frozen=True, kw_only=True):
     """How much is measured. `quick` shows that a cell works; its figures mean nothing."""
 
     quick: bool = False
-    rounds: int = 3
+    rounds: int = 5
 
     def of(self, full: int, quick: int) -> int:
         """That many, or that few."""
@@ -117,17 +117,17 @@ class Measured(Struct, frozen=True, kw_only=True):
 
 
 def side_by_side(
-    contenders: Mapping[str, Contender], rounds: int, best: Callable[[Sequence[float]], float] = max
+    contenders: Mapping[str, Contender], rounds: int, of: Callable[[Sequence[float]], float] = statistics.median
 ) -> Numbers:
-    """The best figure of each over some rounds. In a round they follow one another at once, so that a neighbour
-    who makes the machine slow makes it slow for all; each round starts with another of them."""
+    """The median of each over some rounds. In a round they follow one another at once, so that a neighbour who makes
+    the machine slow makes it slow for all; each round starts with another of them."""
     figures: dict[str, list[float]] = {name: [] for name in contenders}
     names = list(contenders)
     for number in range(rounds):
         for name in names[number % len(names) :] + names[: number % len(names)]:
             figures[name].append(contenders[name]())
             say(f"  round {number + 1}: {name} {figures[name][-1]:,.6g}")
-    return {name: best(seen) for name, seen in figures.items()}
+    return {name: of(seen) for name, seen in figures.items()}
 
 
 def rate(count: int, work: Callable[[], object]) -> float:

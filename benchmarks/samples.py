@@ -8,6 +8,7 @@ from hashlib import blake2b
 from typing import TypeVar
 
 import msgspec
+from msgspec.structs import replace
 
 from redrive.clock import sortable_id
 from redrive.forensics.fingerprint import fingerprint
@@ -56,6 +57,11 @@ def letters(start: int, count: int) -> Iterator[Letter]:
     frequent, over 8 sources, 6 categories and 40 tenants; 500 in a row of one source, since a worker settles one
     source at a time. The same numbers make the same letters."""
     return (letter(number) for number in range(start, start + count))
+
+
+def fresh(start: int, count: int) -> Iterator[Letter]:
+    """The same when they are recorded: nobody has retried, resolved or archived them yet."""
+    return (replace(letter, state=State.PENDING) for letter in letters(start, count))
 
 
 def letter(number: int) -> Letter:

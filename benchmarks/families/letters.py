@@ -17,7 +17,9 @@ import msgspec
 from benchmarks.corpus import INSERT, Corpus, connect, corpus, letters_table, rows
 from benchmarks.harness import (
     Cell,
+    Contender,
     Measured,
+    Numbers,
     Scale,
     Target,
     async_rate,
@@ -28,7 +30,7 @@ from benchmarks.harness import (
     scratch,
     side_by_side,
 )
-from benchmarks.samples import BATCH, batches, letters
+from benchmarks.samples import BATCH, batches, fresh
 from redrive import Redrive
 from redrive.config import Settings
 from redrive.forensics.query import Query
@@ -36,6 +38,7 @@ from redrive.model import Category, Letter, State
 from redrive.service import Service
 from redrive.stores.sqlite import SqliteStore
 
+Answers = Callable[[], list[float]]  # seconds of each
 _FRAME_MS = 20.0  # what a person may wait for a page of the console
 _FLAT_MB = 32.0
 _COLUMNS = "seq, created_at, state, updated_at, next_retry_at, owner, retries, resends, replay, body, document"
@@ -64,8 +67,8 @@ def record_on_million(scale: Scale) -> Measured:
 
 
 def _recorded(scale: Scale, ours: Path, bare: Path, before: int, count: int) -> Measured:
-    new = list(letters(before, count))
-    encoded = list(rows(before, count))
+    new = list(fresh(before, count))
+    encoded = list(rows(new))
     figures = side_by_side(
         {
             "redrive": lambda: _undone(ours, before, lambda: in_loop(_record(ours, new))),
@@ -144,19 +147,27 @@ def newest(scale: Scale) -> Measured:
     held = corpus(scale.of(1_000_000, 2_000))
     pairs = list(product((State.PENDING, State.EXHAUSTED, State.RESOLVED, State.ARCHIVED), Category))
     queries = [Query(states=(state,), categories=(category,)) for state, category in pairs]
-    ask = lambda service, n: service.letters(queries[n % len(queries)], limit=50)  # noqa: E731
-    ours = in_loop(_asked(held, ask, scale.of(2_000, 20)))
-    bare = _selected(held, [(_NEWEST, (str(state), str(category))) for state, category in pairs], scale.of(2_000, 20))
-    return _latencies(held, ours, {"bare select, same index": bare})
+    statements = [(_NEWEST, (str(state), str(category))) for state, category in pairs]
+    times = scale.of(500, 20)
+    return _latencies(
+        scale,
+        held,
+        lambda: in_loop(_asked(held, lambda service, n: service.letters(queries[n % len(queries)]), times)),
+        {"bare select, same index": lambda: _selected(held, statements, times)},
+    )
 
 
 def groups(scale: Scale) -> Measured:
     """The overview of the groups of a million letters: all of them, and those that wait."""
     held = corpus(scale.of(1_000_000, 2_000))
     queries = [Query(), Query(states=(State.PENDING,))]
-    ours = in_loop(_asked(held, lambda service, n: service.groups(queries[n % 2], limit=50), scale.of(600, 20)))
-    bare = _selected(held, [(_GROUPED, ())], scale.of(10, 5))
-    return _latencies(held, ours, {"bare GROUP BY": bare})
+    times = scale.of(300, 20)
+    return _latencies(
+        scale,
+        held,
+        lambda: in_loop(_asked(held, lambda service, n: service.groups(queries[n % 2]), times)),
+        {"bare GROUP BY": lambda: _selected(held, [(_GROUPED, ())], scale.of(5, 5))},
+    )
 
 
 async def _asked(held: Corpus, ask: Callable[[Service, int], Awaitable[Any]], times: int) -> list[float]:
@@ -183,14 +194,24 @@ def _selected(held: Corpus, statements: Sequence[tuple[str, tuple[str, ...]]], t
     return took[-times:]
 
 
-def _latencies(held: Corpus, ours: Sequence[float], peers: dict[str, list[float]]) -> Measured:
-    figures = percentiles(ours)
-    theirs = {name: percentiles(took) for name, took in peers.items()}
+def _latencies(scale: Scale, held: Corpus, ours: Answers, peers: dict[str, Answers]) -> Measured:
+    """The percentiles of the calmest round: a neighbour's work is not in our answer."""
+    seen: dict[str, list[Numbers]] = {name: [] for name in ("redrive", *peers)}
+
+    def measured(name: str, answers: Answers) -> Contender:
+        def one() -> float:
+            seen[name].append(percentiles(answers()))
+            return seen[name][-1]["p99"]
+
+        return one
+
+    contenders = {name: measured(name, answers) for name, answers in {"redrive": ours, **peers}.items()}
+    figures = side_by_side(contenders, scale.rounds, of=min)
     return Measured(
-        redrive=figures["p99"],
-        peers={name: took["p99"] for name, took in theirs.items()},
-        details={"redrive": figures, **theirs},
-        settings={"letters": held.count, "answers": len(ours), "through": "Service, as the console does"},
+        redrive=figures.pop("redrive"),
+        peers=figures,
+        details={name: min(rounds, key=lambda one: one["p99"]) for name, rounds in seen.items()},
+        settings={"letters": held.count, "through": "Service, as the console does"},
     )
 
 

@@ -65,9 +65,18 @@ def read(path: Path | None = None, environ: Mapping[str, str] | None = None) -> 
     file = _find(path, environ)
     given = {one.key.path: one for one in _from_file(file)} if file else {}
     given |= {one.key.path: one for one in _from_environ(environ, tuple(given))}
-    settings = _built({path: _value(one) for path, one in given.items()})
+    values = given | _queue_beside_letters(given)
+    settings = _built({path: _value(one) for path, one in values.items()})
     _check_patterns(settings, given)
     return Loaded(settings, {path: one.source for path, one in given.items()}, file)
+
+
+def _queue_beside_letters(given: Mapping[str, _Given]) -> dict[str, _Given]:
+    """Embedded means one file: who says only where the letters are has said where the queue is."""
+    store, name = given.get("store"), "transports.default"
+    if store is None or name in given or not str(store.raw).startswith("sqlite://"):
+        return {}
+    return {name: _Given(_known()[name], store.raw, store.source)}
 
 
 def _find(path: Path | None, environ: Mapping[str, str]) -> Path | None:

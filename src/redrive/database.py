@@ -7,6 +7,7 @@ that a hundred senders cost one fsync. Other threads read, and never wait for th
 from __future__ import annotations
 
 import asyncio
+import os
 import queue
 import sqlite3
 import threading
@@ -67,6 +68,7 @@ class Database:
         self._local = threading.local()
         self._readers = ThreadPoolExecutor(_READERS, thread_name_prefix="redrive-read")
         self._connections: list[sqlite3.Connection] = []
+        _make_private(path)
         self._writer_connection = self._connect()
         self._prepare()
         self._writer = threading.Thread(target=self._write_loop, name="redrive-write", daemon=True)
@@ -254,6 +256,12 @@ def _use_wal(connection: sqlite3.Connection) -> None:
             time.sleep(0.01)
         else:
             return
+
+
+def _make_private(path: Path) -> None:
+    """A new file is for its owner only: letters hold what customers sent. SQLite's own files beside it follow it."""
+    with suppress(OSError):  # it is there already, or cannot be made, which SQLite will say better
+        os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
 
 
 class translated:

@@ -39,10 +39,12 @@ def open_store(url: str) -> Store:
 
 
 def _opener(kind: str, url: str, known: dict[str, str]) -> Any:
-    scheme = url.partition("://")[0]
+    scheme, is_url, _ = url.partition("://")
+    if not is_url:
+        raise ConfigError(f"{url!r} is no URL of a {kind}: write it like sqlite:///redrive.db")
     plugins = {point.name: point.value for point in entry_points(group=f"redrive.{kind}s")}
     target = (known | plugins).get(scheme)
     if target is None:
-        raise ConfigError(f"{url!r}: no {kind} speaks {scheme!r}{nearest(scheme, known | plugins)}")
+        raise ConfigError(f"no {kind} speaks {scheme!r}{nearest(scheme, known | plugins)}")
     module, _, name = target.partition(":")
     return getattr(import_module(module), name)

@@ -64,7 +64,7 @@ def test_every_kind_of_value_from_toml() -> None:
     assert settings.concurrency == 5
     assert settings.lease == timedelta(seconds=90)
     assert settings.body_limit == 500_000
-    assert settings.transports == {"default": "sqlite:///redrive.db", "orders-2": "memory:"}
+    assert settings.transports == {"default": "sqlite:///letters.db", "orders-2": "memory:"}
     assert settings.redact.defaults is False
     assert settings.redact.keys == ("patient",)
     assert settings.logs.level == "debug"
@@ -264,3 +264,12 @@ def test_what_describe_writes_can_be_read_back() -> None:
     environ = {line.environ: line.value for line in describe(settings, {})}
     Path("redrive.toml").unlink()
     assert load(environ=environ) == settings
+
+
+def test_who_names_only_the_store_has_named_the_queue() -> None:
+    """Embedded means one file."""
+    both = load(environ={"REDRIVE_STORE": "sqlite:///elsewhere.db"})
+    assert both.transports == {"default": "sqlite:///elsewhere.db"}
+    apart = load(environ={"REDRIVE_STORE": "sqlite:///a.db", "REDRIVE_TRANSPORTS_DEFAULT": "sqlite:///b.db"})
+    assert (apart.store, apart.transports) == ("sqlite:///a.db", {"default": "sqlite:///b.db"})
+    assert load(environ={"REDRIVE_STORE": "memory://"}).transports == {"default": "sqlite:///redrive.db"}

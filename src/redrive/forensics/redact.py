@@ -70,9 +70,13 @@ class Redactor:
             text = pattern.sub(replacement, text)
         return text
 
+    def data(self, data: bytes) -> str:
+        """As a text with its secrets masked; bytes that are no text are shown as `\\xNN`."""
+        return self.text(_visible(data))
+
     def headers(self, headers: Headers) -> list[tuple[str, str]]:
         """In order, repeats kept; bytes that are no text are shown as `\\xNN`."""
-        return [(name, self._under(name, self.text(_visible(value)))) for name, value in headers]
+        return [(name, self._under(name, self.data(value))) for name, value in headers]
 
     def body(self, body: bytes, limit: int = 64 * 1024) -> str:
         """JSON stays JSON, text stays text, the rest is a preview in hex; cut at the limit, and it says so."""

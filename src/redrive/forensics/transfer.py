@@ -38,11 +38,23 @@ def letters_of(lines: Iterable[bytes], name: str = "the input") -> Iterator[Lett
             continue
         try:
             read = _decode(line)
+            _check(read.letter)
         except (msgspec.DecodeError, ValueError) as error:
             raise UsageError(f"line {number} of {name} is not a letter: {error}") from error
         if read.format != FORMAT:
             raise UsageError(f"line {number} of {name} has format {read.format!r}: this Redrive reads {FORMAT!r}")
         yield read.letter
+
+
+def _check(letter: Letter) -> None:
+    """What every letter has that Redrive itself recorded, and a line that somebody edited may lack."""
+    if not letter.failures:
+        raise ValueError("it has no failure")
+    message, of_failures = letter.message, (failure.at for failure in letter.failures)
+    times = (letter.created_at, letter.updated_at, letter.next_retry_at, letter.expires_at, letter.lease_until)
+    for at in (*times, message.enqueued_at, message.expires_at, *of_failures):
+        if at is not None and at.tzinfo is None:
+            raise ValueError(f"the time {at.isoformat()} has no zone")
 
 
 def write_lines(file: IO[bytes], letters: Iterable[Letter]) -> None:

@@ -80,8 +80,8 @@ def detail(letter: Letter, redactor: Redactor) -> Detail:
     message = letter.message
     return Detail(
         **_shared(letter, redactor),
-        key=None if message.key is None else message.key.decode("utf-8", "backslashreplace"),
-        correlation_id=message.correlation_id,
+        key=None if message.key is None else redactor.data(message.key),
+        correlation_id=None if message.correlation_id is None else redactor.text(message.correlation_id),
         priority=message.priority,
         enqueued_at=message.enqueued_at,
         expires_at=letter.expires_at,
