@@ -25,7 +25,7 @@ from redrive.stores.sqlite.letters import SqliteLetters
 _SQL = clauses("letters")
 _TOGETHER = 10_000
 INSERT = _SQL["insert"].partition("ON CONFLICT")[0]
-PRAGMAS = ("journal_mode=WAL", "synchronous=FULL", "cache_size=-16000", "wal_autocheckpoint=4000", "temp_store=MEMORY")
+PRAGMAS = ("journal_mode=WAL", "synchronous=FULL", "cache_size=-16000", "wal_autocheckpoint=8000", "temp_store=MEMORY")
 """Those of redrive.database: what is bare is bare of everything else."""
 
 

@@ -13,13 +13,13 @@ from typing import Any, TypeAlias, TypeVar
 
 from redrive.clock import Clock, SystemClock
 from redrive.config import Settings, load
-from redrive.durations import Duration, duration
+from redrive.durations import Duration
 from redrive.errors import ConfigError, MessageTooLarge, UnknownSource, UsageError
 from redrive.flow.classify import Classifier
 from redrive.flow.decode import encode, name_of, signature_of
 from redrive.flow.line import Handler, Line, Span
-from redrive.flow.lineage import AFTER
-from redrive.model import Headers, Message, MessageId
+from redrive.model import Message, MessageId
+from redrive.outgoing import GivenHeaders, bytes_of, expiry_of, headers_of, priority_of, text_of
 from redrive.policy import Policy
 from redrive.registry import open_store, open_transport
 from redrive.stores.base import Store
@@ -28,7 +28,6 @@ from redrive.threads import Threads
 from redrive.transports.base import Transport
 
 F = TypeVar("F", bound=Callable[..., Any])
-GivenHeaders: TypeAlias = Mapping[str, str | bytes]
 Inject: TypeAlias = Callable[[GivenHeaders], GivenHeaders]
 
 
@@ -88,9 +87,11 @@ class Redrive:
     ) -> Callable[[F], F]:
         """Handle the messages of that source. The function may be sync or async; its first parameter is the body,
         decoded to what its annotation says, its second, if there is one, the Message."""
+        if callable(source):
+            raise ConfigError("a handler is registered for a source: write @app.handler('orders')")
 
         def register(function: F) -> F:
-            self._register(source, function, policy or Policy(), concurrency, transport)
+            self._register(source, function, Policy() if policy is None else policy, concurrency, transport)
             return function
 
         return register
@@ -99,18 +100,27 @@ class Redrive:
         """Sources that others handle, so that sending to them is no typo."""
         self._declared.update(dict.fromkeys(sources, transport))
 
+    @property
+    def sources(self) -> set[str]:
+        """Those with a handler here, and those declared."""
+        return {*self.handlers, *self._declared}
+
     def _register(
         self, source: str, function: Callable[..., Any], policy: Policy, concurrency: int | None, transport: str
     ) -> None:
-        if not source or not isinstance(source, str):
-            raise ConfigError(f"{source!r} is no name for a source")
+        try:
+            text_of("source", source)
+        except UsageError:
+            raise ConfigError(f"{source!r} is no name for a source") from None
         if source in self.handlers:
             raise ConfigError(f"source {source!r} has a handler already: {self.handlers[source].name}")
         if transport not in self._urls and transport not in self._transports:
             raise ConfigError(f"transport {transport!r} is not configured: there is {', '.join(self._urls)}")
         width = self.settings.concurrency if concurrency is None else concurrency
-        if width < 1:
-            raise ConfigError(f"concurrency={width}: at least one message is handled at a time")
+        if not isinstance(width, int) or width < 1:
+            raise ConfigError(f"concurrency={width!r}: at least one message is handled at a time")
+        if not isinstance(policy, Policy):
+            raise ConfigError(f"policy={policy!r}: it takes a Policy, such as Policy(attempts=5)")
         decode, wants_message = signature_of(function)
         self.handlers[source] = Handler(
             source=source,
@@ -190,22 +200,21 @@ class Redrive:
         data = encode(body)
         if len(data) > self.settings.body_limit:
             raise MessageTooLarge(len(data), self.settings.body_limit)
-        for name, text in (("source", source), ("id", id), ("tenant", tenant), ("correlation_id", correlation_id)):
-            _check_text(name, text)
-        for header in headers or ():
-            _check_text("the name of a header", header)
+        for name, text in (("id", id), ("tenant", tenant), ("correlation_id", correlation_id)):
+            if text is not None:
+                text_of(name, text)
         now = self.clock.now()
         return Message(
             id=self.clock.new_id() if id is None else id,
-            source=source,
+            source=text_of("source", source),
             body=data,
             enqueued_at=now,
-            headers=_headers(self.inject(headers or {}) if self.inject else headers, after),
-            key=key.encode() if isinstance(key, str) else key,
+            headers=headers_of(self.inject(headers or {}) if self.inject else headers, after),
+            key=None if key is None else bytes_of("key", key),
             tenant=tenant,
             correlation_id=correlation_id,
-            priority=priority,
-            expires_at=None if ttl is None else now + duration(ttl),
+            priority=priority_of(priority),
+            expires_at=expiry_of(ttl, now),
         )
 
     async def send_messages(self, messages: Sequence[Message]) -> None:
@@ -219,10 +228,9 @@ class Redrive:
     def _transport_of(self, source: str) -> str:
         if source in self.handlers:
             return self.handlers[source].transport
-        if source in self._declared or not self.handlers:
+        if source in self._declared or not self.sources:
             return self._declared.get(source, "default")
-        known = [*self.handlers, *self._declared]
-        raise UnknownSource(source, known, f"If somebody else handles it, say app.declare({source!r})")
+        raise UnknownSource(source, self.sources, f"If somebody else handles it, say app.declare({source!r})")
 
     # -- what it runs on -----------------------------------------------------------------------------------------
 
@@ -289,23 +297,3 @@ class Redrive:
         from redrive.worker import run
 
         run(self, upkeep=upkeep, grace=grace)
-
-
-def _headers(headers: GivenHeaders | None, after: Iterable[MessageId]) -> Headers:
-    pairs = [
-        (name, value.encode() if isinstance(value, str) else bytes(value)) for name, value in (headers or {}).items()
-    ]
-    if names := [after] if isinstance(after, str) else list(after):
-        pairs.append((AFTER, "\n".join(names).encode()))
-    return tuple(pairs)
-
-
-def _check_text(name: str, text: str | None) -> None:
-    if text is None:
-        return
-    if not isinstance(text, str) or not text:
-        raise UsageError(f"{name}={text!r}: it has to be text, and not empty")
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        raise UsageError(f"{name}={text!r}: it has to be text that UTF-8 can write") from None

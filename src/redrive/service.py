@@ -111,8 +111,8 @@ class Service:
         return await self.app.store.letters.count(query)
 
     async def sources(self) -> set[str]:
-        """Every source that has a handler here, a letter, or a message waiting."""
-        known = set(self.app.handlers) | {tally.source for tally in await self.app.store.letters.tallies()}
+        """Every source that has a handler here, is declared, has a letter, or a message waiting."""
+        known = self.app.sources | {tally.source for tally in await self.app.store.letters.tallies()}
         for transport in self.app.transports.values():
             known |= set(await transport.depths())
         return known
@@ -138,7 +138,7 @@ class Service:
         """Freeze the selection; `run_replay` sends it. The same id again gives the replay it already made."""
         await self._check(query)
         replay = await self.replays.start(query, actor=actor, rate=rate, reason=reason, id=id)
-        await self.note(actor, "replay", f"{replay.id}: {replay.total} letters")
+        await self.note(actor, "replay", f"{replay.id}: {_letters(replay.total)}")
         return replay
 
     async def run_replay(self, id: str, *, progress: Progress = lambda sent: None) -> ReplayReport:
@@ -186,7 +186,7 @@ class Service:
             total += len(gone)
             progress(len(gone))
         self.app.events.emit(LettersPruned(count=total, why=f"purged by {actor}"))
-        await self.note(actor, "purge", f"{total} letters of {_said(query)}")
+        await self.note(actor, "purge", f"{_letters(total)} of {_said(query)}")
         return total
 
     async def export(self, query: Query) -> AsyncIterator[bytes]:
@@ -213,7 +213,7 @@ class Service:
                 total += await self._take_in(batch, progress)
                 batch = []
         total += await self._take_in(batch, progress)
-        await self.note(actor, "import", f"{total} letters from {name}")
+        await self.note(actor, "import", f"{_letters(total)} from {name}")
         return total
 
     async def doctor(self) -> Diagnosis:
@@ -250,7 +250,7 @@ class Service:
             progress(len(page.letters))
             after = page.after
             if after is None:
-                await self.note(actor, action, f"{total} letters of {_said(query)}")
+                await self.note(actor, action, f"{_letters(total)} of {_said(query)}")
                 return int(total)
 
     def _redacted(self, groups: Sequence[Group]) -> list[Group]:
@@ -289,6 +289,10 @@ def _bounded(limit: int) -> int:
     if not 1 <= limit <= 1000:
         raise UsageError(f"limit={limit}: a page has 1 to 1000 letters")
     return limit
+
+
+def _letters(count: int) -> str:
+    return f"{count:,} letter{'' if count == 1 else 's'}"
 
 
 def _said(query: Query) -> str:
