@@ -19,6 +19,8 @@ from msgspec.structs import replace
 MessageId: TypeAlias = str
 LetterId: TypeAlias = str
 Owner: TypeAlias = str
+LETTER_HEADER = "redrive-letter"
+"""On a message that was sent back: the id of its letter (flow/lineage.py)."""
 Headers: TypeAlias = tuple[tuple[str, bytes], ...]
 """In order, repeats allowed, values as raw bytes: what a broker carried is what we carry."""
 
@@ -88,6 +90,11 @@ class Message(Struct, frozen=True, gc=False):
     def header(self, name: str) -> bytes | None:
         """The last value of that name, as a broker would resolve a repeat."""
         return next((value for key, value in reversed(self.headers) if key == name), None)
+
+    @property
+    def was_sent_back(self) -> bool:
+        """By a retry or a replay of its letter."""
+        return bool(self.headers) and self.header(LETTER_HEADER) is not None
 
 
 def with_headers(headers: Headers, **changes: bytes | None) -> Headers:

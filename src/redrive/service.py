@@ -224,7 +224,8 @@ class Service:
 
     async def audit(self, limit: int = 100) -> list[dict[str, Any]]:
         """Who did what, newest first."""
-        return [one.body for one in await self.app.store.documents.list(AUDIT, limit=limit)]
+        trail = await self.app.store.documents.list(AUDIT, limit=limit)
+        return [{**one.body, "detail": self.redactor.text(one.body["detail"])} for one in trail]
 
     # -- inside --------------------------------------------------------------------------------------------------
 

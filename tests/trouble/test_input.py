@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 import asyncio
+from datetime import timedelta
 from pathlib import Path
 
 import pytest
 
 from redrive import Message, Policy
+from redrive.clock import SystemClock
 from redrive.errors import MessageTooLarge, UnknownSource
 from redrive.forensics.query import Query
 from redrive.model import Category, Reason, Stage
 from redrive.service import Service
 from redrive.testing.builders import make_message
-from tests.trouble.helpers import depth, letters, make_app, until_empty, working
+from redrive.testing.waiting import until
+from redrive.transports.memory import MemoryTransport
+from tests.trouble.helpers import depth, letters, make_app, until_empty, until_letters, url_in, working
 
 MB = 1 << 20
 EVERY_BYTE = bytes(range(256))
@@ -119,3 +123,23 @@ async def test_messages_of_a_source_without_a_handler_stay_where_they_are(tmp_pa
         await app.send("orders", b"")
         await asyncio.wait_for(handled.wait(), 30)
         assert (await app.transport().depths())["others'"].ready == 1
+
+
+async def test_a_letter_that_the_store_will_not_have_is_kept_in_the_queue_and_holds_up_nobody(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A priority that no integer of SQLite holds: a broker may carry what a database cannot."""
+    clock = SystemClock()
+    queue = MemoryTransport(clock=clock, lease=timedelta(seconds=30))
+    app = make_app(tmp_path, transport=queue, store=url_in(tmp_path))
+
+    @app.handler("orders", policy=Policy(attempts=1))
+    async def handle(body: bytes) -> None:
+        raise ValueError("no")
+
+    async with app, working(app):
+        odd = make_message(id="odd", priority=2**70)
+        await app.transport().send([odd, *(make_message(id=f"even-{number}") for number in range(5))])
+        assert len(await until_letters(app, 5)) == 5
+        await until(lambda: "refuses the letter of message 'odd'" in caplog.text, what="it is said")
+        assert await depth(app) == 1

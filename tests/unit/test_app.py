@@ -216,6 +216,10 @@ def test_a_decorator_without_its_source_is_refused_at_once(app: Redrive) -> None
         app.handler(nothing)  # type: ignore[arg-type]
 
 
+def _files(directory: Path) -> list[str]:
+    return [file.name for file in directory.iterdir() if not file.name.endswith(("-wal", "-shm"))]
+
+
 async def test_without_arguments_it_is_one_sqlite_file_in_this_directory(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -224,7 +228,7 @@ async def test_without_arguments_it_is_one_sqlite_file_in_this_directory(
         assert isinstance(app.store, SqliteStore)
         assert isinstance(app.transport(), SqliteTransport)
         await app.send("orders", b"1")
-        assert [file.name for file in tmp_path.iterdir() if not file.name.endswith(("-wal", "-shm"))] == ["redrive.db"]
+        assert _files(tmp_path) == ["redrive.db"]
     async with Redrive() as again:
         assert (await again.transport().depths())["orders"].ready == 1
 
@@ -232,7 +236,7 @@ async def test_without_arguments_it_is_one_sqlite_file_in_this_directory(
 async def test_nothing_is_opened_before_it_is_needed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     Redrive().handler("orders")(nothing)
-    assert list(tmp_path.iterdir()) == []
+    assert _files(tmp_path) == []
 
 
 async def test_embedded_means_one_file_for_queue_and_letters(tmp_path: Path) -> None:

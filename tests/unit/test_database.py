@@ -192,7 +192,7 @@ async def test_the_reason_is_not_lost_where_several_jobs_failed_together(databas
 
 @pytest.mark.parametrize("wrong", ["sqlite://redrive.db", "sqlite:///", "sqlite:redrive.db", "postgres:///x", ""])
 def test_a_url_that_names_no_file_shows_how_to_write_one(wrong: str) -> None:
-    with pytest.raises(ConfigError, match="sqlite:///relative/path.db"):
+    with pytest.raises(ConfigError, match=r"sqlite:///relative/path\.db"):
         path_of(wrong)
 
 

@@ -11,9 +11,10 @@ from datetime import datetime
 from msgspec import Struct
 from msgspec.structs import replace
 
+from redrive.model import LETTER_HEADER as LETTER
 from redrive.model import Letter, LetterId, Message, Reason, State, letter_id, with_headers
 
-LETTER, REPLAY, RETRIES, AFTER = "redrive-letter", "redrive-replay", "redrive-retries", "redrive-after"
+REPLAY, RETRIES, AFTER = "redrive-replay", "redrive-retries", "redrive-after"
 
 
 class Lineage(Struct, frozen=True):

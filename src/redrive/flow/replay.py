@@ -179,7 +179,7 @@ class Replays:
         self, replay: Replay, ids: Sequence[str], letters: Sequence[Letter], sent: Sequence[Letter]
     ) -> None:
         now, mine = self._clock.now(), owner_of(replay.id)
-        going = {letter.id for letter in sent}
+        going = {letter.id for letter in sent} | await self._sent_before(replay, ids, letters)
         stuck = [letter for letter in letters if letter.id not in going]
         await self._store.letters.move(list(going), expect=[State.REPLAYING], to=State.REPLAYING, owner=mine, now=now)
         await self._undo(replay, stuck)
@@ -191,6 +191,15 @@ class Replays:
             else Entry(replay.id, id, EntryStatus.SKIPPED, now, notes.get(id, changed))
             for id in ids
         )
+
+    async def _sent_before(self, replay: Replay, ids: Sequence[str], claimed: Sequence[Letter]) -> set[str]:
+        """Those that a run of this replay sent and confirmed, and died before it could write so into the ledger."""
+        taken = {letter.id for letter in claimed}
+        others = tuple(id for id in ids if id not in taken)
+        if not others:
+            return set()
+        page = await self._store.letters.search(Query(ids=others), limit=len(others))
+        return {letter.id for letter in page.letters if letter.replay == replay.id}
 
     async def _let_go(self, replay: Replay) -> None:
         """Letters claimed by a replay that was cancelled, and not sent."""

@@ -5,6 +5,7 @@ What cannot be written is given back: a failing failure path keeps the message a
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Sequence
 from datetime import datetime, timedelta
 
@@ -29,6 +30,9 @@ from redrive.transports.base import Delivery, Settlement
 
 _DONE = Done()
 _PAUSE = timedelta(seconds=1)
+_REFUSED = timedelta(minutes=1)
+_BAD_VALUE = (ValueError, TypeError, OverflowError)  # what a broker carries, and a database cannot hold
+log = logging.getLogger("redrive")
 
 
 class Attempted(Struct, frozen=True, gc=False):
@@ -65,7 +69,9 @@ async def _write(
     letters = [_letter(line, item) for item in batch]
     recorded = resolved = False
     try:
-        await _record(line, batch, [letter for letter in letters if letter is not None])
+        if refused := await _record(line, batch, [letter for letter in letters if letter is not None]):
+            batch = [_kept_back(item, letter, refused) for item, letter in zip(batch, letters, strict=True)]
+            letters = [letter if letter and letter.id not in refused else None for letter in letters]
         recorded = True
         await _resolve(line, batch)
         resolved = True
@@ -99,14 +105,35 @@ def _letter(line: Line, item: Attempted) -> Letter | None:
     return None
 
 
-async def _record(line: Line, batch: Sequence[Attempted], letters: Sequence[Letter]) -> None:
-    """Tell the ledgers of replays which of theirs died again, and record the letters: last, because it counts."""
+def _kept_back(item: Attempted, letter: Letter | None, refused: set[str]) -> Attempted:
+    return item if letter is None or letter.id not in refused else replace(item, outcome=Release(_REFUSED))
+
+
+async def _record(line: Line, batch: Sequence[Attempted], letters: Sequence[Letter]) -> set[str]:
+    """Tell the ledgers of replays which of theirs died again, and record the letters: last, because it counts.
+
+    Returns the letters that the store will not have. There should be none; one that is must not hold up the others.
+    """
     if not letters:
-        return
+        return set()
     crashed = {letter.id for letter in letters if letter.reason is Reason.CRASHED}
     known = await _at_rest(line, crashed) if crashed else set()
     await _mark(line, [item for item in batch if isinstance(item.outcome, Bury)], EntryStatus.FAILED)
-    await line.store.letters.record([letter for letter in letters if letter.id not in known])
+    wanted = [letter for letter in letters if letter.id not in known]
+    try:
+        await line.store.letters.record(wanted)
+    except _BAD_VALUE:
+        return {letter.id for letter in wanted if not await _is_recorded(line, letter)}
+    return set()
+
+
+async def _is_recorded(line: Line, letter: Letter) -> bool:
+    try:
+        await line.store.letters.record([letter])
+    except _BAD_VALUE:
+        log.exception("the store refuses the letter of message %r: it stays in %s", letter.message.id, line.source)
+        return False
+    return True
 
 
 async def _at_rest(line: Line, ids: set[str]) -> set[str]:

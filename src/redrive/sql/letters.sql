@@ -82,7 +82,7 @@ SELECT priority FROM used WHERE priority IS NOT NULL;
 SELECT {columns} FROM letters
 WHERE {where}
   AND state IN (SELECT value FROM json_each(:from))
-  AND (owner IS NULL OR owner = :me OR lease_until < :now)
+  AND (state <> :to OR owner = :me)
   AND NOT EXISTS (
       SELECT 1 FROM dependencies AS d JOIN letters AS a ON a.message_id = d.message_id
       WHERE d.letter_id = letters.id AND a.state NOT IN ('resolved', 'archived'))

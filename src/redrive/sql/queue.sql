@@ -5,6 +5,13 @@ INSERT INTO queue (source, id, priority, visible_at, attempt, enqueued_at, expir
 VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)
 ON CONFLICT (source, id) DO NOTHING;
 
+-- name: send_back
+-- A copy that a dead worker could not ack is still there: it stays where it is, and becomes what is sent back.
+INSERT INTO queue (source, id, priority, visible_at, attempt, enqueued_at, expires_at, body, rest)
+VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)
+ON CONFLICT (source, id) DO UPDATE
+SET attempt = excluded.attempt, expires_at = excluded.expires_at, rest = excluded.rest, failures = NULL;
+
 -- name: priorities
 -- A loose index scan: one step for each priority in use, however many messages there are.
 WITH RECURSIVE used (priority) AS (

@@ -114,8 +114,8 @@ class Letters(Protocol):
         """Move what the query selects to that state and lease it, the most urgent first. A claim is made to send
         the letter back, so it counts a resend, and a retry if `to` is RETRYING, and notes the replay.
 
-        Only letters that nobody owns (or this owner does), whose dependencies are resolved or archived, and only from a
-        state that may become `to` (see MAY_BECOME). One letter has one owner at a time.
+        Only letters whose dependencies are resolved or archived, and only from a state that may become `to` (see
+        MAY_BECOME). One letter has one owner at a time.
         """
         ...
 
@@ -145,7 +145,7 @@ MAY_BECOME: dict[State, tuple[State, ...]] = {
     State.RETRYING: (State.PENDING,),
     State.REPLAYING: (State.PENDING, State.EXHAUSTED, State.REPLAYING),
 }
-"""From which states a claim may take a letter. REPLAYING from itself: a replay resumed by its own owner."""
+"""From which states a claim may take a letter. From `to` itself only the owner may: a replay that is resumed."""
 
 
 class EntryStatus(StrEnum):

@@ -103,7 +103,7 @@ class MemoryLetters:
         limit: int,
         replay: str | None = None,
     ) -> Sequence[Letter]:
-        free = [one for one in self._selected(query) if self._is_free(one, to, owner, now)]
+        free = [one for one in self._selected(query) if self._is_free(one, to, owner)]
         taken = [claimed(one, to, owner, now, until, replay) for one in sorted(free, key=self._urgency)[:limit]]
         self._letters.update((one.id, one) for one in taken)
         return taken
@@ -148,9 +148,9 @@ class MemoryLetters:
             self._order[letter.id],
         )
 
-    def _is_free(self, letter: Letter, to: State, owner: Owner, now: datetime) -> bool:
-        mine = letter.owner in (None, owner) or (letter.lease_until is not None and letter.lease_until < now)
-        return mine and letter.state in MAY_BECOME[to] and not self._waits(letter)
+    def _is_free(self, letter: Letter, to: State, owner: Owner) -> bool:
+        may = letter.state in MAY_BECOME[to] and (letter.state is not to or letter.owner == owner)
+        return may and not self._waits(letter)
 
     def _waits(self, letter: Letter) -> bool:
         if not letter.depends_on:

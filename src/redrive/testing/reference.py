@@ -42,7 +42,7 @@ class Reference:
         replay: str | None = None,
     ) -> list[Letter]:
         came = {id: number for number, id in enumerate(self.letters)}
-        free = [one for one in self.selected(query) if self._is_free(one, to, owner, now)]
+        free = [one for one in self.selected(query) if self._is_free(one, to, owner)]
         free.sort(key=lambda one: (one.message.priority, _when(one.next_retry_at), came[one.id]))
         taken = [claimed(one, to, owner, now, until, replay) for one in free[:limit]]
         self.letters.update((one.id, one) for one in taken)
@@ -78,11 +78,10 @@ class Reference:
     def groups(self, query: Query) -> Members:
         return members(self.selected(query))
 
-    def _is_free(self, letter: Letter, to: State, owner: Owner, now: datetime) -> bool:
-        lapsed = letter.lease_until is not None and letter.lease_until < now
-        wanted = set(letter.depends_on)
-        waits = any(one.message.id in wanted and one.state is not State.RESOLVED for one in self.letters.values())
-        return letter.state in MAY_BECOME[to] and (letter.owner in (None, owner) or lapsed) and not waits
+    def _is_free(self, letter: Letter, to: State, owner: Owner) -> bool:
+        wanted, over = set(letter.depends_on), (State.RESOLVED, State.ARCHIVED)
+        waits = any(one.message.id in wanted and one.state not in over for one in self.letters.values())
+        return letter.state in MAY_BECOME[to] and (letter.state is not to or letter.owner == owner) and not waits
 
 
 def members(letters: Iterable[Letter]) -> Members:

@@ -20,8 +20,9 @@ import pytest
 import pytest_asyncio
 from msgspec.structs import replace
 
+from redrive.flow.lineage import lineage, sent_back
 from redrive.model import Done, Message, Release, Retry
-from redrive.testing.builders import make_failure, make_message
+from redrive.testing.builders import make_failure, make_letter, make_message
 from redrive.testing.clock import START
 from redrive.testing.waiting import until
 from redrive.transports.base import Delivery, Depth, Settlement, Transport
@@ -280,6 +281,19 @@ class TransportSuite:
         [again] = await backend.eventually(transport.receive("orders", 1))
         assert (again.message.id, again.redelivered) == ("held", True)
         assert again.message.attempt == (2 if transport.features.counts_attempts else 1)
+
+    async def test_what_is_sent_back_takes_the_place_of_a_copy_that_a_dead_worker_left(
+        self, backend: TransportBackend, transport: Transport
+    ) -> None:
+        """Its letter is written, its ack was not: its outcome must find the letter, and it has all its attempts."""
+        letter = make_letter(make_message(id="held"))
+        await transport.send([letter.message])
+        await backend.eventually(transport.receive("orders", 1))
+        await transport.send([sent_back(letter, now=START, replay="r-1")])
+        await backend.let_pass(backend.lease * 1.1)
+        deliveries = await backend.eventually(transport.receive("orders", 10))
+        assert len(deliveries) == (1 if transport.features.idempotent_send else 2)
+        assert any(lineage(one.message) and one.message.attempt == 1 for one in deliveries)
 
     async def test_a_lease_that_ended_unsettled_is_not_forgotten(
         self, backend: TransportBackend, transport: Transport

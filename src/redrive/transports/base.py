@@ -18,7 +18,7 @@ class Features(Struct, frozen=True, kw_only=True):
     counts_attempts: bool  # an attempt that died with its worker is counted too
     keeps_history: bool  # the failures of earlier attempts come back with the delivery
     ordered_by: str  # "source", "key", "none": what comes out in the order it went in, retries aside
-    idempotent_send: bool  # sending an id again while it is queued changes nothing
+    idempotent_send: bool  # an id sent again while it is queued is one message, not two
     shared: bool  # several processes can work on it at once
 
 
@@ -69,7 +69,11 @@ class Transport(Protocol):
         ...
 
     async def send(self, messages: Sequence[Message]) -> None:
-        """Put each into its source; returns when they are durable."""
+        """Put each into its source; returns when they are durable.
+
+        Where sends are idempotent, an id that is still queued stays where it is: as it was, or, if this one was sent
+        back from a letter, as this one, so that its outcome finds its letter.
+        """
         ...
 
     async def depths(self) -> dict[str, Depth]:

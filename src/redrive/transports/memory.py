@@ -78,9 +78,12 @@ class MemoryTransport:
     async def send(self, messages: Sequence[Message]) -> None:
         for message in messages:
             shelf = self._shelf(message.source)
-            if message.id not in shelf.parcels:
+            known = shelf.parcels.get(message.id)
+            if known is None:
                 parcel = shelf.parcels[message.id] = Parcel(message)
                 self._offer(shelf, parcel)
+            elif message.was_sent_back:
+                known.message, known.attempt, known.failures = message, message.attempt - 1, ()
 
     async def depths(self) -> dict[str, Depth]:
         return {source: self._depth(shelf) for source, shelf in self._shelves.items() if shelf.parcels}

@@ -97,8 +97,14 @@ class SqliteTransport:
 
     async def send(self, messages: Sequence[Message]) -> None:
         now = self._now()
-        rows = [_row(message, now) for message in messages]
-        await self._write(lambda connection: connection.executemany(_SQL["send"], rows).rowcount)
+        rows = [_row(message, now) for message in messages if not message.was_sent_back]
+        back = [_row(message, now) for message in messages if message.was_sent_back]
+
+        def work(connection: sqlite3.Connection) -> None:
+            connection.executemany(_SQL["send"], rows)
+            connection.executemany(_SQL["send_back"], back)
+
+        await self._write(work)
         self._wake(message.source for message in messages)
 
     async def depths(self) -> dict[str, Depth]:

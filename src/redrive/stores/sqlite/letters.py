@@ -83,7 +83,7 @@ class SqliteLetters:
         limit: int,
         replay: str | None = None,
     ) -> Sequence[Letter]:
-        state = {"from": as_json(MAY_BECOME[to]), "me": owner, "now": microseconds(now)}
+        state = {"from": as_json(MAY_BECOME[to]), "to": to, "me": owner}
 
         def work(connection: sqlite3.Connection) -> list[Letter]:
             found = [self._letter(row) for row in _claimable(connection, query, state, limit)]
