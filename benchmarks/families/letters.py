@@ -43,10 +43,8 @@ _FRAME_MS = 20.0  # what a person may wait for a page of the console
 _FLAT_MB = 32.0
 _COLUMNS = "seq, created_at, state, updated_at, next_retry_at, owner, retries, resends, replay, body, document"
 _NEWEST = f"SELECT {_COLUMNS} FROM letters WHERE state = ? AND category = ? ORDER BY created_at DESC, seq DESC LIMIT 50"
-_GROUPED = (
-    "SELECT group_id, source, state, count(*), min(created_at), max(created_at), max(error_message) "
-    "FROM letters GROUP BY group_id, source, state"
-)
+_GROUPED = "SELECT group_id, count(*), min(created_at), max(created_at) FROM letters GROUP BY group_id"
+"""What the index on groups alone can answer: without the states and sources that ours has, which take seconds."""
 
 
 # -- recording -------------------------------------------------------------------------------------------------------
@@ -166,7 +164,7 @@ def groups(scale: Scale) -> Measured:
         scale,
         held,
         lambda: in_loop(_asked(held, lambda service, n: service.groups(queries[n % 2]), times)),
-        {"bare GROUP BY": lambda: _selected(held, [(_GROUPED, ())], scale.of(5, 5))},
+        {"bare GROUP BY of an index": lambda: _selected(held, [(_GROUPED, ())], scale.of(20, 5))},
     )
 
 

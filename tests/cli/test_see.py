@@ -142,8 +142,17 @@ def test_groups_repeat_the_database_in_their_commands(world: World) -> None:
 
 
 def test_groups_come_largest_first_and_say_when_there_may_be_more(world: World) -> None:
-    assert [one["count"] for one in world.shell.json("groups")["groups"]] == [3, 2, 1]
+    assert [one["count"] for one in world.shell.json("groups", "--closed")["groups"]] == [3, 2, 1]
     assert "--limit shows more" in world.shell("groups", "--limit", "1").stderr
+
+
+def test_groups_are_of_open_letters_unless_asked_otherwise(world: World) -> None:
+    def states(*words: str) -> set[str]:
+        return {state for one in world.shell.json("groups", *words)["groups"] for state in one["states"]}
+
+    assert states() <= {"pending", "retrying", "replaying", "exhausted"}
+    assert states("--closed") > states()
+    assert states("--state", "resolved") == {"resolved"}
 
 
 def test_stats_count_letters_and_queues(world: World) -> None:

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from datetime import UTC, datetime
 
 import click
+from msgspec.structs import replace
 from rich.console import RenderableType
 from rich.padding import Padding
 from rich.text import Text
@@ -16,28 +17,36 @@ from redrive.cli.options import as_json, filters
 from redrive.cli.output import age, error, letters_said, line, say, show, states, tell_json, width
 from redrive.cli.session import ask, command
 from redrive.forensics.query import Query
+from redrive.model import OPEN
 from redrive.stores.base import Group
 
 
 @click.command()
 @filters
 @click.option("--limit", type=click.IntRange(1, 1000), default=20, show_default=True, help="How many at most.")
+@click.option("--closed", is_flag=True, help="Resolved and archived letters too.")
 @as_json
 @common
-def groups(query: Query, limit: int, as_json: bool) -> None:
-    """Group letters by root cause, the largest first, with the commands to look at each and to replay it.
+def groups(query: Query, limit: int, closed: bool, as_json: bool) -> None:
+    """Group the open letters by root cause, the largest first, with the commands to look at each and to replay it.
 
     \b
-    redrive groups --state pending --state exhausted
     redrive groups --newer-than 1h
+    redrive groups --state exhausted
+    redrive groups --closed               what is resolved or archived, too
     """
+    everything = query.is_empty
+    if query.states is None and not closed:
+        query = replace(query, states=OPEN)
     found = ask(lambda service: service.groups(query, limit=limit))
     if as_json:
         tell_json({"groups": found})
     elif found:
         show(*_shown(found))
     if not found:
-        say("no letters" if query.is_empty else "no letter matches")
+        say(
+            "no open letters; --closed shows those that are resolved or archived" if everything else "no letter matches"
+        )
         raise click.exceptions.Exit(NOTHING)
     if len(found) == limit and not as_json:
         say(f"These are the largest {limit}; --limit shows more.")

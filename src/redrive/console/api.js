@@ -36,7 +36,8 @@ async function ask(path, options = {}) {
 }
 
 export const get = (path, parameters = {}) => {
-  const query = new URLSearchParams(Object.entries(parameters).filter(([, value]) => value));
+  const pairs = Object.entries(parameters).flatMap(([name, value]) => [value].flat().map((one) => [name, one]));
+  const query = new URLSearchParams(pairs.filter(([, value]) => value));
   return ask(`/api/${path}${query.size ? `?${query}` : ""}`);
 };
 

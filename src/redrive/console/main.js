@@ -7,6 +7,7 @@ import { planReplay } from "./replay.js";
 import * as views from "./views.js";
 
 const EVERY = 2000;
+const OPEN = ["pending", "retrying", "replaying", "exhausted"];
 const filters = find("filters");
 let me = null;
 let group = null; // whose letters are shown
@@ -20,7 +21,9 @@ async function refresh() {
   const question = ++asked;
   try {
     me ??= await get("me");
-    const [stats, groups, letters] = await Promise.all([get("stats"), get("groups", { limit: 50 }), get("letters", chosen())]);
+    const [stats, groups, letters] = await Promise.all([
+      get("stats"), get("groups", { limit: 50, states: OPEN }), get("letters", chosen()),
+    ]);
     if (question !== asked) return;
     show(stats, groups, letters.letters);
     live("on", "live");

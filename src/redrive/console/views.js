@@ -30,7 +30,7 @@ export function tiles(stats, chosen, choose) {
 const replayable = (group) => (group.states.pending ?? 0) + (group.states.exhausted ?? 0);
 
 export function groups(found, { mayAct, chosen, choose, replay }) {
-  if (!found.length) return [nothing(7, "No letters. Nothing is dead.")];
+  if (!found.length) return [nothing(7, "No open letters. Nothing is dead.")];
   return found.map((group) => el(
     "tr", { "data-chosen": chosen === group.id },
     el("td.number.strong", {}, number(group.count), bar(group.states)),

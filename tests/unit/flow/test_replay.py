@@ -347,6 +347,28 @@ async def test_a_runner_that_lost_its_hold_stops_and_leaves_the_rest_to_who_has_
     assert len(await _queued(world)) == 600
 
 
+async def test_a_runner_that_lost_its_hold_does_not_take_it_back() -> None:
+    world = World()
+    await _bury(world, 30)
+    replay = await _replays(world).start(ALL, actor="ann", rate=10)
+    other: list[asyncio.Task[Any]] = []
+
+    async def slow_send(messages: Any) -> None:
+        await world.clock.advance(61)
+        other.append(asyncio.create_task(_replays(world).run(replay.id, runner="b")))
+        await until(lambda: world.calls.count("transport.send"))
+
+    class Slow:
+        features = world.queue.features
+        send = staticmethod(slow_send)
+
+    first = await _replays(world, {"default": Slow()}).run(replay.id, runner="a")  # type: ignore[dict-item]
+    assert (first.state, first.runner, len(other)) == (ReplayState.RUNNING, "b", 1)
+    await world.clock.advance(10)
+    assert (await asyncio.wait_for(other[0], SOON)).state is ReplayState.SENT
+    assert len(await _queued(world)) == 30
+
+
 @pytest.mark.parametrize("rate", [0, -1, float("nan"), float("inf")])
 async def test_a_rate_that_makes_no_sense_is_refused(rate: float) -> None:
     with pytest.raises(UsageError, match="rate="):

@@ -16,12 +16,15 @@ from redrive.upkeep.rescue import abandoned_replays, rescue_claims
 from tests.unit.support import Killed, World
 
 
+LEASE = timedelta(seconds=60)
+
+
 async def _claim(world: World, to: State, owner: str = "dead") -> Letter:
     letter = make_letter(next_retry_at=world.clock.now())
     await world.letters.letters.record([letter])
     now = world.clock.now()
     await world.letters.letters.claim(
-        Query(ids=(letter.id,)), to=to, owner=owner, now=now, until=now + timedelta(seconds=60), limit=1
+        Query(ids=(letter.id,)), to=to, owner=owner, now=now, until=now + LEASE, limit=1
     )
     return letter
 
@@ -90,6 +93,27 @@ async def test_one_that_is_taken_by_another_meanwhile_is_not_taken_back() -> Non
     world.letters.letters.search = search_and_lose  # type: ignore[method-assign]
     assert await _rescue(world) == 0
     assert (await world.letter_of(letter.message)).state is State.RESOLVED
+
+
+async def test_one_that_another_rescued_and_claimed_meanwhile_stays_with_its_new_owner() -> None:
+    world = World()
+    letter = await _claim(world, State.RETRYING)
+    await world.clock.advance(61)
+    search, letters = world.letters.letters.search, world.letters.letters
+
+    async def search_and_lose(*args: Any, **kwargs: Any) -> Any:
+        page = await search(*args, **kwargs)
+        now = world.clock.now()
+        await letters.move([letter.id], expect=[State.RETRYING], to=State.PENDING, now=now)
+        await letters.claim(
+            Query(ids=(letter.id,)), to=State.RETRYING, owner="alive", now=now, until=now + LEASE, limit=1
+        )
+        return page
+
+    letters.search = search_and_lose  # type: ignore[method-assign]
+    assert await _rescue(world) == 0
+    now = await world.letter_of(letter.message)
+    assert (now.state, now.owner) == (State.RETRYING, "alive")
 
 
 async def test_a_replay_is_abandoned_when_its_runner_is_gone() -> None:
