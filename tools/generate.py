@@ -107,7 +107,8 @@ def _default(key: Any) -> str:
 
 
 def _helps(command: click.Command, name: str, parent: click.Context | None = None) -> Iterator[tuple[str, str]]:
-    context = click.Context(command, info_name=name.split()[-1], parent=parent, terminal_width=100, max_content_width=100)
+    width = {"terminal_width": 100, "max_content_width": 100}
+    context = click.Context(command, info_name=name.split()[-1], parent=parent, **width)
     yield name, "\n".join(line.rstrip() for line in command.get_help(context).splitlines())
     if isinstance(command, click.Group):
         for child in command.list_commands(context):

@@ -44,9 +44,7 @@ def groups(query: Query, limit: int, closed: bool, as_json: bool) -> None:
     elif found:
         show(*_shown(found))
     if not found:
-        say(
-            "no open letters; --closed shows those that are resolved or archived" if everything else "no letter matches"
-        )
+        say("no open letters; --closed shows what is resolved or archived" if everything else "no letter matches")
         raise click.exceptions.Exit(NOTHING)
     if len(found) == limit and not as_json:
         say(f"These are the largest {limit}; --limit shows more.")

@@ -11,9 +11,9 @@ from datetime import datetime
 from msgspec import Struct
 from msgspec.structs import replace
 
-from redrive.model import LETTER_HEADER as LETTER
-from redrive.model import Letter, LetterId, Message, Reason, State, letter_id, with_headers
+from redrive.model import LETTER_HEADER, Letter, LetterId, Message, Reason, State, letter_id, with_headers
 
+LETTER = LETTER_HEADER
 REPLAY, RETRIES, AFTER = "redrive-replay", "redrive-retries", "redrive-after"
 
 

@@ -15,7 +15,6 @@ from redrive.testing.builders import make_letter
 from redrive.upkeep.rescue import abandoned_replays, rescue_claims
 from tests.unit.support import Killed, World
 
-
 LEASE = timedelta(seconds=60)
 
 
@@ -23,9 +22,7 @@ async def _claim(world: World, to: State, owner: str = "dead") -> Letter:
     letter = make_letter(next_retry_at=world.clock.now())
     await world.letters.letters.record([letter])
     now = world.clock.now()
-    await world.letters.letters.claim(
-        Query(ids=(letter.id,)), to=to, owner=owner, now=now, until=now + LEASE, limit=1
-    )
+    await world.letters.letters.claim(Query(ids=(letter.id,)), to=to, owner=owner, now=now, until=now + LEASE, limit=1)
     return letter
 
 
