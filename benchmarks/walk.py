@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import resource
 import sys
 import time
 from collections.abc import AsyncIterator, Callable
@@ -52,29 +53,30 @@ async def replayed(service: Service) -> AsyncIterator[int]:
 
 
 class Watch:
-    """Resident megabytes: at the start, at a tenth of the way, and the most there was."""
+    """Resident megabytes: at the start, at a tenth of the way, at the end, and the most there was."""
 
     def __init__(self, total: int) -> None:
-        self.start = self.peak = resident()
+        self.start = self.end = self.peak = resident()
         self.tenth: float | None = None
         self.done = 0
         self._total = total
 
     def saw(self, count: int) -> None:
         self.done += count
-        self.peak = max(self.peak, now := resident())
+        self.end = resident()
+        self.peak = max(self.peak, self.end)
         if self.tenth is None and self.done >= self._total / 10:
-            self.tenth = now
-
-    @property
-    def growth(self) -> float:
-        """After the caches have filled, which they do in the first tenth."""
-        return self.peak - (self.tenth or self.start)
+            self.tenth = self.end
 
 
 def resident() -> float:
     pages = int(Path("/proc/self/statm").read_text().split()[1])
-    return pages * 4096 / 1e6
+    return pages * resource.getpagesize() / 1e6
+
+
+def highest() -> float:
+    """What the kernel saw between two looks."""
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024 / 1e6
 
 
 WAYS: dict[str, Callable[[Service], AsyncIterator[int]]] = {"list": listed, "export": exported, "replay": replayed}
@@ -92,8 +94,9 @@ async def walk(what: str, path: Path) -> dict[str, float]:
     return {
         "start": rounded(watch.start),
         "tenth": rounded(watch.tenth or watch.start),
-        "peak": rounded(watch.peak),
-        "growth": rounded(watch.growth),
+        "end": rounded(watch.end),
+        "peak": rounded(max(watch.peak, highest())),
+        "growth": rounded(max(watch.peak, highest()) - watch.start),
         "letters": watch.done,
         "seconds": rounded(took),
         "letters_a_second": rounded(watch.done / took),

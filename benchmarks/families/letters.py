@@ -40,7 +40,7 @@ from redrive.stores.sqlite import SqliteStore
 
 Answers = Callable[[], list[float]]  # seconds of each
 _FRAME_MS = 20.0  # what a person may wait for a page of the console
-_FLAT_MB = 32.0
+_FLAT_MB = 64.0  # three connections with 16 MB of SQLite's cache each, and a page of letters
 _COLUMNS = "seq, created_at, state, updated_at, next_retry_at, owner, retries, resends, replay, body, document"
 _NEWEST = f"SELECT {_COLUMNS} FROM letters WHERE state = ? AND category = ? ORDER BY created_at DESC, seq DESC LIMIT 50"
 _GROUPED = "SELECT group_id, count(*), min(created_at), max(created_at) FROM letters GROUP BY group_id"
@@ -217,7 +217,7 @@ def _latencies(scale: Scale, held: Corpus, ours: Answers, peers: dict[str, Answe
 
 
 def memory(scale: Scale) -> Measured:
-    """Megabytes by which a process grows between a tenth of the way and the end of going through all letters."""
+    """Megabytes by which a process grows at most while it goes through all letters."""
     held = corpus(scale.of(1_000_000, 2_000))
     details: dict[str, Any] = {}
     for what in ("list", "export", "replay"):

@@ -214,7 +214,6 @@ class Consumer:
 
     def _is_down(self, error: Unavailable, pause: float) -> None:
         self._down = error.name
-        self._room.set()  # who waits for it to be settled waits no longer
         self.line.events.emit(BackendDown(backend=error.name, why=str(error), pause=timedelta(seconds=pause)))
 
     def _is_up(self) -> None:

@@ -115,9 +115,12 @@ DELETE FROM letters WHERE seq IN ({seqs}) RETURNING id;
 INSERT OR IGNORE INTO documents (kind, id, version, body) VALUES ('frozen', ?, 1, '{}');
 
 -- name: freeze
+-- `{letters}` are the arms of a query, each read from an index in order of time; to sort a million takes 100 MB.
 INSERT OR IGNORE INTO ledger (replay, letter_id, status, at)
-SELECT :replay, id, 'selected', :now FROM letters
-WHERE {where} AND state IN ('pending', 'exhausted') ORDER BY created_at, seq;
+SELECT :replay, id, 'selected', :now FROM ({letters} ORDER BY created_at, seq);
+
+-- name: freeze_arm
+SELECT id, created_at, seq FROM letters WHERE {where} AND +state IN ('pending', 'exhausted');
 
 -- name: mark
 -- An outcome that is known is not overwritten by `sent`, nor by what a repeat of the same batch says.

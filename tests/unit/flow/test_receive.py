@@ -414,9 +414,18 @@ async def test_a_transport_that_goes_away_while_we_drain_does_not_keep_us() -> N
     consumer = Consumer(world.line(gate.handler, concurrency=2))
     task = asyncio.create_task(consumer.run(timedelta(seconds=SOON)))
     await until(lambda: len(gate.inside) == 2)
+    asked, away = asyncio.Event(), asyncio.Event()
+
+    async def settle_slowly(settlements: Any) -> Any:
+        asked.set()
+        await away.wait()
+        raise TransportUnavailable("queue")
+
+    world.queue.settle = settle_slowly  # type: ignore[method-assign]
     consumer.stop()
-    await asyncio.sleep(0)
-    world.calls.break_down("transport.settle", TransportUnavailable("queue"))
     gate.open.set()
+    await asked.wait()
+    await world.clock.advance(0.01)  # by now it waits for the settlement only
+    away.set()
     await asyncio.wait_for(task, SOON)
     assert (await _depth(world)).leased == 2

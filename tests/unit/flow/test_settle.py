@@ -290,6 +290,7 @@ async def test_a_crash_does_not_spoil_the_story_of_a_letter_that_is_recorded(sta
     (delivery,) = await world.deliver(make_message())
     letter = make_letter(delivery.message, state=state)
     await world.letters.letters.record([letter])
+    await world.clock.advance(1)
     await settle(world.line(nothing), [_crashed(delivery, world)])
     assert await world.letter_of(delivery.message) == letter
     assert (await _depth(world)).total == 0

@@ -5,13 +5,14 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import Iterable, Sequence
 from datetime import datetime
+from typing import Any
 
 from redrive.clock import microseconds, moment
 from redrive.database import clauses
 from redrive.forensics.query import Query
 from redrive.stores.base import Cursor, Entry, EntryStatus, number_in
 from redrive.stores.sqlite.access import Access
-from redrive.stores.sqlite.query import where
+from redrive.stores.sqlite.query import arms, numbered
 
 _SQL = clauses("letters")
 
@@ -24,9 +25,12 @@ class SqliteLedger:
 
     async def freeze(self, replay: str, query: Query, *, now: datetime) -> int:
         """One statement: a million letters are frozen without one of them passing through this process."""
-        condition, parameters = where(query)
-        statement = _SQL["freeze"].replace("{where}", condition)
-        parameters |= {"replay": replay, "now": microseconds(now)}
+        conditions = [numbered(*arm, number) for number, arm in enumerate(arms(query))] or [("0", {})]
+        letters = " UNION ALL ".join(_SQL["freeze_arm"].replace("{where}", condition) for condition, _ in conditions)
+        statement = _SQL["freeze"].replace("{letters}", letters)
+        parameters: dict[str, Any] = {"replay": replay, "now": microseconds(now)}
+        for _, more in conditions:
+            parameters |= more
 
         def work(connection: sqlite3.Connection) -> int:
             if connection.execute(_SQL["note_frozen"], (replay,)).rowcount:
