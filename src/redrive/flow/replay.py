@@ -112,7 +112,8 @@ class Replays:
         replay = await self.get(id)
         if replay.state is ReplayState.SENT:
             raise UsageError(f"replay {id} has ended: everything it selected was sent, nothing is left to cancel")
-        if replay.state is ReplayState.CANCELLED:
+        if replay.state is ReplayState.CANCELLED:  # by somebody who may have died before it was through
+            await self._let_go(replay)
             return replay
         replay = await self._change(id, state=ReplayState.CANCELLED, ended_at=self._clock.now())
         await self._let_go(replay)

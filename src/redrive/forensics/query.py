@@ -31,6 +31,7 @@ class Query(Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknow
     since: datetime | None = None  # created at or after
     before: datetime | None = None  # created before
     text: str | None = None  # in id, key, correlation id, error type, error message or body; ASCII case aside
+    scheduled: bool | None = None  # whether a retry of it is planned
     due: datetime | None = None  # its next retry is due by then
     lapsed: datetime | None = None  # it has an owner whose lease ended before then
     expired: datetime | None = None  # its time to live ended before then
@@ -82,6 +83,7 @@ _TESTS: dict[str, Callable[..., bool]] = {
     "since": lambda wanted, letter: letter.created_at >= wanted,
     "before": lambda wanted, letter: letter.created_at < wanted,
     "text": _has_text,
+    "scheduled": lambda wanted, letter: (letter.next_retry_at is not None) == wanted,
     "due": lambda wanted, letter: letter.next_retry_at is not None and letter.next_retry_at <= wanted,
     "lapsed": lambda wanted, letter: letter.owner is not None and _before(wanted, letter.lease_until),
     "expired": lambda wanted, letter: _before(wanted, letter.expires_at),

@@ -196,6 +196,8 @@ QUERIES: dict[str, Query] = {
     "text of nobody": Query(text="no letter says this"),
     "text that is no text": Query(text="\udcff"),
     "text with quotes": Query(text="'\""),
+    "scheduled": Query(scheduled=True),
+    "not scheduled": Query(scheduled=False, states=(State.PENDING,)),
     "due": Query(due=START + 3 * MINUTE),
     "due of a source": Query(due=START + 4 * MINUTE, sources=("orders",), states=(State.PENDING,)),
     "lapsed": Query(lapsed=START + 5 * MINUTE),

@@ -18,7 +18,7 @@ from redrive.telemetry.events import BackendDown, Events
 from redrive.transports.base import Transport
 from redrive.upkeep.due import Due
 from redrive.upkeep.prune import Retention, prune
-from redrive.upkeep.rescue import abandoned_replays, rescue_claims
+from redrive.upkeep.rescue import abandoned_replays, rescue_cancelled, rescue_claims
 
 if TYPE_CHECKING:
     from redrive.app import Redrive
@@ -70,6 +70,7 @@ class Upkeep:
     async def rescue(self) -> None:
         """Dead processors' claims wait again."""
         await rescue_claims(self._store, self._events, self._clock)
+        await rescue_cancelled(self._store, self.replays, self._clock)
 
     async def run_on(self) -> None:
         """Replays that nobody runs are run here."""

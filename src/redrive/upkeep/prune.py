@@ -35,7 +35,7 @@ async def _expired(store: Store, events: Events, now: datetime, retention: Reten
     total = 0
     old = [Query(expired=now, states=_FORGOTTEN_FIRST)]
     if retention.ttl is not None:
-        old.append(Query(before=now - retention.ttl, states=_FORGOTTEN_FIRST))
+        old.append(Query(before=now - retention.ttl, states=_FORGOTTEN_FIRST, scheduled=False))
     for query in old:
         while gone := await _forget(store, query, _BATCH, retention):
             total += gone
@@ -45,13 +45,14 @@ async def _expired(store: Store, events: Events, now: datetime, retention: Reten
 
 
 async def _over_limit(store: Store, events: Events, retention: Retention) -> int:
-    """Those that need nobody go first; each time the oldest."""
+    """Those that need nobody go first; each time the oldest. What is to be retried is no old letter yet."""
     if retention.max_letters is None:
         return 0
     total = 0
     for state in _FORGOTTEN_FIRST:
         while (over := await store.letters.count(Query()) - retention.max_letters) > 0:
-            gone = await _forget(store, Query(states=(state,)), min(over, _BATCH), retention)
+            doomed = Query(states=(state,), scheduled=False)
+            gone = await _forget(store, doomed, min(over, _BATCH), retention)
             total += gone
             if not gone:
                 break

@@ -36,6 +36,14 @@ async def rescue_claims(store: Store, events: Events, clock: Clock) -> int:
     return rescued
 
 
+async def rescue_cancelled(store: Store, replays: Replays, clock: Clock) -> None:
+    """Letters of a replay that was cancelled by somebody who died before they were let go."""
+    page = await store.letters.search(Query(states=(State.REPLAYING,), lapsed=clock.now()), limit=_BATCH)
+    for id in sorted({letter.replay for letter in page.letters if letter.replay}):
+        if (await replays.get(id)).state is ReplayState.CANCELLED:
+            await replays.cancel(id, actor="rescue")
+
+
 async def abandoned_replays(replays: Replays, clock: Clock) -> list[str]:
     """Replays that are not at their end and that nobody runs."""
     now = clock.now()

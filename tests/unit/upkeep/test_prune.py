@@ -144,3 +144,13 @@ async def test_an_export_in_several_pages_has_every_letter_once(tmp_path: Path) 
     exported = [letter.id for letter in letters_of(file.read_bytes().splitlines())]
     assert len(exported) == len(set(exported)) == 1200
     assert set(exported) | await _left(world) == {letter.id for letter in letters}
+
+
+async def test_a_message_that_only_waits_for_its_retry_is_never_forgotten() -> None:
+    """It may be parked here because its transport cannot delay it: that is no old letter, it is a live message."""
+    world = World()
+    soon = world.clock.now() + timedelta(days=60)
+    await world.letters.letters.record([make_letter(make_message(id="waits"), next_retry_at=soon)])
+    await world.clock.advance(timedelta(days=40).total_seconds())
+    kept = Retention(ttl=timedelta(days=30), max_letters=0)
+    assert await prune(world.store, world.events, world.clock, kept) == 0

@@ -12,7 +12,7 @@ from redrive.forensics.query import Query
 from redrive.model import Letter, State
 from redrive.telemetry.events import LettersMoved
 from redrive.testing.builders import make_letter
-from redrive.upkeep.rescue import abandoned_replays, rescue_claims
+from redrive.upkeep.rescue import abandoned_replays, rescue_cancelled, rescue_claims
 from tests.unit.support import Killed, World
 
 LEASE = timedelta(seconds=60)
@@ -138,3 +138,22 @@ async def test_a_replay_that_was_never_frozen_is_nobodys() -> None:
         await replays.start(Query(), actor="ann")
     await world.clock.advance(1000)
     assert await abandoned_replays(replays, world.clock) == []
+
+
+async def test_what_a_cancelled_replay_left_claimed_is_let_go_even_if_who_cancelled_it_died() -> None:
+    world = World()
+    letter = make_letter()
+    await world.letters.letters.record([letter])
+    replays = Replays(world.store, {"default": world.transport}, world.events, world.clock)
+    replay = await replays.start(Query(), actor="ann")
+    world.calls.fail("transport.send", Killed())
+    with pytest.raises(Killed):
+        await replays.run(replay.id, runner="a")
+    world.calls.fail("letters.search", Killed())
+    with pytest.raises(Killed):
+        await replays.cancel(replay.id, actor="bob")
+    assert (await world.letter_of(letter.message)).state is State.REPLAYING
+    await world.clock.advance(61)
+    await rescue_cancelled(world.store, replays, world.clock)
+    now = await world.letter_of(letter.message)
+    assert (now.state, now.owner, now.resends) == (State.PENDING, None, 0)

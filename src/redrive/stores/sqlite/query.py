@@ -30,6 +30,7 @@ _CONDITIONS = {
     "code": "code = :code",
     "since": "created_at >= :since",
     "before": "created_at < :before",
+    "scheduled": "(next_retry_at IS NOT NULL) = :scheduled",
     "due": "next_retry_at <= :due",
     "lapsed": "owner IS NOT NULL AND lease_until < :lapsed",
     "expired": "expires_at < :expired",
