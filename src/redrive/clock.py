@@ -9,6 +9,9 @@ import time
 from datetime import UTC, datetime, timedelta
 from typing import Protocol
 
+# seeded by the system once, and again in a forked child: asking it for each id would cost more than the id
+_chance = random.Random(os.urandom(32))
+os.register_at_fork(after_in_child=lambda: _chance.seed(os.urandom(32)))
 _ALPHABET = "0123456789abcdefghjkmnpqrstvwxyz"
 
 
@@ -62,8 +65,8 @@ class SystemClock:
 
     def new_id(self) -> str:
         milliseconds, rest = divmod(time.time_ns(), 1_000_000)
-        chance = int.from_bytes(os.urandom(8), "big") >> 4
-        return sortable_id(milliseconds, (rest << 60 | chance).to_bytes(10, "big"))  # two of one millisecond sort too
+        chance = rest << 60 | _chance.getrandbits(60)  # two of one millisecond sort too
+        return sortable_id(milliseconds, chance.to_bytes(10, "big"))
 
 
 class Steady:

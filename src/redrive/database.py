@@ -14,7 +14,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from importlib import resources
 from pathlib import Path
 from typing import Any, Generic, TypeVar, cast
@@ -175,15 +175,9 @@ class Database:
 
     def _write_together(self, jobs: list[Job[Any]]) -> None:
         """One transaction for all; a job that fails takes only itself back."""
-        connection = self._writer_connection
         try:
-            with translated(self.path):
-                connection.execute("BEGIN IMMEDIATE")
-                answers = _run_all(connection, jobs)
-                connection.execute("COMMIT")
+            answers = self._done(jobs)
         except Exception as error:
-            with suppress(sqlite3.Error):
-                connection.execute("ROLLBACK")
             answers = [(job, None, error) for job in jobs]
         for loop, some in _by_loop(answers).items():
             if loop is None:
@@ -192,43 +186,29 @@ class Database:
                 with suppress(RuntimeError):  # the loop was closed: nobody waits any more
                     loop.call_soon_threadsafe(_tell, some)
 
+    def _done(self, jobs: list[Job[Any]]) -> list[Answer]:
+        """Jobs that cannot be done together are done apart: what is too large for a full disk, say, must not keep
+        those from being done that would make room on it."""
+        connection = self._writer_connection
+        with translated(self.path):
+            connection.execute("BEGIN IMMEDIATE")
+        try:
+            with translated(self.path):
+                answers: list[Answer] = [(job, job.work(connection), None) for job in jobs]
+                connection.execute("COMMIT")
+                return answers
+        except Exception:
+            with suppress(sqlite3.Error):
+                connection.execute("ROLLBACK")
+            if len(jobs) == 1:
+                raise
+        return [self._done_alone(job) for job in jobs]
 
-def _run_all(connection: sqlite3.Connection, jobs: list[Job[Any]]) -> list[Answer]:
-    """As if each stood behind a savepoint of its own, which costs more than most of them: so that is done only
-    when one has failed, and all are run again."""
-    if len(jobs) == 1:
-        return [(jobs[0], jobs[0].work(connection), None)]
-    try:
-        with _savepoint(connection):
-            return [(job, job.work(connection), None) for job in jobs]
-    except sqlite3.OperationalError:
-        raise
-    except Exception:
-        return [_run_apart(connection, job) for job in jobs]
-
-
-def _run_apart(connection: sqlite3.Connection, job: Job[Any]) -> Answer:
-    try:
-        with _savepoint(connection):
-            return job, job.work(connection), None
-    except sqlite3.OperationalError:
-        raise
-    except Exception as error:
-        return job, None, error
-
-
-@contextmanager
-def _savepoint(connection: sqlite3.Connection) -> Iterator[None]:
-    connection.execute("SAVEPOINT work")
-    try:
-        yield
-    except sqlite3.OperationalError:
-        raise  # disk full, locked, I/O: it concerns the whole transaction
-    except Exception:
-        connection.execute("ROLLBACK TO work")
-        connection.execute("RELEASE work")
-        raise
-    connection.execute("RELEASE work")
+    def _done_alone(self, job: Job[Any]) -> Answer:
+        try:
+            return self._done([job])[0]
+        except Exception as error:
+            return job, None, error
 
 
 def _by_loop(answers: list[Answer]) -> dict[asyncio.AbstractEventLoop | None, list[Answer]]:

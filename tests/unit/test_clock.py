@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import os
+import warnings
 from datetime import UTC, datetime, timedelta
 
 from redrive.clock import Steady, SystemClock, microseconds, moment, sortable_id
@@ -63,3 +65,18 @@ async def test_steady_time_goes_on_when_the_clock_is_set_back() -> None:
     await clock.advance(1)
     assert steady.micros() - before == 1_000_000
     assert clock.now() < moment(before) - timedelta(minutes=30)
+
+
+def test_a_forked_child_makes_other_ids_than_its_parent() -> None:
+    """Both go on from the same state of chance: only a new seed tells them apart."""
+    read, write = os.pipe()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)  # threads and fork: the child does nothing but this
+        child = os.fork()
+    if child == 0:
+        os.write(write, SystemClock().new_id()[-10:].encode())
+        os._exit(0)
+    os.waitpid(child, 0)
+    assert os.read(read, 10).decode() != SystemClock().new_id()[-10:]
+    os.close(read)
+    os.close(write)
