@@ -104,7 +104,7 @@ def with_headers(headers: Headers, **changes: bytes | None) -> Headers:
     return kept + tuple((name, value) for name, value in named.items() if value is not None)
 
 
-class Failure(Struct, frozen=True):
+class Failure(Struct, frozen=True, gc=False):
     """What went wrong in one attempt, as plain data."""
 
     type: str
@@ -151,7 +151,7 @@ class Release(Struct, frozen=True, tag="release"):
 Outcome: TypeAlias = Done | Retry | Bury | Release
 
 
-class Letter(Struct, frozen=True):
+class Letter(Struct, frozen=True, gc=False):
     """A dead message with every failure, its state, its group and its lineage."""
 
     id: LetterId

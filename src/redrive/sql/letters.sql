@@ -23,15 +23,11 @@ UPDATE letters SET state = :state, category = :category, group_id = :group_id, u
 WHERE id = :id;
 
 -- name: count_new
--- NOT INDEXED: not in the order of the groups' index, which would read all letters, but only those of this batch.
-INSERT INTO tallies
-SELECT group_id, source, state, category, count(*) FROM letters NOT INDEXED WHERE seq > :before GROUP BY 1, 2, 3, 4
+INSERT INTO tallies (group_id, source, state, category, count) VALUES (?, ?, ?, ?, ?)
 ON CONFLICT DO UPDATE SET count = count + excluded.count;
 
--- name: add_groups
-INSERT INTO groups (id, error_type, message, category, first_at, last_at)
-SELECT group_id, error_type, error_message, category, min(updated_at), max(updated_at) FROM letters
-WHERE seq > :before OR id IN (SELECT value FROM json_each(:joined)) GROUP BY +group_id
+-- name: add_group
+INSERT INTO groups (id, error_type, message, category, first_at, last_at) VALUES (?, ?, ?, ?, ?, ?)
 ON CONFLICT (id) DO UPDATE SET first_at = min(first_at, excluded.first_at), last_at = max(last_at, excluded.last_at);
 
 -- name: depend

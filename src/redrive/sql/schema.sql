@@ -48,7 +48,6 @@ CREATE TABLE letters (
     body           BLOB    NOT NULL,
     document       BLOB    NOT NULL     -- the letter in the store's shape
 );
-CREATE INDEX letters_newest ON letters (created_at);
 CREATE INDEX letters_state ON letters (state, category, created_at);
 CREATE INDEX letters_group ON letters (group_id, created_at);
 CREATE INDEX letters_source ON letters (source, created_at);

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sqlite3
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Sequence
 from datetime import datetime
 from typing import Any
@@ -130,11 +130,11 @@ class SqliteLetters:
         (before,) = connection.execute(_SQL["last"]).fetchone()
         fresh = connection.executemany(_SQL["insert"], rows).rowcount
         known = self._known(connection, letters, before) if fresh < len(rows) else frozenset()
-        joined = [letter.id for letter in letters if letter.id in known and self._rejoin(connection, letter)]
-        connection.execute(_SQL["count_new"], {"before": before})
-        connection.execute(_SQL["add_groups"], {"before": before, "joined": as_json(joined)})
-        depends = [(letter.id, id) for letter in letters if letter.id not in known for id in letter.depends_on]
-        connection.executemany(_SQL["depend"], depends)
+        new = [letter for letter in letters if letter.id not in known] if known else letters
+        joined = [letter for letter in letters if letter.id in known and self._rejoin(connection, letter)]
+        connection.executemany(_SQL["count_new"], _tallies(new))
+        connection.executemany(_SQL["add_group"], _group_rows([*new, *joined]))
+        connection.executemany(_SQL["depend"], [(letter.id, id) for letter in new for id in letter.depends_on])
 
     def _known(self, connection: sqlite3.Connection, letters: Sequence[Letter], before: int) -> Collection[LetterId]:
         """Those that were there before this batch."""
@@ -320,6 +320,26 @@ def _group(rows: Sequence[tuple[Any, ...]]) -> Group:
         first_at=moment(first_at),
         last_at=moment(last_at),
     )
+
+
+def _tallies(letters: Sequence[Letter]) -> list[tuple[Any, ...]]:
+    """How many of each: a batch has few kinds of letters."""
+    kinds = Counter([(one.group, one.message.source, one.state, one.failures[-1].category) for one in letters])
+    return [(*kind, count) for kind, count in kinds.items()]
+
+
+def _group_rows(letters: Sequence[Letter]) -> list[tuple[Any, ...]]:
+    """One row for each group among them."""
+    members: dict[str, list[Letter]] = defaultdict(list)
+    for letter in letters:
+        members[letter.group].append(letter)
+    return [_group_row(group, some) for group, some in members.items()]
+
+
+def _group_row(group: str, letters: Sequence[Letter]) -> tuple[Any, ...]:
+    last, times = letters[-1].last, [letter.updated_at for letter in letters]
+    first_at, last_at = microseconds(min(times)), microseconds(max(times))
+    return group, last.type, last.message, last.category, first_at, last_at
 
 
 def _rounds(letters: Sequence[Letter]) -> Sequence[Sequence[Letter]]:

@@ -37,6 +37,7 @@ _CONDITIONS = {
     "owner": "owner = :owner AND lease_until IS NOT NULL",
 }
 _NARROW = ("due", "lapsed", "expired", "owner")  # few letters have these, and each has an index of only those
+_NAMED = ("ids", "id_prefix", "message_ids")  # each names few letters by itself
 _FEW = ("groups", "tenants", "sources")  # the narrowest first; each has an index that is in order of time
 _TEXTS = ("message_id", "key", "correlation_id", "error_type", "error_message", "body")
 COUNTED = frozenset({"states", "sources", "categories", "groups"})
@@ -72,20 +73,16 @@ def arms(query: Query) -> Iterator[Condition]:
     """The query as a union of parts that an index answers newest first, without sorting what it leaves out.
 
     `state IN (…)` cannot be read in order of time from an index on (state, category, created_at); one arm for
-    each state and category can, and there are 36 of them at most.
+    each state and category can, and there are 36 of them at most. So that index serves the whole table, too.
     """
-    if query.ids is not None or query.groups or query.sources or query.tenants:
-        name = next((n for n in ("ids", "groups", "sources", "tenants") if getattr(query, n) is not None), "ids")
-        values = getattr(query, name)
-        if name != "ids" and len(values) <= 50:
-            yield from (_arm(query, {name: (value,)}) for value in dict.fromkeys(values))
-        else:
-            yield where(query)
-    elif query.states is not None or query.categories is not None:
+    few = next((name for name in _FEW if 0 < len(getattr(query, name) or ()) <= 50), None)
+    if is_narrow(query) or any(getattr(query, name) is not None for name in _NAMED):
+        yield where(query)
+    elif few is not None:
+        yield from (_arm(query, {few: (value,)}) for value in dict.fromkeys(getattr(query, few)))
+    else:
         for state, category in product(_or_all(query.states, State), _or_all(query.categories, Category)):
             yield _arm(query, {"states": (state,), "categories": (category,)})
-    else:
-        yield where(query)
 
 
 def numbered(condition: str, parameters: dict[str, Any], number: int) -> Condition:
