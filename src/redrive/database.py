@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Any, Generic, TypeVar, cast
 
 from redrive.errors import ConfigError, Unavailable
+from redrive.model import letter_id
 
 T = TypeVar("T")
 Work = Callable[[sqlite3.Connection], T]
@@ -120,6 +121,7 @@ class Database:
                 cached_statements=256,
             )
             self._connections.append(connection)
+            connection.create_function("letter_id", 2, letter_id, deterministic=True)
             _use_wal(connection)
             connection.execute("PRAGMA synchronous=FULL")  # a promise of durability includes the power cord
             connection.execute("PRAGMA foreign_keys=OFF")

@@ -80,7 +80,8 @@ WHERE {where}
   AND state IN (SELECT value FROM json_each(:from))
   AND (state <> :to OR owner = :me)
   AND NOT EXISTS (
-      SELECT 1 FROM dependencies AS d JOIN letters AS a ON a.message_id = d.message_id
+      SELECT 1 FROM dependencies AS d, (SELECT DISTINCT source FROM tallies) AS s
+      JOIN letters AS a ON a.id = letter_id(s.source, d.message_id)
       WHERE d.letter_id = letters.id AND a.state NOT IN ('resolved', 'archived'))
 ORDER BY priority, next_retry_at, seq
 LIMIT :limit;

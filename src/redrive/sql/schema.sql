@@ -51,7 +51,6 @@ CREATE TABLE letters (
 CREATE INDEX letters_state ON letters (state, category, created_at);
 CREATE INDEX letters_group ON letters (group_id, created_at);
 CREATE INDEX letters_source ON letters (source, created_at);
-CREATE INDEX letters_message ON letters (message_id);
 CREATE INDEX letters_tenant ON letters (tenant, created_at) WHERE tenant IS NOT NULL;
 CREATE INDEX letters_due ON letters (source, priority, next_retry_at) WHERE next_retry_at IS NOT NULL;
 CREATE INDEX letters_lease ON letters (lease_until) WHERE lease_until IS NOT NULL;

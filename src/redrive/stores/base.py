@@ -73,8 +73,9 @@ class Letters(Protocol):
     """Keeps letters."""
 
     async def record(self, letters: Sequence[Letter]) -> None:
-        """Durable when it returns. The same failure twice changes nothing; an unseen failure of a known
-        letter joins it, and state, reason, group, next retry and counters become the newcomer's."""
+        """Durable when it returns. A letter's id is `letter_id` of its source and message id. The same failure twice
+        changes nothing; an unseen failure of a known letter joins it, and state, reason, group, next retry and
+        counters become the newcomer's."""
         ...
 
     async def get(self, id: LetterId) -> Letter | None:

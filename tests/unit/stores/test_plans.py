@@ -9,12 +9,13 @@ from pathlib import Path
 import pytest
 
 from redrive.clock import SystemClock
-from redrive.database import clauses, close_database, open_database
+from redrive.database import close_database, open_database
 from redrive.forensics.query import Query
-from redrive.model import Category, State
+from redrive.model import Category, State, letter_id
 from redrive.stores.sqlite import SqliteStore
+from redrive.stores.sqlite.letters import _ordered, _search
 
-SQL = clauses("letters")
+NOW = SystemClock().now()
 WIDE = [
     Query(),
     Query(states=(State.PENDING,)),
@@ -50,8 +51,23 @@ async def test_a_replay_is_frozen_without_sorting_all_that_it_selects(query: Que
         assert "TEMP B-TREE" not in plan(connection, freeze, {})
 
 
-def test_only_the_letters_of_a_batch_are_read_to_count_it(connection: sqlite3.Connection) -> None:
-    for statement in ("count_new", "add_groups"):
-        found = plan(connection, SQL[statement], {"before": 5, "joined": "[]"})
-        assert "SCAN letters" not in found
-        assert "letters_group" not in found
+NARROW = {
+    "letters_lease": Query(lapsed=NOW, states=(State.RETRYING,)),
+    "letters_expiry": Query(expired=NOW, states=(State.RESOLVED, State.PENDING)),
+    "sqlite_autoindex_letters_1": Query(message_ids=("a", "b"), states=(State.PENDING,)),
+}
+
+
+@pytest.mark.parametrize("index", NARROW)
+def test_what_few_letters_have_is_found_by_the_index_of_only_those(connection: sqlite3.Connection, index: str) -> None:
+    """Upkeep asks these all the time, of a million letters that have nothing of it."""
+    connection.create_function("letter_id", 2, letter_id, deterministic=True)
+    statement, parameters = _search(NARROW[index], None, 50, oldest_first=True)
+    assert index in plan(connection, statement, parameters)
+    assert "letters_state" not in plan(connection, statement, parameters)
+
+
+@pytest.mark.parametrize("query", WIDE, ids=str)
+def test_a_page_is_read_in_order_and_not_sorted(connection: sqlite3.Connection, query: Query) -> None:
+    statement, parameters = _ordered(query, None, 50, oldest_first=False)
+    assert "SCAN letters" not in plan(connection, statement, parameters).replace("SCAN letters USING", "")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Sequence
+from datetime import datetime
 from itertools import product
 from typing import Any
 
@@ -16,7 +17,6 @@ from redrive.model import Category, State
 
 _COLUMNS = {
     "ids": "id",
-    "message_ids": "message_id",
     "states": "state",
     "sources": "source",
     "categories": "category",
@@ -25,6 +25,9 @@ _COLUMNS = {
     "transports": "transport",
 }
 _CONDITIONS = {
+    # a letter's id follows from source and message id, so messages need no index of their own
+    "message_ids": "id IN (SELECT letter_id(s.source, m.value) FROM (SELECT DISTINCT source FROM tallies) AS s, "
+    "json_each(:message_ids) AS m)",
     "id_prefix": "id >= :id_prefix AND id < :id_prefix || char(1114111)",  # a range, which an index answers
     "error_type": "error_type = :error_type",
     "code": "code = :code",
@@ -59,14 +62,18 @@ def where(query: Query) -> Condition:
     for name, value in given(query):
         if name in _COLUMNS:
             parts.append(f"{wide}{_COLUMNS[name]} IN (SELECT value FROM json_each(:{name}))")  # noqa: S608
-            parameters[name] = msgspec.json.encode(value).decode()
-        elif name == "text":
-            parts.append(_text())
-            parameters["text"] = value.encode("utf-8", "replace").lower()
         else:
-            parts.append(_CONDITIONS[name])
-            parameters[name] = microseconds(value) if hasattr(value, "tzinfo") else value
+            parts.append(_text() if name == "text" else _CONDITIONS[name])
+        parameters[name] = _parameter(name, value)
     return " AND ".join(parts) or "1", parameters
+
+
+def _parameter(name: str, value: Any) -> Any:
+    if isinstance(value, tuple):
+        return msgspec.json.encode(value).decode()
+    if name == "text":
+        return value.encode("utf-8", "replace").lower()
+    return microseconds(value) if isinstance(value, datetime) else value
 
 
 def arms(query: Query) -> Iterator[Condition]:
