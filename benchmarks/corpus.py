@@ -24,6 +24,11 @@ from redrive.stores.sqlite.letters import SqliteLetters
 
 _SQL = clauses("letters")
 _TOGETHER = 10_000
+_COUNTED = """
+INSERT INTO tallies SELECT group_id, source, state, category, count(*) FROM letters GROUP BY 1, 2, 3, 4;
+INSERT INTO groups SELECT group_id, error_type, error_message, category, min(updated_at), max(updated_at) FROM letters
+GROUP BY group_id;
+"""
 INSERT = _SQL["insert"].partition("ON CONFLICT")[0]
 PRAGMAS = ("journal_mode=WAL", "synchronous=FULL", "cache_size=-16000", "wal_autocheckpoint=8000", "temp_store=MEMORY")
 """Those of redrive.database: what is bare is bare of everything else."""
@@ -100,8 +105,7 @@ def _make(made: Corpus) -> None:
             connection.executemany(INSERT, some)
             connection.execute("COMMIT")
     full.executescript(indexes)
-    full.execute(_SQL["count_new"], {"before": 0})
-    full.execute(_SQL["add_groups"], {"before": 0, "joined": "[]"})
+    full.executescript(_COUNTED)
     full.execute(f"PRAGMA user_version={SCHEMA_VERSION}")
     for connection, part, path in zip((full, bare), parts, (made.redrive, made.bare), strict=True):
         connection.execute("PRAGMA journal_mode=WAL")
