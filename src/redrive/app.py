@@ -165,7 +165,7 @@ class Redrive:
     ) -> MessageId:
         """Durable when it returns; gives the message's id. The same id again, while it is queued, changes nothing.
 
-        after   ids of messages: if this one is buried, it is not retried before their letters are resolved
+        after   ids of messages: if this one is buried, it is not retried before their letters are resolved or archived
         """
         message = self.message(
             source,

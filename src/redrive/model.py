@@ -168,7 +168,7 @@ class Letter(Struct, frozen=True, gc=False):
     max_retries: int = 0
     resends: int = 0  # times it was sent back, by retry or replay
     replay: str | None = None  # the replay that sent it back last
-    depends_on: tuple[MessageId, ...] = ()  # not retried before the letters of these are resolved
+    depends_on: tuple[MessageId, ...] = ()  # not retried before the letters of these are resolved or archived
     expires_at: datetime | None = None
     owner: Owner | None = None
     lease_until: datetime | None = None
