@@ -9,6 +9,7 @@ import re
 import sys
 from collections.abc import Callable, Iterator
 from datetime import timedelta
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -18,23 +19,29 @@ DOCS = Path(__file__).parent.parent / "docs"
 _BLOCK = re.compile(r"(<!-- generated: (\w+) -->\n).*?(<!-- end -->)", re.DOTALL)
 
 
+_TRANSPORTS = {
+    "memory": "redrive.transports.memory:MemoryTransport",
+    "sqlite": "redrive.transports.sqlite:SqliteTransport",
+}
+_STORES = {
+    "memory": "redrive.stores.memory:MemoryStore",
+    "sqlite": "redrive.stores.sqlite:SqliteStore",
+    "mongodb": "redrive.stores.mongodb:MongoStore",
+}
+
+
 def transports() -> str:
     """One row for each promise, one column for each transport."""
     from redrive.transports.base import Features
-    from redrive.transports.memory import MemoryTransport
-    from redrive.transports.sqlite import SqliteTransport
 
-    columns = {"memory": _memory_features(MemoryTransport), "sqlite": SqliteTransport.features}
-    return _matrix("transport", Features, columns)
+    return _matrix("transport", Features, {name: _features(where) for name, where in _TRANSPORTS.items()})
 
 
 def stores() -> str:
     """The same for stores."""
     from redrive.stores.base import StoreFeatures
-    from redrive.stores.memory import MemoryStore
-    from redrive.stores.sqlite import SqliteStore
 
-    return _matrix("store", StoreFeatures, {"memory": MemoryStore.features, "sqlite": SqliteStore.features})
+    return _matrix("store", StoreFeatures, {name: _features(where) for name, where in _STORES.items()})
 
 
 def settings() -> str:
@@ -80,10 +87,13 @@ def main(arguments: list[str]) -> int:
     return 0
 
 
-def _memory_features(kind: Any) -> Any:
+def _features(where: str) -> Any:
+    """Those of a class; the memory transport's depend on how it is made."""
     from redrive.clock import SystemClock
 
-    return kind(clock=SystemClock(), lease=timedelta(seconds=1)).features
+    module, _, name = where.partition(":")
+    kind = getattr(import_module(module), name)
+    return getattr(kind, "features", None) or kind(clock=SystemClock(), lease=timedelta(seconds=1)).features
 
 
 def _matrix(noun: str, kind: Any, columns: dict[str, Any]) -> str:

@@ -19,10 +19,24 @@ from redrive.transports.base import Transport
 TRANSPORTS = {
     "memory": "redrive.transports.memory:open_transport",
     "sqlite": "redrive.transports.sqlite:open_transport",
+    "redis": "redrive.transports.redis:open_transport",
+    "rediss": "redrive.transports.redis:open_transport",
+    "redis+cluster": "redrive.transports.redis:open_transport",
+    "rediss+cluster": "redrive.transports.redis:open_transport",
+    "kafka": "redrive.transports.kafka:open_transport",
+    "kafka+ssl": "redrive.transports.kafka:open_transport",
 }
 STORES = {
     "memory": "redrive.stores.memory:open_store",
     "sqlite": "redrive.stores.sqlite:open_store",
+    "redis": "redrive.stores.redis:open_store",
+    "rediss": "redrive.stores.redis:open_store",
+    "redis+cluster": "redrive.stores.redis:open_store",
+    "rediss+cluster": "redrive.stores.redis:open_store",
+    "opensearch": "redrive.stores.opensearch:open_store",
+    "opensearch+https": "redrive.stores.opensearch:open_store",
+    "mongodb": "redrive.stores.mongodb:open_store",
+    "mongodb+srv": "redrive.stores.mongodb:open_store",
 }
 
 

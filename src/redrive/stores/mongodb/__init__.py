@@ -1,0 +1,80 @@
+"""Letters, ledger and documents in MongoDB: `mongodb://host/database?letters=collection`.
+
+Nothing here needs a transaction, so a single mongod serves as well as a replica set.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+from urllib.parse import parse_qsl, urlencode, urlsplit, urlunsplit
+
+from redrive.errors import ConfigError, MissingExtra
+from redrive.stores.base import StoreFeatures
+from redrive.stores.shape import NATIVE, Shape
+
+try:
+    from pymongo import AsyncMongoClient
+    from pymongo.errors import ConfigurationError, InvalidURI
+except ImportError as error:  # pragma: no cover
+    raise MissingExtra("a MongoDB store", "mongodb") from error
+
+from redrive.stores.mongodb.access import Access
+from redrive.stores.mongodb.documents import MongoDocuments
+from redrive.stores.mongodb.ledger import MongoLedger
+from redrive.stores.mongodb.letters import MongoLetters
+from redrive.stores.mongodb.numbers import Numbers
+
+DATABASE, LETTERS = "redrive", "letters"
+_PATIENCE = {"serverSelectionTimeoutMS": "5000", "timeoutMS": "30000"}
+"""What the driver waits for, unless the URL says otherwise: a worker would rather give a message back than wait."""
+
+
+class MongoStore:
+    """Every claim and move is atomic in its document, so any number of processes may share the collections."""
+
+    features = StoreFeatures(durable=True, atomic_claims=True, shared=True, counted_groups=False)
+
+    def __init__(
+        self,
+        client: AsyncMongoClient[dict[str, Any]],
+        *,
+        database: str = DATABASE,
+        letters: str = LETTERS,
+        shape: Shape = NATIVE,
+        owns_client: bool = False,
+    ) -> None:
+        """On a client that somebody else made, and closes; `letters` is the collection that holds them."""
+        access, numbers = Access(client, database, letters), Numbers()
+        self.letters = MongoLetters(access, shape, numbers)
+        self.ledger = MongoLedger(access, self.letters, numbers)
+        self.documents = MongoDocuments(access)
+        self._access = access
+        self._owns_client = owns_client
+
+    async def check(self) -> None:
+        """By writing: a read can succeed where a full disk, or a set without a primary, would not."""
+        with self._access.in_our_words():
+            await self._access.ready()
+            await self._access.documents.delete_one({"_id": ""})
+
+    async def aclose(self) -> None:
+        if self._owns_client:
+            await self._access.client.close()
+
+
+def open_store(url: str, *, shape: Shape = NATIVE) -> MongoStore:
+    """`mongodb://[user:password@]host[,host]/database?letters=collection`, and every option of MongoDB's own."""
+    parts = urlsplit(url)
+    given = parse_qsl(parts.query, keep_blank_values=True)
+    letters = next((value for name, value in given if name == "letters"), LETTERS)
+    known = {name.lower() for name, _ in given}
+    options = [(name, value) for name, value in given if name != "letters"]
+    options += [(name, value) for name, value in _PATIENCE.items() if name.lower() not in known]
+    try:
+        client: AsyncMongoClient[dict[str, Any]] = AsyncMongoClient(
+            urlunsplit(parts._replace(path=parts.path or "/", query=urlencode(options)))
+        )
+    except (InvalidURI, ConfigurationError, ValueError) as error:
+        raise ConfigError(f"no URL of a MongoDB store: {error}. Write it like mongodb://localhost/redrive") from error
+    database = parts.path.strip("/") or DATABASE
+    return MongoStore(client, database=database, letters=letters, shape=shape, owns_client=True)

@@ -1,0 +1,71 @@
+"""A MongoDB database as the store sees it: its collections, and its errors in the words of a store."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any, TypeAlias
+
+from bson.binary import UuidRepresentation
+from bson.codec_options import CodecOptions
+from pymongo import AsyncMongoClient, WriteConcern
+from pymongo.asynchronous.collection import AsyncCollection
+from pymongo.errors import InvalidName, PyMongoError
+
+from redrive.errors import ConfigError, StoreUnavailable
+from redrive.stores.mongodb.schema import INDEXES
+
+Fields: TypeAlias = dict[str, Any]
+Collection: TypeAlias = AsyncCollection[Fields]
+
+_DURABLE = WriteConcern(w="majority", j=True)
+_PLAIN = CodecOptions[Fields](uuid_representation=UuidRepresentation.STANDARD)
+
+
+class Access:
+    """The collections of one store, with their indexes, made when the first of them is used."""
+
+    def __init__(self, client: AsyncMongoClient[Fields], database: str, letters: str) -> None:
+        self.client = client
+        self.name = f"MongoDB ({database}.{letters})"
+        try:
+            place = client.get_database(database, codec_options=_PLAIN, write_concern=_DURABLE)
+            self.letters: Collection = place[letters]
+            self.bodies: Collection = place[f"{letters}_bodies"]
+            self.ledger: Collection = place[f"{letters}_ledger"]
+            self.replays: Collection = place[f"{letters}_replays"]
+            self.documents: Collection = place[f"{letters}_documents"]
+        except InvalidName as error:
+            raise ConfigError(f"MongoDB takes no such name of a database or collection: {error}") from error
+        self._made = False
+        self._making = asyncio.Lock()
+
+    async def ready(self) -> None:
+        """The indexes are there."""
+        if self._made:
+            return
+        async with self._making:
+            if not self._made:
+                for name, indexes in INDEXES.items():
+                    collection: Collection = getattr(self, name)
+                    await collection.create_indexes(indexes)
+                self._made = True
+
+    @contextmanager
+    def in_our_words(self) -> Iterator[None]:
+        """Whatever MongoDB cannot do now, the store cannot."""
+        try:
+            yield
+        except PyMongoError as error:
+            raise StoreUnavailable(self.name, _why(error)) from error
+
+
+def _why(error: PyMongoError) -> str:
+    """One line: a driver's error may hold the whole topology, and a bulk's every document."""
+    details = getattr(error, "details", None)
+    if isinstance(details, Mapping):
+        problems = [*details.get("writeErrors", ()), *details.get("writeConcernErrors", ())]
+        if problems:
+            return f"{problems[0].get('errmsg', error)}, and {len(problems) - 1} more"
+    return str(error).partition(", Topology Description")[0]

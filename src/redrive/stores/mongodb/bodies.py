@@ -1,0 +1,47 @@
+"""Bodies that are too large for one document of MongoDB, in pieces beside their letters."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from bson.binary import Binary
+
+from redrive.model import Letter
+from redrive.stores.mongodb.access import Collection
+
+LARGEST = 8 << 20
+"""A document ends at 16 MiB, and failures and headers need their room."""
+
+
+class Bodies:
+    """Pieces carry the token of the write they belong to: a letter that is written anew gets new ones first."""
+
+    def __init__(self, collection: Collection) -> None:
+        self._collection = collection
+
+    async def write(self, letter: Letter, by: str) -> int:
+        """How many pieces its body became; none, as a rule."""
+        body = letter.message.body
+        if len(body) <= LARGEST:
+            return 0
+        pieces = range(0, len(body), LARGEST)
+        for number, start in enumerate(pieces):
+            piece = {"letter": letter.id, "by": by, "data": Binary(body[start : start + LARGEST])}
+            await self._collection.insert_one({"_id": f"{letter.id}/{by}/{number}", **piece})
+        return len(pieces)
+
+    async def read(self, document: dict[str, Any]) -> bytes | None:
+        """The body, if it is not in the document itself."""
+        store = document["_store"]
+        if "parts" not in store:
+            return None
+        names = [f"{document['_id']}/{store['body']}/{number}" for number in range(store["parts"])]
+        found = {piece["_id"]: piece["data"] async for piece in self._collection.find({"_id": {"$in": names}})}
+        return b"".join(found[name] for name in names)
+
+    async def drop(self, documents: Sequence[dict[str, Any]]) -> None:
+        """The pieces of documents that are no more."""
+        gone = [(one["_id"], one["_store"]["body"]) for one in documents if "parts" in one["_store"]]
+        for letter, by in gone:
+            await self._collection.delete_many({"letter": letter, "by": by})

@@ -1,0 +1,360 @@
+"""Letters in a collection. One document is one letter, so every change of it is atomic without a transaction.
+
+A change of several notes a token of its own in each document that it changed (`_store.by`). Reading the token back
+tells which those were, and a write that was prepared from an older document does not find it any more.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter, defaultdict
+from collections.abc import AsyncIterator, Collection, Iterable, Sequence
+from datetime import datetime
+
+from bson.objectid import ObjectId
+from pymongo import ReplaceOne
+from pymongo.errors import BulkWriteError
+
+from redrive.clock import microseconds, moment
+from redrive.forensics.query import Query, matches
+from redrive.model import Category, Letter, LetterId, MessageId, Owner, State, rejoined
+from redrive.stores.base import MAY_BECOME, Cursor, Group, Page, Tally
+from redrive.stores.mongodb.access import Access, Fields
+from redrive.stores.mongodb.bodies import Bodies
+from redrive.stores.mongodb.numbers import Numbers
+from redrive.stores.mongodb.query import beyond, cursor_of, is_counted, where
+from redrive.stores.mongodb.schema import COUNTS, read, written
+from redrive.stores.shape import Shape
+
+_DUPLICATE = 11000
+_IN_FLIGHT = [State.RETRYING.value, State.REPLAYING.value]
+_AT_REST = [state.value for state in State if state.value not in _IN_FLIGHT]
+_OVER = [State.RESOLVED.value, State.ARCHIVED.value]
+_PLACE = ("_store.created", "_store.seq")
+_URGENCY = [("_store.priority", 1), ("_store.due", 1), ("_store.seq", 1)]  # no time sorts before any time
+
+
+class MongoLetters:
+    """Keeps letters as documents of the store's shape."""
+
+    def __init__(self, access: Access, shape: Shape, numbers: Numbers) -> None:
+        self._access = access
+        self._collection = access.letters
+        self._shape = shape
+        self._numbers = numbers
+        self._bodies = Bodies(access.bodies)
+
+    async def record(self, letters: Sequence[Letter]) -> None:
+        """All are new, as a rule, and inserted at once; those that are not rejoin theirs."""
+        with self._access.in_our_words():
+            await self._access.ready()
+            for some in _rounds(letters):
+                known = await self._insert(some)
+                if known:
+                    await self._rejoin({letter.id: letter for letter in some if letter.id in known})
+
+    async def get(self, id: LetterId) -> Letter | None:
+        with self._access.in_our_words():
+            document = await self._collection.find_one({"_id": id})
+            return None if document is None else await self._letter(document)
+
+    async def search(
+        self, query: Query, *, after: Cursor | None = None, limit: int = 50, oldest_first: bool = False
+    ) -> Page:
+        condition = await self.where(query)
+        if after is not None:
+            condition = {"$and": [condition, beyond(after, oldest_first, _PLACE)]}
+        order = [(field, 1 if oldest_first else -1) for field in _PLACE]
+        with self._access.in_our_words():
+            found = await self._collection.find(condition).sort(order).limit(limit).to_list()
+            letters = tuple([await self._letter(document) for document in found])
+        last = found[-1]["_store"] if found and len(found) == limit else None
+        return Page(letters, None if last is None else cursor_of(last["created"], last["seq"]))
+
+    async def count(self, query: Query) -> int:
+        condition = await self.where(query)
+        with self._access.in_our_words():
+            return await self._collection.count_documents(condition)
+
+    async def groups(self, query: Query, *, limit: int = 50) -> Sequence[Group]:
+        condition = await self.where(query)
+        options: Fields = {"hint": dict(COUNTS)} if is_counted(query) else {}
+        with self._access.in_our_words():
+            await self._access.ready()
+            cursor = await self._collection.aggregate(_groups_of(condition, limit), allowDiskUse=True, **options)
+            rows = [row async for row in cursor]
+            newest = await asyncio.gather(*(self._newest_of(row["_id"], condition) for row in rows))
+        return [_group(row, store) for row, store in zip(rows, newest, strict=True) if store is not None]
+
+    async def _newest_of(self, group: str, condition: Fields) -> Fields | None:
+        """What the newest letter of a group says; nothing, if its last one has just left."""
+        order = [(field, -1) for field in _PLACE]
+        fields = ["_store.error_type", "_store.error", "_store.category"]
+        wanted = {"$and": [{"_store.group": group}, condition]}
+        found = await self._collection.find_one(wanted, fields, sort=order)
+        return None if found is None else dict(found["_store"])
+
+    async def tallies(self) -> Sequence[Tally]:
+        kinds = {"source": "$_store.source", "state": "$_store.state", "category": "$_store.category"}
+        with self._access.in_our_words():
+            cursor = await self._collection.aggregate([{"$group": {"_id": kinds, "count": {"$sum": 1}}}])
+            rows = [(row["_id"], row["count"]) async for row in cursor]
+        return [Tally(kind["source"], State(kind["state"]), Category(kind["category"]), n) for kind, n in rows]
+
+    async def claim(
+        self,
+        query: Query,
+        *,
+        to: State,
+        owner: Owner,
+        now: datetime,
+        until: datetime,
+        limit: int,
+        replay: str | None = None,
+    ) -> Sequence[Letter]:
+        condition = {"$and": [await self.where(query), _may_become(to, owner)]}
+        with self._access.in_our_words():
+            chosen = await self._free(condition, limit)
+            change = _claim(to, owner, microseconds(now), microseconds(until), replay)
+            taken = {one["_id"]: one for one in await self._change(chosen, condition, change)}
+            return [await self._letter(taken[id]) for id in chosen if id in taken]
+
+    async def move(
+        self,
+        ids: Collection[LetterId],
+        *,
+        expect: Collection[State],
+        to: State,
+        now: datetime,
+        owner: Owner | None = None,
+    ) -> Sequence[LetterId]:
+        condition: Fields = {"_store.state": {"$in": [state.value for state in expect]}}
+        if owner is not None:
+            condition["_store.owner"] = owner
+        with self._access.in_our_words():
+            moved = await self._change(list(dict.fromkeys(ids)), condition, _move(to, microseconds(now)), ("_id",))
+        return [document["_id"] for document in moved]
+
+    async def prune(self, query: Query, *, limit: int) -> Sequence[LetterId]:
+        """What is to go is marked first, so that of two who prune only one says that it did."""
+        condition = {"$and": [await self.where(query), {"_store.state": {"$in": _AT_REST}}]}
+        with self._access.in_our_words():
+            oldest = self._collection.find(condition, {"_id": 1}).sort([(field, 1) for field in _PLACE]).limit(limit)
+            chosen = [document["_id"] async for document in oldest]
+            marked = await self._change(chosen, condition, [], ("_store.by", "_store.parts", "_store.body"))
+            gone = await self._delete(marked)
+            await self._bodies.drop(gone)
+        return [document["_id"] for document in gone]
+
+    async def where(self, query: Query) -> Fields:
+        """The query as a filter. MongoDB finds no text within bytes: what has the text is found here, by its id."""
+        condition = where(query)
+        if query.text is None:
+            return condition
+        text = Query(text=query.text)
+        with self._access.in_our_words():
+            cursor = self._collection.find(condition)
+            ids = [one["_id"] async for one in cursor if matches(text, await self._letter(one))]
+        return {"$and": [{"_id": {"$in": ids}}, condition]} if condition else {"_id": {"$in": ids}}
+
+    async def _letter(self, document: Fields) -> Letter:
+        return read(document, self._shape, await self._bodies.read(document))
+
+    # -- recording -----------------------------------------------------------------------------------------------
+
+    async def _insert(self, letters: Sequence[Letter]) -> set[LetterId]:
+        """Those that were there before."""
+        by = self._numbers.token()
+        documents = [await self._written(letter, self._numbers.next(), by) for letter in letters]
+        if not documents:
+            return set()
+        try:
+            await self._collection.insert_many(documents, ordered=False)
+        except BulkWriteError as error:
+            problems = error.details["writeErrors"]
+            if error.details["writeConcernErrors"] or any(one["code"] != _DUPLICATE for one in problems):
+                raise
+            repeats = [documents[one["index"]] for one in problems]
+            await self._bodies.drop(repeats)
+            return {document["_id"] for document in repeats}
+        return set()
+
+    async def _rejoin(self, letters: dict[LetterId, Letter]) -> None:
+        """Until nothing of theirs is new: whoever changed a document meanwhile makes us read it again."""
+        while letters:
+            by = self._numbers.token()
+            found = {one["_id"]: one async for one in self._collection.find({"_id": {"$in": list(letters)}})}
+            changed: dict[LetterId, Fields] = {}
+            for id, document in found.items():
+                new = rejoined(await self._letter(document), letters[id])
+                if new is not None:
+                    changed[id] = await self._written(new, document["_store"]["seq"], by)
+            mine = await self._replace(found, changed, by)
+            known = await self._insert([one for id, one in letters.items() if id not in found])  # pruned since
+            letters = {id: one for id, one in letters.items() if id in known or (id in changed and id not in mine)}
+
+    async def _replace(self, old: dict[LetterId, Fields], new: dict[LetterId, Fields], by: str) -> set[LetterId]:
+        """Those that were still as they had been read; of the others, and of what was there before, no piece stays."""
+        if not new:
+            return set()
+        as_read = {id: {"_id": id, "_store.by": old[id]["_store"]["by"]} for id in new}
+        await self._collection.bulk_write([ReplaceOne(as_read[id], new[id]) for id in new], ordered=False)
+        written = self._collection.find({"_id": {"$in": list(new)}, "_store.by": by}, {"_id": 1})
+        mine = {one["_id"] async for one in written}
+        await self._bodies.drop([old[id] if id in mine else new[id] for id in new])
+        return mine
+
+    async def _written(self, letter: Letter, seq: ObjectId, by: str) -> Fields:
+        return written(letter, self._shape, seq, by, await self._bodies.write(letter, by))
+
+    # -- changing ------------------------------------------------------------------------------------------------
+
+    async def _change(
+        self, ids: Sequence[LetterId], condition: Fields, change: Sequence[Fields], fields: Sequence[str] | None = None
+    ) -> list[Fields]:
+        """Change those that still meet the condition; they come back as they are now, or these fields of them."""
+        if not ids:
+            return []
+        by = self._numbers.token()
+        chosen = {"_id": {"$in": list(ids)}}
+        await self._collection.update_many({**chosen, "$and": [condition]}, [*change, {"$set": {"_store.by": by}}])
+        return await self._collection.find({**chosen, "_store.by": by}, fields and dict.fromkeys(fields, 1)).to_list()
+
+    async def _free(self, condition: Fields, limit: int) -> list[LetterId]:
+        """Those that wait for no other letter, the most urgent first."""
+        free: list[LetterId] = []
+        fields = {"_store.depends": 1}
+        cursor = self._collection.find(condition, fields).sort(_URGENCY).batch_size(max(limit, 2))
+        async for page in _pages(cursor, limit):
+            wanted = {id for one in page for id in one["_store"].get("depends", ())}
+            waited_for = await self._open(wanted) if wanted else set()
+            free += [one["_id"] for one in page if waited_for.isdisjoint(one["_store"].get("depends", ()))]
+            if len(free) >= limit:
+                break
+        return free[:limit]
+
+    async def _open(self, messages: Iterable[MessageId]) -> set[MessageId]:
+        """Those of them that have a letter which is neither resolved nor archived."""
+        condition = {"_store.message": {"$in": list(messages)}, "_store.state": {"$nin": _OVER}}
+        return set(await self._collection.distinct("_store.message", condition))
+
+    async def _delete(self, marked: Sequence[Fields]) -> Sequence[Fields]:
+        if not marked:
+            return []
+        ids = [document["_id"] for document in marked]
+        same = {"_id": {"$in": ids}, "_store.by": marked[0]["_store"]["by"]}
+        result = await self._collection.delete_many(same)
+        if result.deleted_count == len(ids):
+            return marked
+        left = {one["_id"] async for one in self._collection.find({"_id": {"$in": ids}}, {"_id": 1})}
+        return [document for document in marked if document["_id"] not in left]
+
+
+def _may_become(to: State, owner: Owner) -> Fields:
+    """The states that a claim may take; from `to` itself only what is the claimer's already."""
+    others = [state.value for state in MAY_BECOME[to] if state is not to]
+    ways: list[Fields] = [{"_store.state": {"$in": others}}]
+    if to in MAY_BECOME[to]:
+        ways.append({"_store.state": to.value, "_store.owner": owner})
+    return {"$or": ways}
+
+
+def _literal(value: object) -> Fields:
+    """A text that begins with a dollar is a text all the same."""
+    return {"$literal": value}
+
+
+def _claim(to: State, owner: Owner, now: int, until: int, replay: str | None) -> list[Fields]:
+    """`redrive.model.claimed`, as MongoDB says it."""
+    first = {"$cond": [{"$ne": ["$_store.state", to.value]}, 1, 0]}
+    changed: Fields = {
+        "state": to.value,
+        "owner": _literal(owner),
+        "lease": until,
+        "updated": now,
+        "resends": {"$add": ["$_store.resends", first]},
+    }
+    if to is State.RETRYING:
+        changed["retries"] = {"$add": ["$_store.retries", first]}
+    if replay:
+        changed["replay"] = _literal(replay)
+    return [{"$set": {f"_store.{name}": value for name, value in changed.items()}}]
+
+
+def _move(to: State, now: int) -> list[Fields]:
+    """`redrive.model.moved`, as MongoDB says it."""
+    changed: Fields = {"state": to.value, "updated": now, "owner": "$$REMOVE", "lease": "$$REMOVE"}
+    back = to in (State.PENDING, State.EXHAUSTED)
+    undone = {"$in": ["$_store.state", _IN_FLIGHT]} if back else False
+    changed["due"] = {"$cond": [undone, "$_store.due", "$$REMOVE"]}
+    changed["resends"] = {"$subtract": ["$_store.resends", {"$cond": [undone, 1, 0]}]}
+    was_retry = {"$eq": ["$_store.state", State.RETRYING.value]} if back else False
+    changed["retries"] = {"$subtract": ["$_store.retries", {"$cond": [was_retry, 1, 0]}]}
+    return [{"$set": {f"_store.{name}": value for name, value in changed.items()}}]
+
+
+def _groups_of(condition: Fields, limit: int) -> list[Fields]:
+    """By group, state and source, then by group."""
+    kinds = ("group", "state", "source")
+    return [
+        {"$match": condition},
+        {
+            "$group": {
+                "_id": {name: f"$_store.{name}" for name in kinds},
+                "count": {"$sum": 1},
+                "first": {"$min": "$_store.first"},
+                "last": {"$max": "$_store.last"},
+            }
+        },
+        {
+            "$group": {
+                "_id": "$_id.group",
+                "count": {"$sum": "$count"},
+                "members": {"$push": {"state": "$_id.state", "source": "$_id.source", "count": "$count"}},
+                "first": {"$min": "$first"},
+                "last": {"$max": "$last"},
+            }
+        },
+        {"$sort": {"count": -1, "_id": 1}},
+        {"$limit": limit},
+    ]
+
+
+def _group(row: Fields, newest: Fields) -> Group:
+    states: Counter[State] = Counter()
+    for one in row["members"]:
+        states[State(one["state"])] += one["count"]
+    return Group(
+        id=row["_id"],
+        count=row["count"],
+        error_type=newest["error_type"],
+        message=newest["error"],
+        category=Category(newest["category"]),
+        sources=tuple(sorted({one["source"] for one in row["members"]})),
+        states=dict(states),
+        first_at=moment(row["first"]),
+        last_at=moment(row["last"]),
+    )
+
+
+def _rounds(letters: Sequence[Letter]) -> Sequence[Sequence[Letter]]:
+    """Batches without repeats: of two deaths of one message, the second is recorded after the first."""
+    if len({letter.id for letter in letters}) == len(letters):
+        return [letters]
+    deaths: dict[LetterId, int] = defaultdict(int)
+    rounds: dict[int, list[Letter]] = defaultdict(list)
+    for letter in letters:
+        rounds[deaths[letter.id]].append(letter)
+        deaths[letter.id] += 1
+    return list(rounds.values())
+
+
+async def _pages(cursor: AsyncIterator[Fields], size: int) -> AsyncIterator[list[Fields]]:
+    page: list[Fields] = []
+    async for document in cursor:
+        page.append(document)
+        if len(page) >= size:
+            yield page
+            page = []
+    if page:
+        yield page

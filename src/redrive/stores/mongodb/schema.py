@@ -1,0 +1,113 @@
+"""What a letter looks like in MongoDB, and the indexes that answer for it.
+
+    _id       the letter's id
+    …         the fields of the store's shape; in Redrive's own shape `letter` holds it all, as msgpack
+    _store    what is searched, and what changes after the letter was written
+
+Times are whole microseconds: a date of MongoDB ends at milliseconds. What a letter does not have has no field, so
+that the sparse indexes hold only those that have it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from bson.binary import Binary
+from bson.objectid import ObjectId
+from msgspec.structs import replace
+from pymongo import IndexModel
+
+from redrive.clock import microseconds, moment
+from redrive.model import Letter, State
+from redrive.stores.shape import NATIVE, Shape
+
+_PLACE = ("_store.created", "_store.seq")
+
+
+def _index(*fields: str, sparse: bool = False) -> IndexModel:
+    return IndexModel([(field, 1) for field in fields], sparse=sparse)
+
+
+COUNTED = ("group", "state", "source", "first", "last")
+"""An index of these answers for groups by itself: no letter is read to be counted."""
+COUNTS = [(f"_store.{name}", 1) for name in COUNTED]
+
+INDEXES: dict[str, Sequence[IndexModel]] = {
+    "letters": [
+        _index("_store.state", "_store.category", *_PLACE),
+        _index("_store.source", *_PLACE),
+        _index("_store.group", *_PLACE),
+        IndexModel(COUNTS),
+        _index(*_PLACE),
+        _index("_store.message"),
+        _index("_store.due", sparse=True),
+        _index("_store.owner", sparse=True),
+        _index("_store.lease", sparse=True),
+        _index("_store.expires", sparse=True),
+        _index("_store.tenant", *_PLACE, sparse=True),
+    ],
+    "bodies": [_index("letter")],
+    "ledger": [_index("frozen", "created", "seq"), _index("frozen", "status", "created", "seq")],
+}
+
+
+def written(letter: Letter, shape: Shape, seq: ObjectId, by: str, parts: int) -> dict[str, Any]:
+    """A letter as a document. `parts`: how many pieces its body is in, where it is too large to stand here."""
+    message, last = letter.message, letter.failures[-1]
+    kept = replace(letter, message=replace(message, body=b"")) if parts else letter
+    fields = {"letter": Binary(shape.encode(kept))} if shape is NATIVE else shape.dump(kept)
+    store = {
+        "seq": seq,
+        "by": by,
+        "state": letter.state.value,
+        "category": last.category.value,
+        "source": message.source,
+        "group": letter.group,
+        "transport": letter.transport,
+        "message": message.id,
+        "error_type": last.type,
+        "error": last.message,
+        "priority": message.priority,
+        "created": microseconds(letter.created_at),
+        "updated": microseconds(letter.updated_at),
+        "first": microseconds(letter.failures[0].at),
+        "last": microseconds(last.at),
+        "retries": letter.retries,
+        "resends": letter.resends,
+    }
+    optional = {
+        "code": last.code,
+        "tenant": message.tenant,
+        "replay": letter.replay,
+        "owner": letter.owner,
+        "lease": letter.lease_until and microseconds(letter.lease_until),
+        "due": letter.next_retry_at and microseconds(letter.next_retry_at),
+        "expires": letter.expires_at and microseconds(letter.expires_at),
+        "depends": letter.depends_on or None,
+        "parts": parts or None,
+        "body": by if parts else None,  # which of the pieces in `bodies` are its own
+    }
+    store.update((name, value) for name, value in optional.items() if value is not None)
+    return {**fields, "_id": letter.id, "_store": store}
+
+
+def read(document: Mapping[str, Any], shape: Shape, body: bytes | None = None) -> Letter:
+    """The letter of a document: what the shape loads, and laid over it what changed since it was written."""
+    store = document["_store"]
+    if shape is NATIVE:
+        letter = shape.decode(document["letter"])
+    else:
+        letter = shape.load({name: value for name, value in document.items() if name not in ("_id", "_store")})
+    return replace(
+        letter,
+        message=letter.message if body is None else replace(letter.message, body=body),
+        state=State(store["state"]),
+        updated_at=moment(store["updated"]),
+        next_retry_at=moment(store["due"]) if "due" in store else None,
+        owner=store.get("owner"),
+        lease_until=moment(store["lease"]) if "lease" in store else None,
+        retries=store["retries"],
+        resends=store["resends"],
+        replay=store.get("replay"),
+    )
