@@ -1,0 +1,5 @@
+"""files: documents on their way through seven consumers on RabbitMQ, with retry, parking and re-drive for each."""
+
+from redrive.systems.files.topology import DLQ_QUEUES, QUEUES, topology
+
+__all__ = ["DLQ_QUEUES", "QUEUES", "topology"]

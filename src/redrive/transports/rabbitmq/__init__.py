@@ -1,0 +1,1 @@
+"""RabbitMQ: the topology of queues with their retry and dead-letter parts."""
