@@ -1,1 +1,1 @@
-"""RabbitMQ: the topology of queues with their retry and dead-letter parts."""
+"""RabbitMQ: queues with their retry and dead-letter parts, confirmed publishing, competing consumers."""

@@ -1,0 +1,87 @@
+"""Queues with everything around them, made once, or looked for where they are somebody else's to make."""
+
+from __future__ import annotations
+
+import asyncio
+
+from redrive.errors import ConfigError
+from redrive.transports.rabbitmq.link import CLASHES, NOT_FOUND, Channel, ChannelClosed, Link
+from redrive.transports.rabbitmq.options import Options
+from redrive.transports.rabbitmq.topology import Declared, Topology, declared, retry_queue, rungs
+
+
+class Declaring:
+    """What this transport knows to be on the broker."""
+
+    def __init__(self, link: Link, options: Options) -> None:
+        self._link = link
+        self._options = options
+        self._lock = asyncio.Lock()
+        self.known: dict[str, None] = {}
+
+    def forget(self, source: str) -> None:
+        """Look again when it is next needed: it may have been deleted."""
+        self.known.pop(source, None)
+
+    async def ensure(self, source: str) -> None:
+        """It is there, with its retry and dead-letter parts, as we would make it."""
+        if source in self.known:
+            return
+        async with self._lock:
+            if source in self.known:
+                return
+            wanted = declared(Topology((self._options.queue(source),)))
+            channel = await self._link.channel()
+            try:
+                await (self._make(channel, wanted) if self._options.declare else self._look(channel, source))
+            except ChannelClosed as closed:
+                raise self._wrong(source, closed) from closed
+            finally:
+                await channel.close()
+            self.known[source] = None
+
+    async def counts(self, source: str) -> tuple[int, int]:
+        """How many are ready, and how many wait in the retry queues."""
+        channel = await self._link.channel()
+        try:
+            ready = await _count(channel, source)
+            return ready, sum([await _count(channel, name) for name in self._waiting(source)])
+        except ChannelClosed as closed:
+            if closed.code != NOT_FOUND:
+                raise
+            self.forget(source)
+            return 0, 0
+        finally:
+            await channel.close()
+
+    def _waiting(self, source: str) -> list[str]:
+        return [retry_queue(source, delay) for delay in rungs(self._options.queue(source))]
+
+    async def _make(self, channel: Channel, wanted: Declared) -> None:
+        raw = channel.raw
+        for exchange in wanted.exchanges:
+            await channel.call(
+                raw.exchange_declare, exchange.name, exchange.kind, durable=True, arguments=exchange.arguments
+            )
+        for queue in wanted.queues:
+            await channel.call(raw.queue_declare, queue.name, durable=True, arguments=queue.arguments)
+        for binding in wanted.bindings:
+            await channel.call(raw.queue_bind, binding.queue, binding.exchange, binding.key)
+
+    async def _look(self, channel: Channel, source: str) -> None:
+        await channel.call(channel.raw.queue_declare, source, passive=True)
+
+    def _wrong(self, source: str, closed: ChannelClosed) -> Exception:
+        if closed.code == CLASHES:
+            return ConfigError(
+                f"queue {source!r}, or one of its retry and dead-letter parts, is declared otherwise on the broker: "
+                f"{closed.why}. Make the URL agree with it (delay, queues), or say declare=no"
+            )
+        if closed.code == NOT_FOUND and not self._options.declare:
+            return ConfigError(f"queue {source!r} is not on the broker, and declare=no: make it, or leave that out")
+        return closed
+
+
+async def _count(channel: Channel, queue: str) -> int:
+    frame = await channel.call(channel.raw.queue_declare, queue, passive=True)
+    return int(frame.method.message_count)

@@ -1,0 +1,179 @@
+"""One connection to RabbitMQ on the event loop, its channels, and their errors in our words.
+
+pika tells by callbacks what happened; here they are futures. A channel that closes fails everything that waits on it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Any, TypeAlias, TypeVar
+
+from redrive.errors import ConfigError, MissingExtra, TransportUnavailable
+
+try:
+    import pika
+    from pika.adapters.asyncio_connection import AsyncioConnection
+    from pika.channel import Channel as Raw
+    from pika.exceptions import AMQPError, ChannelClosedByBroker, ProbableAccessDeniedError, ProbableAuthenticationError
+except ImportError as error:  # pragma: no cover
+    raise MissingExtra("RabbitMQ", "rabbitmq") from error
+
+from redrive.transports.rabbitmq.options import Options
+
+NOT_FOUND, CLASHES, REFUSED = 404, 406, 403
+Frame: TypeAlias = Any
+T = TypeVar("T")
+_OPENING = 15.0
+
+
+class ChannelClosed(TransportUnavailable):
+    """The broker closed a channel, and said why."""
+
+    def __init__(self, name: str, why: str, code: int) -> None:
+        super().__init__(name, why)
+        self.code = code
+
+
+class Channel:
+    """A channel, on which each call waits for its answer."""
+
+    def __init__(self, raw: Raw, name: str) -> None:
+        self.raw = raw
+        self.on_close: list[Callable[[TransportUnavailable], None]] = []
+        self.closed: TransportUnavailable | None = None
+        self._name = name
+        self._waiting: set[asyncio.Future[Frame]] = set()
+        raw.add_on_close_callback(self._closed)
+
+    async def call(self, method: Callable[..., object], *arguments: Any, **options: Any) -> Frame:
+        """`await channel.call(channel.raw.queue_declare, "q", durable=True)`."""
+        if self.closed is not None:
+            raise self.closed
+        answer: asyncio.Future[Frame] = asyncio.get_running_loop().create_future()
+        self._waiting.add(answer)
+        try:
+            method(*arguments, **options, callback=lambda frame: _give(answer, frame))
+            return await answer
+        except AMQPError as error:
+            raise self.closed or TransportUnavailable(self._name, _why(error)) from error
+        finally:
+            self._waiting.discard(answer)
+
+    async def close(self) -> None:
+        if self.closed is None and self.raw.is_open:
+            done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+            self.on_close.append(lambda _: _give(done, None))
+            self.raw.close()
+            await done
+
+    def _closed(self, _: Raw, reason: BaseException) -> None:
+        code = reason.reply_code if isinstance(reason, ChannelClosedByBroker) else 0
+        self.closed = ChannelClosed(self._name, _why(reason), code)
+        for answer in self._waiting:
+            if not answer.done():
+                answer.set_exception(self.closed)
+        for told in tuple(self.on_close):
+            told(self.closed)
+
+
+class Link:
+    """The connection, made when it is first needed, and again when it was lost."""
+
+    def __init__(self, options: Options) -> None:
+        self.name = options.shown
+        try:
+            self._parameters = pika.URLParameters(options.url)
+        except (ValueError, TypeError) as error:
+            raise ConfigError(f"{options.shown}: {error}") from error
+        self._parameters.heartbeat = self._parameters.heartbeat or 30
+        self._connection: AsyncioConnection | None = None
+        self._opening = asyncio.Lock()
+        self._waiting: set[asyncio.Future[Raw]] = set()  # for channels
+        self.blocked = ""  # why the broker takes nothing from publishers now
+
+    async def channel(self) -> Channel:
+        """A new one; TransportUnavailable, saying why, if there is no connection to be had."""
+        connection = await self._connected()
+        opened: asyncio.Future[Raw] = asyncio.get_running_loop().create_future()
+        self._waiting.add(opened)
+        try:
+            connection.channel(on_open_callback=lambda raw: _give(opened, raw))
+            return Channel(await opened, self.name)
+        except AMQPError as error:
+            raise TransportUnavailable(self.name, _why(error)) from error
+        finally:
+            self._waiting.discard(opened)
+
+    async def aclose(self) -> None:
+        connection, self._connection = self._connection, None
+        if connection is not None and not (connection.is_closed or connection.is_closing):
+            closed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+            connection.add_on_close_callback(lambda *_: _give(closed, None))
+            connection.close()
+            await closed
+
+    async def _connected(self) -> AsyncioConnection:
+        async with self._opening:
+            if self._connection is None or not self._connection.is_open:
+                self._connection = await self._connect()
+            return self._connection
+
+    async def _connect(self) -> AsyncioConnection:
+        loop = asyncio.get_running_loop()
+        opened: asyncio.Future[AsyncioConnection] = loop.create_future()
+        connection = AsyncioConnection(
+            self._parameters,
+            on_open_callback=lambda made: _give(opened, made),
+            on_open_error_callback=lambda _, reason: _fail(opened, self._refused(reason)),
+            custom_ioloop=loop,
+        )
+        try:
+            async with asyncio.timeout(_OPENING):
+                await opened
+        except TimeoutError:
+            raise TransportUnavailable(self.name, f"no answer within {_OPENING:g} s") from None
+        self.blocked = ""
+        connection.add_on_close_callback(self._lost)
+        connection.add_on_connection_blocked_callback(self._is_blocked)
+        connection.add_on_connection_unblocked_callback(self._is_unblocked)
+        return connection
+
+    def _lost(self, _: Any, reason: BaseException) -> None:
+        self.blocked = ""
+        for one in self._waiting:
+            _fail(one, TransportUnavailable(self.name, _why(reason)))
+
+    def _is_blocked(self, _: Any, frame: Frame) -> None:
+        reason = frame.method.reason
+        self.blocked = reason.decode() if isinstance(reason, bytes) else str(reason)
+
+    def _is_unblocked(self, *_: Any) -> None:
+        self.blocked = ""
+
+    def _refused(self, reason: BaseException | str) -> TransportUnavailable:
+        if isinstance(reason, ProbableAuthenticationError | ProbableAccessDeniedError):
+            return TransportUnavailable(self.name, "it refuses this user, password or virtual host")
+        return TransportUnavailable(self.name, _why(reason))
+
+
+def _give(future: asyncio.Future[T], value: T) -> None:
+    if not future.done():
+        future.set_result(value)
+
+
+def _fail(future: asyncio.Future[Any], error: Exception) -> None:
+    if not future.done():
+        future.set_exception(error)
+
+
+def _why(reason: BaseException | str) -> str:
+    """One line of an error that may hold several."""
+    if isinstance(reason, ChannelClosedByBroker):
+        return str(reason.reply_text)
+    text = str(reason) or type(reason).__name__
+    found = getattr(reason, "exceptions", None)
+    if found:
+        text = str(found[-1])
+    cause = getattr(reason, "__cause__", None)
+    return (str(cause) if cause is not None and text.startswith("Amqp") else text).splitlines()[0][:300]

@@ -1,0 +1,209 @@
+"""RabbitMQ as a transport: competing consumers, confirmed publishing, retries in queues that wait."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import defaultdict
+from collections.abc import Sequence
+from datetime import timedelta
+
+from redrive.clock import Clock
+from redrive.errors import TransportUnavailable
+from redrive.model import Done, Message, Release, Retry
+from redrive.transports.base import Delivery, Depth, Features, Settlement
+from redrive.transports.rabbitmq.declaring import Declaring
+from redrive.transports.rabbitmq.link import Link
+from redrive.transports.rabbitmq.options import Options, RetryBy, options_of
+from redrive.transports.rabbitmq.publisher import Parcel, Publisher
+from redrive.transports.rabbitmq.subscription import Held, Subscription
+from redrive.transports.rabbitmq.topology import retry_exchange, retry_key
+from redrive.transports.rabbitmq.wire import copy_of, properties_of
+
+
+class RabbitTransport:
+    """A source is a queue. Each has its retry queues and its dead-letter queue beside it (topology.py)."""
+
+    def __init__(self, options: Options, *, clock: Clock, lease: timedelta) -> None:
+        self.options = options
+        self.features = Features(
+            durable=True,
+            native_delay=True,
+            counts_attempts=True,
+            keeps_history=options.retry is RetryBy.PUBLISH,
+            ordered_by="none",
+            idempotent_send=False,
+            shared=True,
+            urgent_first=False,
+        )
+        self._clock = clock
+        self._lease = lease
+        self._link = Link(options)
+        self._publisher = Publisher(self._link, options.confirm_timeout)
+        self._declaring = Declaring(self._link, options)
+        self._subscriptions: dict[str, Subscription] = {}
+        self._subscribing: dict[str, asyncio.Lock] = defaultdict(asyncio.Lock)
+
+    # -- receiving ---------------------------------------------------------------------------------------------------
+
+    async def receive(self, source: str, limit: int) -> Sequence[Delivery]:
+        subscription = await self._subscribed(source)
+        return await subscription.receive(limit, self._adopt)
+
+    async def _subscribed(self, source: str) -> Subscription:
+        async with self._subscribing[source]:
+            known = self._subscriptions.get(source)
+            if known is not None and known.closed is None:
+                return known
+            if known is not None:
+                self._declaring.forget(source)
+                await known.aclose()
+            await self._declaring.ensure(source)
+            made = Subscription(source, await self._link.channel(), self._clock, self._lease)
+            await made.begin(self.options.prefetch)
+            self._subscriptions[source] = made
+            return made
+
+    async def _adopt(self, subscription: Subscription) -> None:
+        """Somebody had them and settled nothing. RabbitMQ does not count that, so a copy does: it goes in at the end
+        of the queue, with one attempt more, and only then is the old one acknowledged."""
+        taken = subscription.suspects()
+        parcels = []
+        for one in taken:
+            came = subscription.read(one)
+            properties = copy_of(came, attempt=came.message.attempt + 1, redelivered=True, failures=came.failures)
+            parcels.append(Parcel("", subscription.source, properties, came.message.body))
+        await self._publisher.publish(parcels)
+        subscription.ack([one[0] for one in taken])
+
+    async def extend(self, deliveries: Sequence[Delivery]) -> Sequence[Delivery]:
+        return [one for one in deliveries if not _held(one).subscription.extend(_held(one).tag)]
+
+    # -- settling ----------------------------------------------------------------------------------------------------
+
+    async def settle(self, settlements: Sequence[Settlement]) -> Sequence[Delivery]:
+        """Copies are confirmed before anything is acknowledged that they stand for."""
+        lost: list[Delivery] = []
+        done: list[Settlement] = []
+        copied: list[Settlement] = []
+        for one in settlements:
+            held = _held(one.delivery)
+            if not held.subscription.holds(held.tag):
+                lost.append(one.delivery)
+            elif isinstance(one.outcome, Done):
+                done.append(one)
+            elif isinstance(one.outcome, Retry) and self.options.retry is RetryBy.REJECT:
+                held.subscription.reject(held.tag, requeue=False)
+            else:
+                copied.append(one)
+        _ack(done)
+        if copied:
+            await self._copy(copied)
+        return lost
+
+    async def _copy(self, settlements: Sequence[Settlement]) -> None:
+        outcomes = await self._publisher.outcomes([self._parcel(one) for one in settlements])
+        _ack([one for one, error in zip(settlements, outcomes, strict=True) if error is None])
+        for error in outcomes:
+            if error is not None:
+                raise error
+
+    def _parcel(self, one: Settlement) -> Parcel:
+        held, delivery, outcome = _held(one.delivery), one.delivery, one.outcome
+        message, failures = delivery.message, delivery.failures
+        if isinstance(outcome, Retry):
+            failures = failures if one.failure is None else (*failures, one.failure)
+            wait, attempt = outcome.after, message.attempt + 1
+        else:
+            assert isinstance(outcome, Release)
+            wait, attempt = outcome.pause, message.attempt
+        properties = copy_of(held.came, attempt=attempt, redelivered=delivery.redelivered, failures=failures)
+        return Parcel(*self._way(message.source, wait), properties, message.body)
+
+    def _way(self, source: str, wait: timedelta) -> tuple[str, str]:
+        """Exchange and key: of the shortest wait that is long enough, or of the longest there is."""
+        if wait <= timedelta():
+            return "", source
+        delays = sorted(self.options.delays)
+        chosen = next((one for one in delays if one >= wait), delays[-1])
+        return retry_exchange(source), retry_key(chosen if len(delays) > 1 else None)
+
+    # -- sending -----------------------------------------------------------------------------------------------------
+
+    async def send(self, messages: Sequence[Message]) -> None:
+        for source in dict.fromkeys(message.source for message in messages):
+            await self._declaring.ensure(source)
+        now = self._clock.now()
+        parcels = []
+        for message in messages:
+            wait = timedelta() if message.not_before is None else message.not_before - now
+            properties = properties_of(message)
+            parcels.append(Parcel(*self._way(message.source, wait), properties, message.body))
+        await self._publisher.publish(parcels)
+
+    # -- the rest ----------------------------------------------------------------------------------------------------
+
+    async def depths(self) -> dict[str, Depth]:
+        """Of the queues that this instance knows; what other workers hold is not among them."""
+        found: dict[str, Depth] = {}
+        for source in self._declaring.known:
+            ready, delayed = await self._declaring.counts(source)
+            mine = self._subscriptions.get(source)
+            if mine is not None and mine.closed is None:
+                found[source] = Depth(ready + mine.waiting, delayed, mine.leased)
+            else:
+                found[source] = Depth(ready, delayed, 0)
+        return {source: depth for source, depth in found.items() if depth.total or source in self._subscriptions}
+
+    async def check(self) -> None:
+        channel = await self._link.channel()
+        await channel.close()
+        if self._link.blocked:
+            raise TransportUnavailable(self._link.name, f"it takes nothing from publishers: {self._link.blocked}")
+
+    async def aclose(self) -> None:
+        """What was taken ahead and not begun goes back as it was: it was not delivered to anybody."""
+        subscriptions, self._subscriptions = self._subscriptions, {}
+        for one in subscriptions.values():
+            try:
+                await one.stop()
+                await self._give_back(one)
+            except TransportUnavailable:
+                pass  # it comes back by itself, as delivered before
+            await one.aclose()
+        await self._link.aclose()
+
+    async def _give_back(self, subscription: Subscription) -> None:
+        unread = subscription.unread()
+        if not unread:
+            return
+        came = [subscription.read(one) for one in unread]
+        parcels = [
+            Parcel(
+                "",
+                subscription.source,
+                copy_of(one, attempt=one.message.attempt, redelivered=one.redelivered, failures=one.failures),
+                one.message.body,
+            )
+            for one in came
+        ]
+        await self._publisher.publish(parcels)
+        subscription.ack([one[0] for one in unread])
+
+
+def _held(delivery: Delivery) -> Held:
+    held: Held = delivery.token
+    return held
+
+
+def _ack(settlements: Sequence[Settlement]) -> None:
+    tags: dict[Subscription, list[int]] = defaultdict(list)
+    for one in settlements:
+        held = _held(one.delivery)
+        tags[held.subscription].append(held.tag)
+    for subscription, some in tags.items():
+        subscription.ack(some)
+
+
+def open_transport(url: str, *, clock: Clock, lease: timedelta) -> RabbitTransport:
+    """`amqp://user:password@host/vhost`."""
+    return RabbitTransport(options_of(url), clock=clock, lease=lease)
