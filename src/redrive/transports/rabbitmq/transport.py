@@ -10,10 +10,13 @@ from datetime import timedelta
 from redrive.clock import Clock
 from redrive.errors import TransportUnavailable
 from redrive.model import Done, Message, Release, Retry
+from redrive.stores.base import Store
+from redrive.stores.relayed import RelayedStore
 from redrive.transports.base import Delivery, Depth, Features, Settlement
 from redrive.transports.rabbitmq.declaring import Declaring
 from redrive.transports.rabbitmq.link import Link
-from redrive.transports.rabbitmq.options import Options, RetryBy, options_of
+from redrive.transports.rabbitmq.options import BuryIn, Options, RetryBy, options_of
+from redrive.transports.rabbitmq.parking import ParkedLetters
 from redrive.transports.rabbitmq.publisher import Parcel, Publisher
 from redrive.transports.rabbitmq.subscription import Held, Subscription
 from redrive.transports.rabbitmq.topology import retry_exchange, retry_key
@@ -159,6 +162,13 @@ class RabbitTransport:
         await channel.close()
         if self._link.blocked:
             raise TransportUnavailable(self._link.name, f"it takes nothing from publishers: {self._link.blocked}")
+
+    def burying(self, store: Store) -> Store:
+        """Where letters of its messages are recorded: in the store, in `q.X.dlq`, or in both."""
+        if self.options.bury is BuryIn.STORE:
+            return store
+        parked = ParkedLetters(store.letters, self._publisher, self.options.bury is BuryIn.BOTH)
+        return RelayedStore(store, parked)
 
     async def aclose(self) -> None:
         """What was taken ahead and not begun goes back as it was: it was not delivered to anybody."""

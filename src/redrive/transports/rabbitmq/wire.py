@@ -95,7 +95,7 @@ def copy_of(
     ours = structs.replace(_read(table.get(OURS)), attempt=attempt, redelivered=redelivered, id=_too_long(message.id))
     table[OURS] = _ours_text.encode(ours).decode()
     if failures:
-        table[STORY] = _story(failures)
+        table[STORY] = story(failures)
     return BasicProperties(
         message_id=message.id if ours.id is None else None,
         correlation_id=old.correlation_id,
@@ -125,7 +125,7 @@ def _too_long(text: str | None) -> str | None:
     return text if text is not None and len(text.encode()) > _SHORT else None
 
 
-def _story(failures: Sequence[Failure]) -> bytes:
+def story(failures: Sequence[Failure]) -> bytes:
     """The failures, the oldest without their stacks where all of them would be too much."""
     kept = list(failures)
     for number, failure in enumerate(kept):
@@ -157,7 +157,7 @@ def arrived(source: str, origin: str, properties: BasicProperties, body: bytes, 
         None if ours.expires is None else moment(ours.expires),
         origin,
     )
-    return Arrived(message, _read_story(table.get(STORY)), ours.redelivered, properties)
+    return Arrived(message, read_story(table.get(STORY)), ours.redelivered, properties)
 
 
 def rejections(table: Mapping[str, Any], queue: str) -> int:
@@ -181,6 +181,11 @@ def without_deaths(table: Mapping[str, Any] | None) -> dict[str, Any]:
     return {name: value for name, value in (table or {}).items() if name not in _DEATH_HEADERS}
 
 
+def fresh_ours(text: object) -> str:
+    """What AMQP has no place for, of a message that begins anew."""
+    return _ours_text.encode(structs.replace(_read(text), attempt=1, redelivered=False, expires=None)).decode()
+
+
 def _read(text: object) -> Ours:
     if not isinstance(text, str | bytes):
         return Ours()
@@ -190,7 +195,7 @@ def _read(text: object) -> Ours:
         return Ours()
 
 
-def _read_story(data: object) -> tuple[Failure, ...]:
+def read_story(data: object) -> tuple[Failure, ...]:
     if not isinstance(data, bytes):
         return ()
     try:

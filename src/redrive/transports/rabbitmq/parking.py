@@ -1,0 +1,78 @@
+"""Dead messages parked in `q.X.dlq`: published there, confirmed, before the dead one is acknowledged.
+
+A parked message is the message itself, with why it died in headers that people and programs can read.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime
+
+import msgspec
+from msgspec import Struct
+
+from redrive.errors import StoreUnavailable, TransportUnavailable
+from redrive.model import Letter, Reason
+from redrive.stores.base import Letters
+from redrive.stores.relayed import RelayedLetters
+from redrive.transports.rabbitmq.publisher import Parcel, Publisher
+from redrive.transports.rabbitmq.topology import PARKING, dlq_exchange
+from redrive.transports.rabbitmq.wire import STORY, properties_of, story
+
+DEAD = "redrive-dead"
+_ABOUT = "x-redrive-"
+
+
+class Dead(Struct, frozen=True, omit_defaults=True):
+    """What a letter knows that its message does not."""
+
+    reason: Reason
+    group: str
+    created_at: datetime
+    max_retries: int = 0
+    depends_on: tuple[str, ...] = ()
+    expires_at: datetime | None = None
+
+
+def parcel_of(letter: Letter) -> Parcel:
+    """The letter as it lies in the dead-letter queue of its source."""
+    message, last = letter.message, letter.last
+    properties = properties_of(message)
+    about = Dead(
+        letter.reason, letter.group, letter.created_at, letter.max_retries, letter.depends_on, letter.expires_at
+    )
+    properties.headers |= {
+        STORY: story(letter.failures),
+        DEAD: msgspec.json.encode(about).decode(),
+        f"{_ABOUT}reason": letter.reason.value,
+        f"{_ABOUT}error-type": last.type,
+        f"{_ABOUT}error-message": last.message[:1000],
+        f"{_ABOUT}category": last.category.value,
+        f"{_ABOUT}attempts": last.attempt,
+        f"{_ABOUT}parked-at": letter.updated_at.isoformat(),
+    }
+    return Parcel(dlq_exchange(message.source), PARKING, properties, message.body)
+
+
+def is_about(name: str) -> bool:
+    """Whether a header says why a message died: it does not go with it when it is sent back."""
+    return name in (DEAD, STORY) or name.startswith(_ABOUT)
+
+
+class ParkedLetters(RelayedLetters):
+    """Letters that are parked when they are recorded, and recorded in the store too, or not."""
+
+    def __init__(self, letters: Letters, publisher: Publisher, also_stored: bool) -> None:
+        super().__init__(letters)
+        self._publisher = publisher
+        self._also_stored = also_stored
+
+    async def record(self, letters: Sequence[Letter]) -> None:
+        dead = [letter for letter in letters if letter.reason is not Reason.PARKED]
+        try:
+            await self._publisher.publish([parcel_of(letter) for letter in dead])
+        except TransportUnavailable as error:
+            raise StoreUnavailable(error.name, f"a dead message could not be parked: {error.why}") from error
+        stored = letters if self._also_stored else [one for one in letters if one.reason is Reason.PARKED]
+        if stored:
+            await self.behind.record(stored)

@@ -1,0 +1,241 @@
+"""Parked messages: looking at them, and sending them round again without losing or widening one.
+
+The copy is confirmed before the parked one is acknowledged, so a message is in at least one queue at every moment. A
+process that dies between the two leaves it in both, once; `x-redriven-id` is the same for both, so that whoever
+handles them can drop the repeat.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from datetime import datetime
+from hashlib import blake2b
+from typing import Any
+from uuid import uuid4
+
+from msgspec import Struct
+from pika import BasicProperties
+from pika.spec import Basic
+
+from redrive.clock import Clock
+from redrive.errors import ConfigError, TransportUnavailable, UsageError
+from redrive.transports.rabbitmq.link import NOT_FOUND, Channel, ChannelClosed, Link
+from redrive.transports.rabbitmq.options import Options
+from redrive.transports.rabbitmq.parking import is_about
+from redrive.transports.rabbitmq.publisher import Parcel, Publisher
+from redrive.transports.rabbitmq.topology import RETRY, dlq_queue, retry_exchange
+from redrive.transports.rabbitmq.wire import OURS, X_DEATH, fresh_ours, without_deaths
+
+AT, BY, FROM, COUNT, ID = (f"x-redriven-{name}" for name in ("at", "by", "from", "count", "id"))
+_AT_ONCE = 500
+_MOST_PEEKED = 1000
+_QUIET = 2.0  # seconds without a message: somebody else took the rest
+
+
+class Parked(Struct, frozen=True):
+    """A parked message as it lies there."""
+
+    message_id: str | None
+    routing_key: str
+    exchange: str
+    redelivered: bool
+    properties: dict[str, Any]
+    headers: dict[str, Any]
+    body: bytes
+
+
+class Redriven(Struct, frozen=True):
+    """What became of a re-drive."""
+
+    queue: str
+    found: int  # parked when it began
+    sent: int
+
+
+class Parkings:
+    """The dead-letter queues of a broker."""
+
+    def __init__(self, options: Options, clock: Clock) -> None:
+        self._clock = clock
+        self._link = Link(options)
+        self._publisher = Publisher(self._link, options.confirm_timeout)
+
+    async def aclose(self) -> None:
+        await self._link.aclose()
+
+    async def count(self, queue: str) -> int | None:
+        """How many lie there now; None: there is no such queue."""
+        channel = await self._link.channel()
+        try:
+            return await _count(channel, queue)
+        except ConfigError:
+            return None
+        finally:
+            await channel.close()
+
+    async def peek(self, queue: str, limit: int = 20) -> list[Parked]:
+        """The first of them. They are taken and given back together, so their order is as it was."""
+        if not 1 <= limit <= _MOST_PEEKED:
+            raise UsageError(f"limit={limit}: look at 1 to {_MOST_PEEKED:,} messages at once")
+        channel = await self._link.channel()
+        try:
+            number = min(limit, await _count(channel, queue))
+            found = [one for _ in range(number) if (one := await _get(channel, queue)) is not None]
+            return [_parked(*one) for one in found]
+        finally:
+            await channel.close()  # what was not acknowledged goes back to where it was
+
+    async def redrive(
+        self, source: str, *, limit: int, by: str, progress: Callable[[int, int], None] | None = None
+    ) -> Redriven:
+        """Send at most so many of the parked messages of that queue round again: into its retry queue, and so to it
+        alone. What is parked while this runs is left for the next time."""
+        if limit < 1:
+            raise UsageError(f"limit={limit}: re-drive at least one message")
+        queue = dlq_queue(source)
+        channel = await self._link.channel()
+        try:
+            found = await _count(channel, queue)
+            wanted = min(limit, found)
+            sent = await self._run(channel, source, wanted, by, progress) if wanted else 0
+            return Redriven(queue, found, sent)
+        finally:
+            await channel.close()
+
+    async def _run(
+        self, channel: Channel, source: str, wanted: int, by: str, progress: Callable[[int, int], None] | None
+    ) -> int:
+        taking = _Taking(channel, dlq_queue(source))
+        await taking.begin(min(_AT_ONCE, wanted))
+        sent = 0
+        while sent < wanted:
+            batch = await taking.some(min(_AT_ONCE, wanted - sent))
+            if not batch:
+                break
+            at = self._clock.now()
+            parcels = [_again(source, properties, body, by, at) for _, properties, body in batch]
+            outcomes = await self._publisher.outcomes(parcels)
+            taking.ack([one[0].delivery_tag for one, error in zip(batch, outcomes, strict=True) if error is None])
+            sent += outcomes.count(None)
+            if progress is not None:
+                progress(sent, wanted)
+            for error in outcomes:
+                if error is not None:
+                    raise error
+        return sent
+
+
+class _Taking:
+    """Parked messages, taken ahead by so many at once."""
+
+    def __init__(self, channel: Channel, queue: str) -> None:
+        self._channel = channel
+        self._queue = queue
+        self._taken: list[tuple[Any, BasicProperties, bytes]] = []
+        self._came = asyncio.Event()
+        self._ended: TransportUnavailable | None = None
+
+    async def begin(self, ahead: int) -> None:
+        raw = self._channel.raw
+        self._channel.on_close.append(self._end)
+        raw.add_on_cancel_callback(lambda _: self._end(TransportUnavailable(self._queue, "it was deleted")))
+        await self._channel.call(raw.basic_qos, prefetch_count=ahead)
+        await self._channel.call(raw.basic_consume, self._queue, self._take)
+
+    async def some(self, most: int) -> list[tuple[Any, BasicProperties, bytes]]:
+        """At least one, or none if nothing comes any more."""
+        while len(self._taken) < most:
+            if self._ended is not None:
+                raise self._ended
+            self._came.clear()
+            try:
+                async with asyncio.timeout(_QUIET if not self._taken else 0.05):
+                    await self._came.wait()
+            except TimeoutError:
+                break
+        batch, self._taken = self._taken[:most], self._taken[most:]
+        return batch
+
+    def ack(self, tags: list[int]) -> None:
+        """In order and without gaps, as a rule: then one frame is enough."""
+        if not tags:
+            return
+        if tags[-1] - tags[0] == len(tags) - 1:
+            self._channel.raw.basic_ack(tags[-1], multiple=True)
+        else:
+            for tag in tags:
+                self._channel.raw.basic_ack(tag)
+
+    def _take(self, _: Any, method: Any, properties: BasicProperties, body: bytes) -> None:
+        self._taken.append((method, properties, body))
+        self._came.set()
+
+    def _end(self, reason: TransportUnavailable) -> None:
+        self._ended = reason
+        self._came.set()
+
+
+def _again(source: str, properties: BasicProperties, body: bytes, by: str, at: datetime) -> Parcel:
+    """The message as its sender made it: counts begin anew, and the headers say who sent it round."""
+    table = {name: value for name, value in without_deaths(properties.headers).items() if not is_about(name)}
+    count = table.get(COUNT)
+    number = count + 1 if isinstance(count, int) and 0 <= count < 1 << 31 else 1
+    if OURS in table:
+        table[OURS] = fresh_ours(table[OURS])
+    queue = dlq_queue(source)
+    table |= {AT: at.isoformat(), BY: by, FROM: queue, COUNT: number, ID: _id(queue, properties, body, number)}
+    properties.headers = table
+    properties.delivery_mode = 2
+    properties.expiration = None  # a time to live that killed it once must not kill it again
+    if properties.message_id is None:
+        properties.message_id = f"redriven-{uuid4().hex}"  # so that what comes back unrouted can be told apart
+    return Parcel(retry_exchange(source), RETRY, properties, body)
+
+
+def _id(queue: str, properties: BasicProperties, body: bytes, number: int) -> str:
+    """The same each time this message is re-driven for that time. Two without an id cannot be told apart, and none
+    of them may be taken for a repeat."""
+    if properties.message_id is None:
+        return uuid4().hex
+    parts = (queue, properties.message_id, str(number))
+    return blake2b("\0".join(parts).encode() + b"\0" + body, digest_size=16).hexdigest()
+
+
+async def _count(channel: Channel, queue: str) -> int:
+    try:
+        frame = await channel.call(channel.raw.queue_declare, queue, passive=True)
+    except ChannelClosed as closed:
+        if closed.code == NOT_FOUND:
+            raise ConfigError(f"there is no queue {queue!r} on the broker: `redrive files import` makes it") from closed
+        raise
+    return int(frame.method.message_count)
+
+
+async def _get(channel: Channel, queue: str) -> tuple[Any, BasicProperties, bytes] | None:
+    got: asyncio.Future[tuple[Any, BasicProperties, bytes] | None] = asyncio.get_running_loop().create_future()
+
+    def answer(found: tuple[Any, BasicProperties, bytes] | None) -> None:
+        if not got.done():
+            got.set_result(found)
+
+    channel.on_close.append(lambda _: answer(None))
+    channel.raw.add_callback(lambda _: answer(None), [Basic.GetEmpty])
+    channel.raw.basic_get(queue, lambda _, method, properties, body: answer((method, properties, body)))
+    return await got
+
+
+def _parked(method: Any, properties: BasicProperties, body: bytes) -> Parked:
+    headers = dict(properties.headers or {})
+    deaths = headers.get(X_DEATH)
+    first = deaths[0] if isinstance(deaths, list) and deaths and isinstance(deaths[0], dict) else {}
+    known = {name: value for name, value in vars(properties).items() if value is not None and name != "headers"}
+    return Parked(
+        properties.message_id,
+        str((first.get("routing-keys") or [method.routing_key])[0]),
+        str(first.get("exchange", method.exchange)),
+        method.redelivered,
+        known,
+        headers,
+        body,
+    )
