@@ -4,80 +4,22 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncIterator
-from datetime import timedelta
 from typing import Any
-from uuid import uuid4
 
 import pytest
-import pytest_asyncio
 from pika import BasicProperties
 
 from redrive import Policy, Redrive
 from redrive.clock import SystemClock
 from redrive.errors import ConfigError, UsageError
 from redrive.model import Message
-from redrive.systems.files import topology
 from redrive.telemetry.events import Event, MessageBuried, MessageRetried
 from redrive.testing.builders import make_message
 from redrive.testing.waiting import until
-from redrive.transports.rabbitmq.link import Link
-from redrive.transports.rabbitmq.management import Management
-from redrive.transports.rabbitmq.options import options_of
-from redrive.transports.rabbitmq.publisher import Parcel, Publisher
+from redrive.transports.rabbitmq.publisher import Parcel
 from redrive.transports.rabbitmq.redrive import Parkings
-from redrive.transports.rabbitmq.topology import declared
 from redrive.worker import Worker
-from tests.servers import web
-from tests.servers.rabbitmq import GUEST, RabbitMQ
-
-OURS = "retry=reject&bury=dlq&delay=200ms"
-
-
-class Broker:
-    """A virtual host with the topology of the contract, with a short delay."""
-
-    def __init__(self, server: RabbitMQ) -> None:
-        self.server = server
-        self.vhost = f"files-{uuid4().hex[:12]}"
-        self.url = f"{server.url.rstrip('/')}/{self.vhost}?{OURS}"
-        self.link = Link(options_of(self.url))
-        self.publisher = Publisher(self.link, timedelta(seconds=20))
-
-    async def begin(self) -> None:
-        web.call("PUT", f"{self.server.management_url}/api/vhosts/{self.vhost}", credentials=GUEST)
-        management = Management(self.server.management_url, vhost=self.vhost)
-        await management.apply(declared(topology(delay="200ms")))
-        await management.aclose()
-
-    async def end(self) -> None:
-        await self.link.aclose()
-        web.call("DELETE", f"{self.server.management_url}/api/vhosts/{self.vhost}", credentials=GUEST)
-
-    async def publish(self, key: str, body: bytes, exchange: str = "domain.events", **properties: Any) -> None:
-        known: dict[str, Any] = {"message_id": uuid4().hex, "delivery_mode": 2, **properties}
-        await self.publisher.publish([Parcel(exchange, key, BasicProperties(**known), body)])
-
-    async def count(self, queue: str) -> int:
-        channel = await self.link.channel()
-        frame = await channel.call(channel.raw.queue_declare, queue, passive=True)
-        await channel.close()
-        return int(frame.method.message_count)
-
-
-@pytest_asyncio.fixture
-async def broker(rabbitmq_server: RabbitMQ) -> AsyncIterator[Broker]:
-    broker = Broker(rabbitmq_server)
-    await broker.begin()
-    yield broker
-    await broker.end()
-
-
-@pytest_asyncio.fixture
-async def parkings(broker: Broker) -> AsyncIterator[Parkings]:
-    found = Parkings(options_of(broker.url), SystemClock())
-    yield found
-    await found.aclose()
+from tests.systems.files.conftest import Broker
 
 
 def app_of(broker: Broker, seen: list[Message], *, fails: int, queue: str = "q.thumbnail") -> Redrive:
@@ -125,7 +67,8 @@ async def test_after_three_retries_it_is_parked_as_it_was(broker: Broker, parkin
     app = app_of(broker, seen, fails=99)
     buried: list[Event] = []
     app.events.subscribe(lambda event: buried.append(event) if isinstance(event, MessageBuried) else None)
-    sent: dict[str, Any] = {"content_type": "application/json", "headers": {"n": 7, "deep": {"a": [1, 2]}}, "type": "file.validated"}
+    sent: dict[str, Any] = {"content_type": "application/json", "type": "file.validated"}
+    sent["headers"] = {"n": 7, "deep": {"a": [1, 2]}}
     await broker.publish("files.validated.pdf", b"\xff\x00raw", message_id="m-1", correlation_id="c-1", **sent)
     await run_until(app, lambda: bool(buried))
     assert [one.attempt for one in seen] == [1, 2, 3, 4]

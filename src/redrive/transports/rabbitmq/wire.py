@@ -40,6 +40,7 @@ class Ours(Struct, frozen=True, omit_defaults=True):
     expires: int | None = None
     attempt: int = 1
     redelivered: bool = False
+    origin: str = ""  # exchange/key where it came in first: a retry comes by another way
     pairs: tuple[tuple[str, bytes], ...] | None = None  # headers that a table cannot hold: repeated, or long names
 
 
@@ -92,7 +93,13 @@ def copy_of(
     """How a message goes out that came in: as it was, but for its count, its story, and those headers."""
     old, message = came.properties, came.message
     table = without_deaths(old.headers)
-    ours = structs.replace(_read(table.get(OURS)), attempt=attempt, redelivered=redelivered, id=_too_long(message.id))
+    ours = structs.replace(
+        _read(table.get(OURS)),
+        attempt=attempt,
+        redelivered=redelivered,
+        id=_too_long(message.id),
+        origin=message.origin,
+    )
     table[OURS] = _ours_text.encode(ours).decode()
     if failures:
         table[STORY] = story(failures)
@@ -104,6 +111,12 @@ def copy_of(
         headers={**table, **more},
         **{name: getattr(old, name) for name in _KEPT},
     )
+
+
+def type_of(message: Message) -> str | None:
+    """The `type` that its publisher gave it."""
+    found = _as_it_came(message.headers)[0].get("type")
+    return found if isinstance(found, str) else None
 
 
 def _as_it_came(headers: Headers) -> tuple[dict[str, Any], dict[str, Any], Headers]:
@@ -155,7 +168,7 @@ def arrived(source: str, origin: str, properties: BasicProperties, body: bytes, 
         ours.attempt + rejections(table, source),
         ours.priority,
         None if ours.expires is None else moment(ours.expires),
-        origin,
+        origin or ours.origin or _first_way(table, source),
     )
     return Arrived(message, read_story(table.get(STORY)), ours.redelivered, properties)
 
@@ -174,6 +187,16 @@ def rejections(table: Mapping[str, Any], queue: str) -> int:
         and isinstance(one.get("count"), int)
         and 0 < one["count"] < 1 << 31
     )
+
+
+def _first_way(table: Mapping[str, Any], queue: str) -> str:
+    """Exchange and key by which a message came that RabbitMQ itself has sent round."""
+    deaths = table.get(X_DEATH)
+    for one in deaths if isinstance(deaths, list) else ():
+        if isinstance(one, dict) and one.get("queue") == queue and one.get("exchange"):
+            keys = one.get("routing-keys")
+            return f"{one['exchange']}/{keys[0] if isinstance(keys, list) and keys else ''}"
+    return ""
 
 
 def without_deaths(table: Mapping[str, Any] | None) -> dict[str, Any]:
@@ -212,8 +235,6 @@ def _timestamp(properties: BasicProperties, clock: Clock) -> datetime:
 
 
 def _headers(properties: BasicProperties, table: Mapping[str, Any]) -> Headers:
-    if not table and properties.content_type is None:
-        return ()
     pairs = [(name, _bytes(value)) for name, value in table.items() if name not in (OURS, STORY, *_DEATH_HEADERS)]
     kept = {name: value for name in _KEPT if (value := getattr(properties, name)) is not None}
     typed = {name: value for name, value in table.items() if not isinstance(value, str | bytes)}

@@ -1,0 +1,75 @@
+"""Drop the one repeat that a re-drive can cause.
+
+A re-drive publishes the copy before it acknowledges the parked message. If it dies in between, the message is
+re-driven again, under the same `x-redriven-id`. Whoever has handled that id once has nothing to do.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from datetime import datetime, timedelta
+from typing import TYPE_CHECKING, Any
+
+from msgspec.structs import replace
+
+from redrive.flow.line import Handler
+from redrive.model import Message
+from redrive.transports.rabbitmq.redrive import ID
+
+if TYPE_CHECKING:
+    from redrive.app import Redrive
+
+log = logging.getLogger("redrive")
+KIND = "redriven"
+_KEPT = timedelta(days=7)
+_MOST = 100_000
+
+
+class Repeats:
+    """The ids of re-driven messages that were handled, in the store's documents."""
+
+    def __init__(self, app: Redrive) -> None:
+        self._app = app
+        self._locks: dict[str, asyncio.Lock] = {}
+
+    def dropping(self, handler: Handler) -> Handler:
+        """The handler, called to its end at most once for each time that a message is re-driven."""
+        call, wants_message = handler.call, handler.wants_message
+
+        async def once(body: Any, message: Message) -> Any:
+            id = message.header(ID) if message.headers else None
+            if id is None:
+                return await (call(body, message) if wants_message else call(body))
+            name = f"{message.source}/{id.decode('utf-8', 'replace')}"
+            async with self._alone(name):
+                if await self._app.store.documents.get(KIND, name) is not None:
+                    log.warning("message %s in %s was re-driven twice, and handled once", message.id, message.source)
+                    return None
+                result = await (call(body, message) if wants_message else call(body))
+                await self._app.store.documents.put(KIND, name, {"at": self._app.clock.now().isoformat()})
+                return result
+
+        return replace(handler, call=once, wants_message=True)
+
+    @asynccontextmanager
+    async def _alone(self, name: str) -> AsyncIterator[None]:
+        """Two copies may be in our hands at once: the second waits for what becomes of the first."""
+        lock = self._locks.setdefault(name, asyncio.Lock())
+        try:
+            async with lock:
+                yield
+        finally:
+            if not lock.locked():
+                self._locks.pop(name, None)
+
+    async def sweep(self) -> int:
+        """Forget what was handled long ago; how many."""
+        documents, before = self._app.store.documents, self._app.clock.now() - _KEPT
+        known = await documents.list(KIND, limit=_MOST)
+        old = [one for one in known if datetime.fromisoformat(one.body["at"]) < before]
+        for one in old:
+            await documents.delete(KIND, one.id)
+        return len(old)

@@ -1,0 +1,108 @@
+"""The file pipeline, wired from the parts: a Redrive app with a handler for each of its queues."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from datetime import timedelta
+from typing import Any
+from urllib.parse import unquote, urlencode, urlsplit
+
+from redrive.app import Redrive
+from redrive.clock import Clock
+from redrive.config import Settings, load
+from redrive.durations import spoken
+from redrive.errors import ConfigError, Unavailable, nearest
+from redrive.flow.backoff import constant
+from redrive.policy import Policy
+from redrive.settings import Files
+from redrive.stores.base import Store
+from redrive.systems.files.logs import PipelineLog
+from redrive.systems.files.repeats import Repeats
+from redrive.systems.files.topology import QUEUES, topology
+from redrive.transports.base import Transport
+from redrive.transports.rabbitmq.topology import Topology
+
+_SWEEP_EVERY = timedelta(hours=1)
+
+
+class FilesWorker:
+    """Handles the queues of the pipeline. A failed message goes round its own queue; one that keeps failing is parked
+    in `q.X.dlq`, or kept as a letter where `bury` says so (dlq, store or both).
+
+    handlers   a function for each queue: sync or async, with the body and, if it wants it, the Message
+    """
+
+    def __init__(
+        self,
+        handlers: Mapping[str, Callable[..., Any]],
+        settings: Settings | None = None,
+        *,
+        bury: str = "dlq",
+        store: str | Store | None = None,
+        transport: str | Transport | None = None,
+        clock: Clock | None = None,
+    ) -> None:
+        if not handlers:
+            raise ConfigError(f"no handler: give one for each queue that is to be handled, of {', '.join(QUEUES)}")
+        for queue in handlers:
+            if queue not in QUEUES:
+                raise ConfigError(f"the file pipeline has no queue {queue!r}{nearest(queue, QUEUES)}")
+        self.settings = settings or load()
+        self.app = Redrive(
+            settings=self.settings,
+            transport=transport or transport_url(self.settings.files, bury=bury),
+            store=store,
+            clock=clock,
+        )
+        self.repeats = Repeats(self.app)
+        files = self.settings.files
+        for queue, function in handlers.items():
+            policy = Policy(attempts=files.retries + 1, backoff=constant(files.delay))
+            self.app.handler(queue, policy=policy, concurrency=files.concurrency)(function)
+            self.app.handlers[queue] = self.repeats.dropping(self.app.handlers[queue])
+
+    def log_to(self, log: PipelineLog) -> None:
+        """Failures, retries and parkings are lines of that log."""
+        for queue, handler in self.app.handlers.items():
+            self.app.handlers[queue] = log.noting(handler)
+        self.app.events.subscribe(log)
+
+    async def sweep(self) -> None:
+        """Runs beside a worker: forgets re-drives of long ago."""
+        while True:
+            with suppress(Unavailable):
+                await self.repeats.sweep()
+            await self.app.clock.sleep(_SWEEP_EVERY.total_seconds())
+
+
+def transport_url(files: Files, *, bury: str = "dlq") -> str:
+    """The pipeline's queues as a transport: with RabbitMQ's own retry, and parking."""
+    url = broker_url(files)
+    ours = {"retry": "reject", "delay": spoken(files.delay), "bury": bury, "queues": files.kind, "declare": "no"}
+    return f"{url}{'&' if urlsplit(url).query else '?'}{urlencode({**ours, 'prefetch': str(files.prefetch)})}"
+
+
+def broker_url(files: Files) -> str:
+    if files.url is None:
+        raise ConfigError("no broker: set `files.url` (REDRIVE_FILES_URL), such as amqp://user:password@host/vhost")
+    return files.url
+
+
+def management_url(files: Files) -> str:
+    """As set, or port 15672 of the broker with the same user."""
+    if files.management is not None:
+        return files.management
+    parts = urlsplit(broker_url(files))
+    user = f"{parts.username}:{parts.password or ''}@" if parts.username else ""
+    host = f"[{parts.hostname}]" if parts.hostname and ":" in parts.hostname else parts.hostname
+    return f"http://{user}{host}:15672"
+
+
+def vhost_of(files: Files) -> str:
+    return unquote(urlsplit(broker_url(files)).path.removeprefix("/")) or "/"
+
+
+def wanted(files: Files) -> Topology:
+    """The topology with the delay and the kind of queues that are set."""
+    return topology(delay=files.delay, kind="quorum" if files.kind == "quorum" else "classic")

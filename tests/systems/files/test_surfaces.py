@@ -1,0 +1,296 @@
+"""The pipeline as people and programs meet it: its worker, its log, its routes, its commands."""
+
+from __future__ import annotations
+
+import asyncio
+import io
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import AsyncIterator, Callable
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+import pytest_asyncio
+
+from redrive import Redrive
+from redrive.admin import files
+from redrive.admin.api import create_api
+from redrive.config import Settings
+from redrive.errors import ConfigError
+from redrive.model import Message
+from redrive.service import Service
+from redrive.settings import Files
+from redrive.systems.files import DLQ_QUEUES, FilesWorker
+from redrive.systems.files.logs import PipelineLog
+from redrive.testing.waiting import until
+from redrive.tokens import Role, Tokens
+from redrive.worker import Worker
+from tests.systems.files.conftest import Broker
+
+
+@pytest.fixture
+def settings(broker: Broker, tmp_path: Path) -> Settings:
+    url = f"sqlite:///{tmp_path / 'redrive.db'}"
+    own = Files(
+        url=broker.url.partition("?")[0],
+        management=broker.server.management_url.replace("://", "://guest:guest@"),
+        delay=timedelta(milliseconds=200),
+    )
+    return Settings(store=url, transports={"default": url}, files=own)
+
+
+async def run_until(pipeline: FilesWorker, done: Callable[[], Any]) -> None:
+    worker = Worker(pipeline.app, upkeep=False)
+    task = asyncio.create_task(worker.run())
+    try:
+        await asyncio.wait_for(until(done, what="done"), 30)
+    finally:
+        worker.stop()
+        await task
+
+
+# -- the worker -------------------------------------------------------------------------------------------------------
+
+
+async def test_the_log_has_the_fields_of_the_contract(broker: Broker, settings: Settings) -> None:
+    def fails(body: bytes) -> None:
+        raise ConnectionError("no converter, password=hunter2")
+
+    pipeline, out = FilesWorker({"q.thumbnail": fails}, settings), io.StringIO()
+    pipeline.log_to(PipelineLog(["q.thumbnail"], 4, stream=out))
+    await broker.publish("files.validated.pdf", b"{}", message_id="m-1", correlation_id="c-1", type="file.validated")
+    await run_until(pipeline, lambda: "parked" in out.getvalue())
+    await pipeline.app.aclose()
+    lines = [json.loads(one) for one in out.getvalue().splitlines()]
+    said = [(one["message"], one["attempt"]) for one in lines]
+    retried = [(text, n) for n in (1, 2, 3) for text in ("message processing failed", "message sent to retry")]
+    assert said == [*retried, ("message processing failed", 4), ("message parked in DLQ", 4)]
+    for one in lines:
+        assert (one["correlationId"], one["queue"], one["routingKey"], one["messageType"], one["maxAttempts"]) == (
+            "c-1",
+            "q.thumbnail",
+            "files.validated.pdf",
+            "file.validated",
+            4,
+        )
+        assert "hunter2" not in one["error"]
+    assert await broker.count("q.thumbnail.dlq") == 1
+
+
+async def test_a_message_that_was_redriven_twice_is_handled_once(broker: Broker, settings: Settings) -> None:
+    seen: list[Message] = []
+
+    async def handle(body: bytes, message: Message) -> None:
+        seen.append(message)
+
+    pipeline = FilesWorker({"q.audit": handle}, settings)
+    again = {"x-redriven-id": "r-1", "x-redriven-count": 1}
+    for _ in range(2):
+        await broker.publish("retry", b"1", exchange="retry.q.audit", message_id="m-1", headers=again)
+    await broker.publish("retry", b"1", exchange="retry.q.audit", message_id="m-1", headers={"x-redriven-id": "r-2"})
+    await run_until(pipeline, lambda: _done(broker, seen, 2))
+    assert len(seen) == 2
+    pipeline.app.clock = _InEightDays()  # type: ignore[assignment]
+    assert await pipeline.repeats.sweep() == 2
+    await pipeline.app.aclose()
+
+
+class _InEightDays:
+    def now(self) -> Any:
+        from redrive.clock import SystemClock
+
+        return SystemClock().now() + timedelta(days=8)
+
+
+async def _done(broker: Broker, seen: list[Message], number: int) -> bool:
+    waiting = [await broker.count(queue) for queue in ("q.audit", "q.audit.retry")]
+    return len(seen) >= number and not any(waiting)
+
+
+@pytest.mark.parametrize(
+    ("handlers", "says"), [({}, "no handler"), ({"q.thumbnial": print}, "did you mean 'q.thumbnail'")]
+)
+def test_handlers_that_are_none(handlers: dict[str, Any], says: str) -> None:
+    with pytest.raises(ConfigError, match=says):
+        FilesWorker(handlers, Settings(files=Files(url="amqp://localhost")))
+
+
+def test_a_pipeline_without_a_broker() -> None:
+    with pytest.raises(ConfigError, match="REDRIVE_FILES_URL"):
+        FilesWorker({"q.audit": print}, Settings())
+
+
+# -- the routes -------------------------------------------------------------------------------------------------------
+
+
+class Api:
+    """The admin API with the pipeline's routes, asked with any role."""
+
+    def __init__(self, app: Redrive) -> None:
+        self.tokens = Tokens(app.store.documents, app.clock)
+        self.api = create_api(Service(app), tokens=self.tokens, routers=[files.router])
+
+    async def ask(self, role: Role | None, method: str, path: str, body: Any = None) -> httpx.Response:
+        headers = {}
+        if role is not None:
+            _, text = await self.tokens.create(f"as {role}", role)
+            headers["Authorization"] = f"Bearer {text}"
+        transport = httpx.ASGITransport(self.api, raise_app_exceptions=False)
+        async with httpx.AsyncClient(transport=transport, base_url="http://redrive.test", headers=headers) as client:
+            return await client.request(method, path, json=body)
+
+
+@pytest_asyncio.fixture
+async def api(settings: Settings) -> AsyncIterator[Api]:
+    async with Redrive(settings=settings) as app:
+        made = Api(app)
+        async with made.api.router.lifespan_context(made.api):
+            yield made
+
+
+ROUTES = [
+    ("GET", "/admin/dlq/queues", None),
+    ("GET", "/admin/dlq/queues/q.audit.dlq/messages?limit=20", None),
+    ("POST", "/admin/dlq/queues/q.audit.dlq/re-drive", {"limit": 10}),
+]
+
+
+@pytest.mark.parametrize(("method", "path", "body"), ROUTES)
+async def test_only_an_admin_may(api: Api, method: str, path: str, body: Any) -> None:
+    assert (await api.ask(None, method, path, body)).status_code == 401
+    assert (await api.ask(Role.VIEWER, method, path, body)).status_code == 403
+    assert (await api.ask(Role.OPERATOR, method, path, body)).status_code == 403
+    assert (await api.ask(Role.ADMIN, method, path, body)).status_code == 200
+
+
+@pytest.mark.parametrize("queue", ["q.audit", "q.thumbnial.dlq", "amq.gen", "q.audit.retry"])
+async def test_a_queue_that_is_not_on_the_list(api: Api, queue: str) -> None:
+    for method, path, body in ROUTES[1:]:
+        answer = await api.ask(Role.ADMIN, method, path.replace("q.audit.dlq", queue), body)
+        assert answer.status_code == 404, answer.text
+        assert "not on the list" in answer.json()["error"]
+
+
+async def test_parked_messages_are_listed_shown_and_redriven(api: Api, broker: Broker) -> None:
+    for number in range(3):
+        await broker.publish(
+            "parking", b'{"n": %d, "password": "hunter2"}' % number, exchange="dlq.q.audit", message_id=f"m-{number}"
+        )
+    await broker.publish("parking", b"\xff\x00", exchange="dlq.q.audit", message_id="m-3", headers={"deep": {"n": 1}})
+    queues = (await api.ask(Role.ADMIN, "GET", "/admin/dlq/queues")).json()
+    assert {one["queue"]: one["messages"] for one in queues} == dict.fromkeys(DLQ_QUEUES, 0) | {"q.audit.dlq": 4}
+    path = "/admin/dlq/queues/q.audit.dlq"
+    shown = (await api.ask(Role.ADMIN, "GET", f"{path}/messages?limit=20")).json()
+    assert [one["message_id"] for one in shown] == ["m-0", "m-1", "m-2", "m-3"]
+    assert "hunter2" not in json.dumps(shown)
+    assert (shown[3]["encoding"], shown[3]["body"], shown[3]["headers"]["deep"]) == ("base64", "/wA=", {"n": 1})
+    done = (await api.ask(Role.ADMIN, "POST", f"{path}/re-drive", {"limit": 3})).json()
+    assert (done["found"], done["sent"]) == (4, 3)
+    left = (await api.ask(Role.ADMIN, "GET", f"{path}/messages")).json()
+    assert [one["message_id"] for one in left] == ["m-3"]
+
+
+@pytest.mark.parametrize("body", [{"limit": 0}, {"limit": "x"}, {"limti": 3}, []])
+async def test_a_body_that_is_none(api: Api, body: Any) -> None:
+    answer = await api.ask(Role.ADMIN, "POST", "/admin/dlq/queues/q.audit.dlq/re-drive", body)
+    assert answer.status_code == 422
+
+
+# -- the commands -----------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def environment(settings: Settings, tmp_path: Path) -> dict[str, str]:
+    own = settings.files
+    assert own.url is not None
+    assert own.management is not None
+    return {
+        **os.environ,
+        "REDRIVE_STORE": settings.store,
+        "REDRIVE_TRANSPORTS_DEFAULT": settings.store,
+        "REDRIVE_FILES_URL": own.url,
+        "REDRIVE_FILES_MANAGEMENT": own.management,
+        "REDRIVE_FILES_DELAY": "200ms",
+        "PYTHONPATH": str(tmp_path),
+    }
+
+
+async def run(environment: dict[str, str], *words: str) -> tuple[int, str, str]:
+    process = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-m", "redrive", "files", *words),
+        env=environment,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        stdin=subprocess.DEVNULL,
+    )
+    out, err = await asyncio.wait_for(process.communicate(), 60)
+    return process.returncode or 0, out.decode(), err.decode()
+
+
+async def test_the_topology_by_command(environment: dict[str, str], broker: Broker) -> None:
+    code, out, _ = await run(environment, "definitions")
+    assert code == 0
+    printed = json.loads(out)
+    assert printed["vhosts"] == [{"name": broker.vhost}]
+    assert len(printed["queues"]) == 21
+    assert (await run(environment, "diff"))[:2] == (0, "the broker has just what it should\n")
+    assert json.loads((await run(environment, "import", "--json"))[1]) == {"made": []}
+    channel = await broker.link.channel()
+    await channel.call(channel.raw.queue_delete, "q.audit.dlq")
+    await channel.close()
+    code, out, _ = await run(environment, "diff", "--json")
+    assert (code, json.loads(out)["missing"]) == (
+        1,
+        ["queue q.audit.dlq", "binding dlq.q.audit --parking--> q.audit.dlq"],
+    )
+    assert "made queue q.audit.dlq" in (await run(environment, "import"))[1]
+    code, _, err = await run(environment | {"REDRIVE_FILES_DELAY": "1s"}, "import")
+    assert code != 0
+    assert "x-message-ttl is 200, wanted 1000" in err
+
+
+async def test_parked_messages_by_command(environment: dict[str, str], broker: Broker) -> None:
+    for number in range(3):
+        await broker.publish("parking", b"%d" % number, exchange="dlq.q.audit", message_id=f"m-{number}")
+    code, out, _ = await run(environment, "dlq", "list", "--json")
+    assert {one["queue"]: one["messages"] for one in json.loads(out)["queues"]}["q.audit.dlq"] == 3
+    assert "m-1" in (await run(environment, "dlq", "peek", "q.audit.dlq"))[1]
+    code, _, err = await run(environment, "dlq", "re-drive", "q.audit.dlq")
+    assert code == 2, "nobody can answer"
+    assert "--yes" in err
+    code, out, _ = await run(environment, "dlq", "re-drive", "q.audit.dlq", "--yes", "--limit", "2", "--json")
+    assert (code, json.loads(out)["sent"]) == (0, 2)
+    assert await broker.count("q.audit.dlq") == 1
+    code, _, err = await run(environment, "dlq", "peek", "q.nobody.dlq")
+    assert code == 2
+    assert "not on the list" in err
+
+
+HANDLERS = """
+import pathlib
+def note(body: bytes) -> None:
+    with pathlib.Path(__file__).with_name("seen").open("ab") as file:
+        file.write(body)
+handlers = {"q.audit": note, "q.projection": note}
+"""
+
+
+async def test_a_worker_by_command(environment: dict[str, str], broker: Broker, tmp_path: Path) -> None:
+    (tmp_path / "pipeline_handlers.py").write_text(HANDLERS)
+    process = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-m", "redrive", "files", "worker", "pipeline_handlers:handlers"), env=environment
+    )
+    try:
+        await broker.publish("anything", b"x")
+        seen = tmp_path / "seen"
+        await asyncio.wait_for(until(lambda: seen.exists() and seen.stat().st_size == 2, what="both handled"), 60)
+    finally:
+        process.send_signal(signal.SIGTERM)
+    assert await asyncio.wait_for(process.wait(), 30) == 0
+    assert await broker.count("q.audit") == await broker.count("q.projection") == 0
