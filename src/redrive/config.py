@@ -18,6 +18,7 @@ from msgspec import Struct
 
 from redrive.errors import ConfigError, MissingExtra, nearest
 from redrive.forensics.redact import Redactor
+from redrive.forensics.secrets import MASK
 from redrive.settings import Described, Key, Settings, describe, keys, transport_key
 from redrive.values import meant_by, value_of
 
@@ -200,7 +201,8 @@ def _value(given: _Given) -> Any:
         return value_of(given.key, given.raw)
     except ValueError as error:
         key = given.key
-        raise ConfigError(f"{key.path} = {_shown(given.raw)} {given.place}: it takes {key.takes}") from error
+        shown = MASK if key.about.is_secret else _shown(given.raw)
+        raise ConfigError(f"{key.path} = {shown} {given.place}: it takes {key.takes}") from error
 
 
 def _shown(value: object) -> str:

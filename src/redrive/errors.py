@@ -6,6 +6,8 @@ RedriveError
 │   ├── UnknownSource        no such source; the nearest names are given
 │   ├── UnknownLetter        no such letter
 │   ├── UnknownReplay        no such replay
+│   ├── UnknownIncident      no such incident
+│   ├── UnknownQueue         no such queue of parked messages
 │   ├── MessageTooLarge      over the body limit
 │   └── BadQuery             a filter that cannot be read
 ├── Unavailable            a backend does not answer now; the message was kept, try again later
@@ -57,6 +59,20 @@ class UnknownReplay(UsageError):
 
     def __init__(self, replay_id: str) -> None:
         super().__init__(f"no replay {replay_id!r}: list them with `redrive replays`")
+
+
+class UnknownIncident(UsageError):
+    """There is no such incident."""
+
+    def __init__(self, incident_id: str) -> None:
+        super().__init__(f"no incident {incident_id!r}: list them with `redrive incidents`")
+
+
+class UnknownQueue(UsageError):
+    """There is no such queue of parked messages."""
+
+    def __init__(self, queue: str, known: Iterable[str]) -> None:
+        super().__init__(f"{queue!r} is not on the list of parked queues{nearest(queue, known)}")
 
 
 class MessageTooLarge(UsageError):

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 from msgspec import Struct
 
+from redrive.alerts.incidents import Incident, Incidents, IncidentState
 from redrive.app import Redrive
 from redrive.errors import UnknownLetter, UnknownSource, UsageError
 from redrive.flow.replay import Progress, Replay, Replays
@@ -19,10 +20,12 @@ from redrive.forensics.query import Query
 from redrive.forensics.redact import Redactor
 from redrive.forensics.stats import Stats, stats_of
 from redrive.forensics.transfer import letters_of, line_of
+from redrive.forensics.turns import Turns, turns
 from redrive.forensics.views import Detail, Summary, detail, summary
 from redrive.model import OPEN, Letter, LetterId, State
 from redrive.stores.base import Cursor, Entry, EntryStatus, Group
 from redrive.telemetry.events import Acted, LettersMoved, LettersPruned
+from redrive.transports.base import Pausable, TakesTurns
 
 if TYPE_CHECKING:
     from redrive.doctor import Diagnosis
@@ -61,6 +64,7 @@ class Service:
         self.app = app
         redact = app.settings.redact
         self.redactor = Redactor(keys=redact.keys, patterns=redact.patterns, defaults=redact.defaults)
+        self.incidents = Incidents(app.store.documents, app.clock, app.events)
         self.replays = Replays(app.store, app.transports, app.events, app.clock)
 
     # -- seeing --------------------------------------------------------------------------------------------------
@@ -105,6 +109,15 @@ class Service:
             for source, depth in (await transport.depths()).items():
                 depths[source if name == "default" else f"{name}/{source}"] = depth
         return stats_of(await self.app.store.letters.tallies(), depths, self.app.clock.now())
+
+    async def fairness(self, *, limit: int = 50) -> list[Turns]:
+        """How the tenants of each source fare, where they take turns."""
+        found: list[Turns] = []
+        for transport in self.app.transports.values():
+            if isinstance(transport, TakesTurns):
+                sources = sorted({*await transport.depths(), *self.app.sources})
+                found += [turns(source, await transport.tenants(source, limit)) for source in sources]
+        return [one for one in found if one.tenants]
 
     async def count(self, query: Query) -> int:
         await self._check(query)
@@ -215,6 +228,42 @@ class Service:
         total += await self._take_in(batch, progress)
         await self.note(actor, "import", f"{_letters(total)} from {name}")
         return total
+
+    async def acknowledge(self, id: str, *, actor: str) -> Incident:
+        """Somebody works on that incident: it is not told again until it is resolved."""
+        if (await self.incidents.get(id)).state is IncidentState.RESOLVED:
+            raise UsageError(f"incident {id} is resolved already")
+        incident = await self.incidents.acknowledge(id, actor=actor)
+        await self.note(actor, "acknowledge", f"{incident.id}: {incident.alert.summary}")
+        return incident
+
+    async def resolve(self, id: str, *, actor: str) -> Incident:
+        """It is over, whatever its rule says; if it happens again, it is opened again."""
+        incident = await self.incidents.resolve(id, actor=actor)
+        await self.note(actor, "resolve", f"{incident.id}: {incident.alert.summary}")
+        return incident
+
+    async def annotate(self, id: str, text: str, *, actor: str) -> Incident:
+        """Write something down beside an incident."""
+        incident = await self.incidents.note(id, text, actor=actor)
+        await self.note(actor, "note", f"{incident.id}: {text}")
+        return incident
+
+    async def pause(self, source: str, *, actor: str, transport: str = "default") -> None:
+        """Nobody receives anything of that source until it is resumed."""
+        await self._pausable(transport).pause(source)
+        await self.note(actor, "pause", source)
+
+    async def resume(self, source: str, *, actor: str, transport: str = "default") -> None:
+        """Undo `pause`."""
+        await self._pausable(transport).resume(source)
+        await self.note(actor, "resume", source)
+
+    def _pausable(self, name: str) -> Pausable:
+        transport = self.app.transport(name)
+        if not isinstance(transport, Pausable):
+            raise UsageError(f"transport {name!r} cannot hold a source: stop its workers instead")
+        return transport
 
     async def doctor(self) -> Diagnosis:
         """What is reachable, what is unsafe, and how to mend it."""

@@ -14,6 +14,7 @@ from msgspec import Struct, field
 from msgspec.structs import fields
 
 from redrive.durations import spoken
+from redrive.forensics.secrets import hidden_url
 
 MIB = 1 << 20
 _TICK = timedelta(milliseconds=1)
@@ -27,6 +28,7 @@ class About(Struct, frozen=True):
     most: int | timedelta | None = None
     choices: tuple[str, ...] = ()
     is_size: bool = False
+    is_secret: bool = False  # URLs with keys in them: shown without
 
 
 _TRANSPORT = About("The URL of that transport; name as many as you need, `default` serves all others", least=1)
@@ -75,6 +77,120 @@ class Upkeep(Struct, frozen=True, kw_only=True):
     prune_every: Annotated[timedelta, About("How often retention is applied", least=_TICK)] = timedelta(minutes=1)
 
 
+class Email(Struct, frozen=True, kw_only=True):
+    """The e-mail system (`redrive email`): its queue, its dead letters, its fairness, its sender."""
+
+    redis: Annotated[str, About("The Redis of the e-mail system: jobs and dead letters", least=1)] = (
+        "redis://127.0.0.1:6379/0"
+    )
+    queue: Annotated[str, About("The queue of jobs", least=1)] = "email:send"
+    dlq: Annotated[str, About("The sorted set of its dead letters", least=1)] = "email:send:dlq"
+    sender: Annotated[str, About("Who delivers: smtp://, smtps:// or ses://region", least=1)] = "smtp://localhost:25"
+    attempts: Annotated[int, About("How often a job is tried", least=1)] = 5
+    base_delay: Annotated[timedelta, About("The first delay between attempts; it doubles", least=_TICK)] = timedelta(
+        seconds=1
+    )
+    max_delay: Annotated[timedelta, About("The longest delay between attempts", least=_TICK)] = timedelta(minutes=1)
+    jitter: Annotated[int, About("How much chance there is in a delay, in percent", least=0, most=100)] = 25
+    timeout: Annotated[timedelta, About("How long one attempt may take", least=_TICK)] = timedelta(minutes=2)
+    ttl: Annotated[timedelta, About("A job that is not sent by then is buried", least=_TICK)] = timedelta(days=1)
+    concurrency: Annotated[int, About("How many jobs a worker sends at once", least=1, most=10_000)] = 5
+    rate: Annotated[int | None, About("At most so many jobs in each `rate_per`, over all workers", least=1)] = 100
+    rate_per: Annotated[timedelta, About("The span that `rate` counts in", least=_TICK)] = timedelta(minutes=1)
+    adaptive: Annotated[bool, About("Go slower while the server throttles, and recover slowly")] = False
+    fair: Annotated[bool, About("Companies take turns")] = True
+    batch: Annotated[int, About("At most so many jobs in a row for a company while another waits", least=1)] = 3
+    tiers: Annotated[tuple[str, ...], About("Tiers of companies and the turns they get: `gold=3`")] = ()
+    weights: Annotated[tuple[str, ...], About("Companies and their tier, or the turns they get: `acme=gold`")] = ()
+    dlq_ttl: Annotated[timedelta, About("How long a dead letter is kept", least=_TICK)] = timedelta(days=7)
+    dlq_max_size: Annotated[int, About("Past this many, the oldest dead letters are exported and trimmed", 1)] = 10_000
+    dlq_export: Annotated[str, About("The file they are written to before they are trimmed", least=1)] = (
+        "email-dlq.jsonl"
+    )
+    cooldown: Annotated[
+        timedelta | None, About("Reprocess by itself what ran out of attempts, after this time", least=_TICK)
+    ] = None
+    cooldown_times: Annotated[int, About("How often it is reprocessed by itself", least=1)] = 1
+
+
+class Tickets(Struct, frozen=True, kw_only=True):
+    """The ticket worker on Kafka (`redrive tickets`): its topics, its counters, its forensics."""
+
+    kafka: Annotated[str, About("The Kafka of the tickets", least=1)] = "kafka://127.0.0.1:9092"
+    redis: Annotated[str, About("The Redis that counts retries", least=1)] = "redis://127.0.0.1:6379/0"
+    mongodb: Annotated[str, About("The MongoDB that keeps dead tickets", least=1)] = (
+        "mongodb://127.0.0.1:27017/neural_hive"
+    )
+    topic: Annotated[str, About("The topic of tickets", least=1)] = "execution.tickets"
+    dlq_enabled: Annotated[bool, About("Publish dead tickets to the DLQ topic; otherwise they are letters only")] = True
+    dlq_topic: Annotated[str, About("The topic of dead tickets", least=1)] = "execution.tickets.dlq"
+    group: Annotated[str, About("The consumer group of workers; the DLQ's is the same with `-dlq`", least=1)] = (
+        "worker-agents"
+    )
+    max_retries: Annotated[int, About("How often a ticket may fail before it is dead", least=1, most=1000)] = 3
+    partitions: Annotated[int, About("Partitions of the topic of tickets, if we create it", 1, 10_000)] = 6
+    replicas: Annotated[int, About("Replicas of topics that we create", least=1, most=100)] = 3
+    concurrency: Annotated[int, About("How many tickets a worker handles at once", least=1, most=10_000)] = 50
+
+
+class Files(Struct, frozen=True, kw_only=True):
+    """The file pipeline on RabbitMQ (`redrive files`): its broker, its retries, its parked messages."""
+
+    url: Annotated[str | None, About("The RabbitMQ of the file pipeline: amqp://…", least=1)] = None
+    management: Annotated[str | None, About("Its management API; by default port 15672 of the same host", 1)] = None
+    delay: Annotated[timedelta, About("How long a failed message waits in q.X.retry", least=_TICK)] = timedelta(
+        seconds=15
+    )
+    retries: Annotated[int, About("How often a message is retried before it is parked", least=0, most=1000)] = 3
+    kind: Annotated[str, About("The kind of its queues", choices=("classic", "quorum"))] = "classic"
+    concurrency: Annotated[int, About("How many messages of a queue a worker handles at once", 1, 10_000)] = 10
+    prefetch: Annotated[int, About("How many messages the broker sends ahead", least=1, most=65_535)] = 200
+    queues: Annotated[tuple[str, ...], About("The parked queues that may be looked at and re-driven")] = tuple(
+        f"q.{name}.dlq"
+        for name in ("upload.commands", "validator", "thumbnail", "extractor", "projection", "notification", "audit")
+    )
+
+
+class Alerts(Struct, frozen=True, kw_only=True):
+    """What people are told, by whom, and when."""
+
+    urls: Annotated[
+        tuple[str, ...],
+        About(
+            "Who is told: alertmanager+http://…, pagerduty://KEY, webhook+https://…, any URL of apprise", is_secret=True
+        ),
+    ] = ()
+    severity: Annotated[
+        str, About("The least severity that is told and kept", choices=("info", "warning", "error", "critical"))
+    ] = "warning"
+    repeat: Annotated[timedelta, About("How long until an open incident is told again", least=_TICK)] = timedelta(
+        hours=4
+    )
+    interval: Annotated[timedelta, About("How often the rules are looked at", least=_TICK)] = timedelta(seconds=10)
+    resolve_after: Annotated[timedelta, About("How long a condition is gone before it resolves", least=_TICK)] = (
+        timedelta(minutes=2)
+    )
+    window: Annotated[timedelta, About("The span of time that rates are counted over", least=_TICK)] = timedelta(
+        minutes=5
+    )
+    grace: Annotated[timedelta, About("How long a stopping process goes on telling")] = timedelta(seconds=5)
+    console: Annotated[str | None, About("The address of the console, for links in alerts", least=1)] = None
+    exhausted: Annotated[int | None, About("So many exhausted letters of one group are an alert", least=1)] = 1
+    new_group: Annotated[bool, About("Whether a cause that was never seen before is an alert")] = True
+    growth: Annotated[int | None, About("So many new letters of one group in the window are an alert", least=1)] = 100
+    success: Annotated[
+        int | None, About("Fewer retries than this that succeed, in percent, are an alert", least=1, most=100)
+    ] = 50
+    success_of: Annotated[int, About("Of how many retries in the window, at least", least=1)] = 20
+    utilisation: Annotated[int | None, About("A queue that is so full, in percent, is an alert", least=1, most=100)] = (
+        80
+    )
+    backend_down: Annotated[timedelta | None, About("A backend that is away for so long is an alert", least=_TICK)] = (
+        timedelta(minutes=1)
+    )
+    breaker: Annotated[bool, About("Whether an open circuit breaker is an alert")] = True
+
+
 class Settings(Struct, frozen=True, kw_only=True):
     """All settings, valid: `redrive.config.load` makes them from a file and the environment."""
 
@@ -99,6 +215,10 @@ class Settings(Struct, frozen=True, kw_only=True):
     logs: Logs = Logs()
     retention: Retention = Retention()
     upkeep: Upkeep = Upkeep()
+    alerts: Alerts = Alerts()
+    email: Email = Email()
+    files: Files = Files()
+    tickets: Tickets = Tickets()
 
     @property
     def worker_name(self) -> str:
@@ -168,7 +288,7 @@ def transport_key(name: str) -> Key:
 
 
 def describe(settings: Settings, sources: Mapping[str, str]) -> tuple[Described, ...]:
-    """Every setting with its value and where it came from. Values are as they are: redact before showing."""
+    """Every setting with its value and where it came from. Redact before showing: only URLs of notifiers are masked."""
     extra = (transport_key(name) for name in settings.transports if name != "default")
     return tuple(_described(key, settings, sources) for key in (*keys(), *extra))
 
@@ -197,6 +317,8 @@ def value_at(settings: Settings, path: str) -> Any:
 
 def _described(key: Key, settings: Settings, sources: Mapping[str, str]) -> Described:
     value, source = value_at(settings, key.path), sources.get(key.path, "default")
+    if key.about.is_secret:
+        value = tuple(map(hidden_url, value))
     return Described(key.path, key.environ, written(value), source, written(key.default), key.takes, key.about.text)
 
 

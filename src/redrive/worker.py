@@ -6,10 +6,11 @@ import asyncio
 import logging
 import os
 import signal
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine, Sequence
 from datetime import timedelta
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, TypeAlias
 
+from redrive.alerts import alerting
 from redrive.errors import ConfigError
 from redrive.flow.receive import Consumer
 from redrive.telemetry.events import WorkerStarted, WorkerStopped
@@ -19,30 +20,36 @@ if TYPE_CHECKING:
     from redrive.app import Redrive
 
 log = logging.getLogger("redrive")
+Helper: TypeAlias = Callable[[], Coroutine[Any, Any, None]]
+"""Runs beside a worker or a server, and is cancelled when it ends."""
 
 
 class Worker:
     """Receives for every handler of an app until it is told to stop."""
 
-    def __init__(self, app: Redrive, *, upkeep: bool = True, grace: timedelta | None = None) -> None:
+    def __init__(
+        self, app: Redrive, *, upkeep: bool = True, grace: timedelta | None = None, beside: Sequence[Helper] = ()
+    ) -> None:
         if not app.handlers:
             raise ConfigError("this app has no handlers: register one with @app.handler('orders')")
         self._app = app
         self._grace = app.settings.grace if grace is None else grace
         self._consumers = [Consumer(app.line(handler)) for handler in app.handlers.values()]
-        self._upkeep = Upkeep.of(app) if upkeep else None
+        self._helpers = [*([Upkeep.of(app).run] if upkeep else []), *beside]
 
     async def run(self) -> None:
         """Until `stop`. What runs may finish within the grace; what was not begun is given back."""
         app = self._app
         app.events.emit(WorkerStarted(worker=app.settings.worker_name, sources=tuple(app.handlers)))
         try:
-            async with asyncio.TaskGroup() as group:
-                helper = group.create_task(self._upkeep.run()) if self._upkeep else None
+            async with alerting(app), asyncio.TaskGroup() as group:
+                helpers = [group.create_task(helper()) for helper in self._helpers]
                 consumers = [group.create_task(consumer.run(self._grace)) for consumer in self._consumers]
                 await asyncio.wait(consumers)
-                if helper is not None:
+                for helper in helpers:
                     helper.cancel()
+        except ExceptionGroup as errors:
+            raise _refusal(errors) or errors from None
         finally:
             released = sum(consumer.released for consumer in self._consumers)
             app.events.emit(WorkerStopped(worker=app.settings.worker_name, released=released))
@@ -53,15 +60,20 @@ class Worker:
             consumer.stop()
 
 
-def run(app: Redrive, *, upkeep: bool = True, grace: timedelta | None = None) -> None:
+def _refusal(errors: ExceptionGroup[Exception]) -> ConfigError | None:
+    """What a backend refuses because of how it is set up is no bug, and is told in one line."""
+    return next((error for error in errors.exceptions if isinstance(error, ConfigError)), None)
+
+
+def run(app: Redrive, *, upkeep: bool = True, grace: timedelta | None = None, beside: Sequence[Helper] = ()) -> None:
     """Run a worker in this process until Ctrl-C or SIGTERM; the second one ends it at once."""
     with asyncio.Runner(loop_factory=fast_loop()) as runner:
-        runner.run(_run(app, upkeep, grace))
+        runner.run(_run(app, upkeep, grace, beside))
 
 
-async def _run(app: Redrive, upkeep: bool, grace: timedelta | None) -> None:
+async def _run(app: Redrive, upkeep: bool, grace: timedelta | None, beside: Sequence[Helper]) -> None:
     async with app:
-        worker = Worker(app, upkeep=upkeep, grace=grace)
+        worker = Worker(app, upkeep=upkeep, grace=grace, beside=beside)
         stop_on_signals(worker.stop)
         await worker.run()
 

@@ -19,7 +19,7 @@ except ImportError as error:
     raise MissingExtra("the server", "server") from error
 
 from redrive import console
-from redrive.admin import health, letters, replays
+from redrive.admin import fairness, health, incidents, letters, replays
 from redrive.admin.access import Door, Guard, check_roles, is_loopback, needs
 from redrive.admin.background import Background
 from redrive.admin.describe import openapi_of
@@ -39,11 +39,13 @@ def create_api(
     metrics: Metrics | None = None,
     loopback: bool = False,
     routers: Sequence[APIRouter] = (),
+    probes_only: bool = False,
 ) -> FastAPI:
     """The whole API, ready for an ASGI server.
 
     loopback   it listens on this machine only: other Host headers are refused, and /metrics needs no token
     routers    more routes, of the ready systems or your own; one that names no role is refused
+    probes_only  health and metrics, and nothing else: what a worker answers (scrape.py)
     """
     background = Background(service)
     metrics = metrics or Metrics(service.app.events)
@@ -68,7 +70,8 @@ def create_api(
     api.state.background = background
     api.state.metrics = metrics
     api.state.door = Door(tokens or Tokens(service.app.store.documents, service.app.clock), loopback)
-    for router in (health.router, letters.router, replays.router, console.router, _described(), *routers):
+    ours = (health.router, letters.router, replays.router, incidents.router, fairness.router, console.router)
+    for router in (health.router,) if probes_only else (*ours, _described(), *routers):
         check_roles(router.routes)
         api.include_router(router)
     answer_errors(api)

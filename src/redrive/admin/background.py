@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import Awaitable, Callable
 
 from redrive.errors import RedriveError
 from redrive.service import Service
@@ -18,6 +19,7 @@ class Background:
     def __init__(self, service: Service) -> None:
         self._service = service
         self._tasks: dict[str, asyncio.Task[None]] = {}
+        self.closing: list[Callable[[], Awaitable[None]]] = []  # what routes have opened
 
     def run(self, replay: str) -> None:
         """Send it, if this server is not sending it already."""
@@ -30,6 +32,8 @@ class Background:
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
+        for close in self.closing:
+            await close()
 
     async def _run(self, replay: str) -> None:
         try:

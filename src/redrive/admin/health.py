@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable
+from typing import TypeVar
 
 from fastapi import APIRouter, Request, Response
 from msgspec import Struct
@@ -22,6 +23,7 @@ from redrive.tokens import Role
 router = APIRouter(tags=["health"])
 
 _PATIENCE = 5.0
+T = TypeVar("T")
 
 
 class Alive(Struct, frozen=True):
@@ -56,6 +58,8 @@ async def is_ready(request: Request) -> Response:
 async def show_metrics(request: Request) -> Response:
     """For Prometheus. Needs a viewer's token, except where the server listens on loopback only."""
     metrics: Metrics = request.app.state.metrics
+    for probe in metrics.probes:
+        await _within_patience(probe())
     return Response(metrics.render(await _counted(service_of(request))), media_type=CONTENT_TYPE_LATEST)
 
 
@@ -86,9 +90,13 @@ async def _said(check: Awaitable[None], service: Service) -> str:
 
 
 async def _counted(service: Service) -> Stats | None:
+    return await _within_patience(service.stats())
+
+
+async def _within_patience(asked: Awaitable[T]) -> T | None:
     """A scrape is answered even while the store is not."""
     try:
         async with asyncio.timeout(_PATIENCE):
-            return await service.stats()
+            return await asked
     except (RedriveError, TimeoutError):
         return None

@@ -7,30 +7,31 @@ import contextlib
 import errno
 import os
 import socket
-from collections.abc import Callable, Coroutine, Iterator, Sequence
-from typing import Any, TypeAlias
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
 
+from redrive.alerts import alerting
 from redrive.app import Redrive
+from redrive.config import Settings
 from redrive.errors import MissingExtra, UsageError
 from redrive.service import Service
 from redrive.tokens import Tokens
 from redrive.upkeep.loop import Upkeep
-from redrive.worker import Worker, stop_on_signals
+from redrive.worker import Helper, Worker, stop_on_signals
 
 try:
     import uvicorn
+    from fastapi import APIRouter
 
     from redrive.admin.access import is_loopback
     from redrive.admin.api import admit, create_api
 except ImportError as error:
     raise MissingExtra("the server", "server") from error
 
-Helper: TypeAlias = Callable[[], Coroutine[Any, Any, None]]
-"""Runs beside the server, and is cancelled when it ends."""
 _LAST_REQUESTS = 3  # seconds in which a request under way may end
 
 
-class _Uvicorn(uvicorn.Server):
+class Uvicorn(uvicorn.Server):
     """uvicorn, less its own idea of signals: Ctrl-C drains the worker too (worker.py)."""
 
     @contextlib.contextmanager
@@ -53,7 +54,7 @@ class Server:
         self._worker = Worker(app, upkeep=upkeep) if app.handlers else None
         own = [Upkeep.of(app).run] if upkeep and self._worker is None else []
         self._helpers = [*own, *beside]
-        self._uvicorn: _Uvicorn | None = None
+        self._uvicorn: Uvicorn | None = None
 
     @property
     def url(self) -> str:
@@ -65,8 +66,13 @@ class Server:
         """Until `stop`, then until what is under way is done."""
         try:
             self.one_time = await admit(self.tokens, self.host)
-            api = create_api(Service(self.app), tokens=self.tokens, loopback=is_loopback(self.host))
-            self._uvicorn = _Uvicorn(_config(api))
+            api = create_api(
+                Service(self.app),
+                tokens=self.tokens,
+                loopback=is_loopback(self.host),
+                routers=routers_of(self.app.settings),
+            )
+            self._uvicorn = Uvicorn(config_of(api))
             started(self)
             await self._run_together(self._uvicorn)
         finally:
@@ -79,9 +85,10 @@ class Server:
         if self._worker is not None:
             self._worker.stop()
 
-    async def _run_together(self, server: _Uvicorn) -> None:
+    async def _run_together(self, server: Uvicorn) -> None:
         """Server and worker end together, and the helpers with them. An error in one of them is a bug, and shown."""
-        async with asyncio.TaskGroup() as group:
+        alerts = alerting(self.app) if self._worker is None else contextlib.nullcontext()
+        async with alerts, asyncio.TaskGroup() as group:
             helpers = [group.create_task(helper()) for helper in self._helpers]
             parts = [group.create_task(server.serve([self._socket]))]
             if self._worker is not None:
@@ -93,7 +100,16 @@ class Server:
                 helper.cancel()
 
 
-def _config(api: Any) -> uvicorn.Config:
+def routers_of(settings: Settings) -> list[APIRouter]:
+    """The routes of the ready systems that are in use."""
+    if settings.files.url is None:
+        return []
+    from redrive.admin import files  # it needs RabbitMQ's driver
+
+    return [files.router]
+
+
+def config_of(api: Any) -> uvicorn.Config:
     return uvicorn.Config(
         api,
         lifespan="on",

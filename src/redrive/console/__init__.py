@@ -18,7 +18,7 @@ _FILES = {
     "index.html": "text/html",
     "style.css": "text/css",
     "icon.svg": "image/svg+xml",
-    **dict.fromkeys(("main.js", "api.js", "dom.js", "views.js", "letter.js", "replay.js"), "text/javascript"),
+    **dict.fromkeys(("main.js", "api.js", "dom.js", "views.js", "letter.js", "replay.js", "incidents.js"), "text/javascript"),
 }
 
 

@@ -2,6 +2,7 @@
 
 import { Refused, dropToken, get, keepToken, takeToken } from "./api.js";
 import { el, fill, find, toast } from "./dom.js";
+import { incidents } from "./incidents.js";
 import { openLetter } from "./letter.js";
 import { planReplay } from "./replay.js";
 import * as views from "./views.js";
@@ -21,11 +22,12 @@ async function refresh() {
   const question = ++asked;
   try {
     me ??= await get("me");
-    const [stats, groups, letters] = await Promise.all([
+    const [stats, groups, letters, wrong, turns] = await Promise.all([
       get("stats"), get("groups", { limit: 50, states: OPEN }), get("letters", chosen()),
+      get("incidents", { limit: 50, states: ["open", "acknowledged"] }), get("fairness"),
     ]);
     if (question !== asked) return;
-    show(stats, groups, letters.letters);
+    show(stats, groups, letters.letters, wrong, turns);
     live("on", "live");
   } catch (error) {
     if (question !== asked) return;
@@ -35,12 +37,16 @@ async function refresh() {
   timer = setTimeout(refresh, document.hidden ? EVERY * 10 : EVERY);
 }
 
-function show(stats, groups, letters) {
+function show(stats, groups, letters, wrong, turns) {
   find("who").textContent = `${me.name} · ${me.role}`;
   fill(find("totals"), views.tiles(stats, filters.states.value, chooseState));
+  find("incidents-panel").hidden = wrong.length === 0;
+  fill(find("incidents"), incidents(wrong, { mayAct: mayAct(), choose: chooseGroup, changed: refresh }));
   fill(find("groups"), views.groups(groups, { mayAct: mayAct(), chosen: group?.id, choose: chooseGroup, replay }));
   fill(find("letters"), views.letters(letters, open));
   fill(find("queues"), views.queues(stats.sources));
+  find("fairness-panel").hidden = turns.length === 0;
+  fill(find("fairness"), views.fairness(turns));
   offer(filters.sources, stats.sources.map((one) => one.source));
 }
 
@@ -61,10 +67,21 @@ function chooseState(name) {
 
 function chooseGroup(one) {
   group = one !== null && group?.id === one.id ? null : one;
+  nameGroup();
+  refresh();
+}
+
+function nameGroup() {
   const chip = find("group-filter");
   chip.hidden = group === null;
   chip.textContent = group === null ? "" : `${group.error_type} ×`;
-  refresh();
+}
+
+/** The group that a link of an alert names (`/#group=…`). */
+function linkedGroup() {
+  const id = new URLSearchParams(location.hash.slice(1)).get("group");
+  if (id) group = { id, error_type: `group ${id}` };
+  nameGroup();
 }
 
 const told = (work) => work.catch((error) => (error instanceof Refused ? signIn(error.message) : toast(error.message, "error")));
@@ -99,5 +116,6 @@ filters.addEventListener("submit", (event) => event.preventDefault());
 document.addEventListener("visibilitychange", () => !document.hidden && me !== null && refresh());
 
 offer(filters.states, views.STATES);
+linkedGroup();
 if (takeToken()) refresh();
 else signIn("no token yet");

@@ -74,6 +74,20 @@ export function letters(found, open) {
   ));
 }
 
+export function fairness(found) {
+  return found.flatMap(({ source, tenants }) => tenants.map((one) => el(
+    "tr", {},
+    el("td", {}, one.tenant || el("span.faint", {}, "(none)")),
+    el("td", {}, source),
+    el("td.number", { "data-label": "waiting" }, number(one.waiting)),
+    el("td.number", { "data-label": "rounds waited" }, number(one.rounds_without_processing)),
+    el("td.number", { "data-label": "priority" }, number(one.current_priority)),
+    el("td.number", { "data-label": "processed" }, number(one.total_processed)),
+    el("td.number", { "data-label": "in a row" }, number(one.consecutive_batch_count)),
+    el("td.faint", { "data-label": "last served" }, moment(one.last_processed_at)),
+  )));
+}
+
 const nothing = (columns, text) => el("tr", {}, el("td.empty", { colSpan: columns }, text));
 
 const EMPTY = { ready: 0, delayed: 0, leased: 0 };

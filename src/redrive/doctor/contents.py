@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import ipaddress
+import shlex
 from collections.abc import AsyncIterator, Mapping
 from datetime import UTC, datetime, timedelta
 
 from redrive.app import Redrive
+from redrive.doctor.cluster import cluster
 from redrive.doctor.findings import Finding, failure, fine, warning
 from redrive.errors import nearest
 from redrive.flow.replay import Replays
@@ -14,7 +16,7 @@ from redrive.forensics.query import Query
 from redrive.model import State
 from redrive.stores.base import Store
 from redrive.tokens import Tokens
-from redrive.transports.base import Transport
+from redrive.transports.base import Pausable, Transport
 from redrive.upkeep.rescue import abandoned_replays
 
 _MANY = 100_000
@@ -26,12 +28,14 @@ _END_OF_TIME = datetime(9999, 1, 1, tzinfo=UTC)
 
 async def contents(app: Redrive, store: Store, transports: Mapping[str, Transport]) -> AsyncIterator[Finding]:
     """In the order in which a person would look."""
-    for rule in (_grows, _forgotten, _stuck):
+    for rule in (cluster, _grows, _forgotten, _stuck):
         async for finding in rule(app, store):
             yield finding
     async for finding in _abandoned(app, store, transports):
         yield finding
     async for finding in _unhandled(app, transports):
+        yield finding
+    async for finding in _held(transports):
         yield finding
     async for finding in _open_door(app, store):
         yield finding
@@ -104,6 +108,16 @@ async def _unhandled(app: Redrive, transports: Mapping[str, Transport]) -> Async
                     f"{depth.total:,} messages wait in {source!r}, which this app has no handler for",
                     f"register one with @app.handler({source!r}){nearest(source, app.handlers)}",
                 )
+
+
+async def _held(transports: Mapping[str, Transport]) -> AsyncIterator[Finding]:
+    for transport in transports.values():
+        for source in await transport.paused() if isinstance(transport, Pausable) else ():
+            yield warning(
+                "queues",
+                f"{source!r} is paused: nobody receives anything of it",
+                f"redrive resume {shlex.quote(source)}",
+            )
 
 
 async def _open_door(app: Redrive, store: Store) -> AsyncIterator[Finding]:

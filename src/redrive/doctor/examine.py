@@ -7,11 +7,13 @@ from collections.abc import Callable
 from typing import TypeVar
 
 from redrive.app import Redrive
+from redrive.doctor.alerts import notifiers
+from redrive.doctor.cluster import is_made
 from redrive.doctor.contents import contents
 from redrive.doctor.files import files, is_missing
 from redrive.doctor.findings import Diagnosis, Finding, failure, fine, warning
 from redrive.doctor.machine import machine
-from redrive.errors import RedriveError
+from redrive.errors import ConfigError, RedriveError
 from redrive.forensics.redact import Redactor
 from redrive.stores.base import Store
 from redrive.transports.base import Transport
@@ -32,6 +34,7 @@ async def examine(app: Redrive) -> Diagnosis:
             transports |= {} if transport is None else {name: transport}
     if store is not None:
         found += await _looked_into(app, store, transports)
+    found += await notifiers(app)
     return Diagnosis(found)
 
 
@@ -44,6 +47,9 @@ async def _reached(about: str, url: str, opened: Callable[[], B], found: list[Fi
         backend = opened()
         async with asyncio.timeout(_PATIENCE):
             await backend.check()
+    except ConfigError as error:
+        found.append(failure(about, str(error), f"correct it, or `{about}`"))
+        return None
     except (RedriveError, TimeoutError) as error:
         why = str(error) or f"no answer within {_PATIENCE:g} s"
         found.append(failure(about, f"{shown} does not answer: {why}", f"start it, or correct `{about}`"))
@@ -66,6 +72,8 @@ def _kept(about: str, url: str, durable: bool) -> Finding:
 async def _looked_into(app: Redrive, store: Store, transports: dict[str, Transport]) -> list[Finding]:
     """A backend that went away while we looked is a finding too."""
     try:
+        if not await is_made(store):
+            return [fine("letters", "none yet: the first one makes the indexes")]
         return [finding async for finding in contents(app, store, transports)]
     except RedriveError as error:
         return [failure("store", str(error), "look again: it answered a moment ago")]

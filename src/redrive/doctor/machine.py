@@ -16,6 +16,8 @@ _EXTRAS = {
     "yaml": ("yaml",),
     "pydantic": ("pydantic",),
     "fast": ("uvloop",),
+    "alerts": ("apprise", "httpx"),
+    "opensearch": ("opensearchpy", "aiohttp"),
 }
 
 

@@ -27,6 +27,19 @@ NOTHING = frozenset({"", "none", "null", "nil", "true", "false", "undefined", MA
 """Under a secret key and yet no secret; that a password is missing may be the whole story."""
 
 
+def hidden_url(url: str) -> str:
+    """The URL of a notifier, as far as it may be shown: its scheme, and its host where that is no key itself."""
+    scheme, is_url, rest = url.partition("://")
+    if not is_url:
+        return MASK
+    host = re.split(r"[/?#]", rest, maxsplit=1)[0].rpartition("@")[2] if _NAMES_A_HOST.fullmatch(scheme) else ""
+    more = "" if rest == host else f"/{MASK}" if host else MASK
+    return f"{scheme}://{host}{more}"
+
+
+_NAMES_A_HOST = re.compile(r"(?:alertmanager|webhook)\+https?")
+
+
 def is_card(number: str) -> bool:
     """Luhn's sum: what tells a card number from most other long numbers."""
     digits = [int(digit) for digit in number if digit.isdigit()]

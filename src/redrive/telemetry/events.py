@@ -123,6 +123,49 @@ class LettersRetried(Event, frozen=True):
     count: int
 
 
+class QueueMeasured(Event, frozen=True):
+    """A queue with a bound was measured: when something changes, and every minute while nothing does.
+
+    Past most of its bound it is an alert (alerts/rules.py), until it is measured again or for five minutes not at all.
+    """
+
+    name: str
+    size: int
+    most: int
+
+
+class AlertsSent(Event, frozen=True):
+    """A notifier took so many alerts."""
+
+    notifier: str
+    count: int
+
+
+class NotifierDown(Event, frozen=True):
+    """A notifier does not take alerts; it is tried again after the pause. Never an alert itself."""
+
+    notifier: str
+    why: str
+    pause: timedelta
+
+
+class AlertsDropped(Event, frozen=True):
+    """Alerts that nobody will be told of, and why."""
+
+    notifier: str
+    count: int
+    why: str
+
+
+class IncidentMoved(Event, frozen=True):
+    """An incident was opened, acknowledged or resolved, by a rule or by somebody."""
+
+    incident: str
+    name: str
+    state: str
+    actor: str
+
+
 class WorkerStarted(Event, frozen=True):
     """This process receives from these sources."""
 

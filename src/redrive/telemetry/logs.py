@@ -171,6 +171,15 @@ def _down(event: facts.BackendDown) -> Line:
     return logging.ERROR, "backend_down", fields
 
 
+def _not_told(event: facts.NotifierDown) -> Line:
+    fields = {"notifier": event.notifier, "error": event.why, "next_retry_in": event.pause.total_seconds()}
+    return logging.WARNING, "notifier_down", fields
+
+
+def _dropped(event: facts.AlertsDropped) -> Line:
+    return logging.ERROR, "alerts_dropped", {"notifier": event.notifier, "count": event.count, "error": event.why}
+
+
 def _lost(event: facts.LeaseLost) -> Line:
     fields = {"source": event.source, "count": len(event.messages), "message_id": event.messages[0]}
     return logging.WARNING, "lease_lost", fields
@@ -199,6 +208,11 @@ _SAYS: Mapping[type[Event], Callable[[Any], Line]] = {
     facts.LettersMoved: _as_is(logging.INFO, "letters_moved"),
     facts.LettersPruned: _as_is(logging.INFO, "letters_pruned"),
     facts.LettersRetried: _as_is(logging.DEBUG, "letters_retried"),
+    facts.QueueMeasured: _as_is(logging.DEBUG, "queue_measured"),
+    facts.AlertsSent: _as_is(logging.INFO, "alerts_sent"),
+    facts.NotifierDown: _not_told,
+    facts.AlertsDropped: _dropped,
+    facts.IncidentMoved: _as_is(logging.WARNING, "incident_moved"),
     facts.WorkerStarted: _as_is(logging.INFO, "worker_started"),
     facts.WorkerStopped: _as_is(logging.INFO, "worker_stopped"),
     facts.Acted: _as_is(logging.INFO, "acted"),

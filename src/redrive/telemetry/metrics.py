@@ -10,7 +10,7 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections import Counter as Tally
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Awaitable, Callable, Iterable, Iterator
 from typing import Any
 
 from redrive import __version__
@@ -39,6 +39,7 @@ class Metrics:
 
     def __init__(self, events: Events) -> None:
         self.registry = CollectorRegistry()
+        self.probes: list[Callable[[], Awaitable[object]]] = []  # asked before a scrape, by collectors that must look
         self._attempts = _Attempts()
         self._snapshot = _Snapshot()
         self.registry.register(self._attempts)
@@ -50,8 +51,15 @@ class Metrics:
         self._leases = counted("lease_lost", "Deliveries that somebody else settled before us")
         self._down = counted("backend_down", "Times that a backend did not answer", "backend")
         self._replays = counted("replays", "Replays, by the state they came to", "state")
+        self._alerts_sent = counted("alerts_sent", "Alerts that a notifier took", "notifier")
+        self._alerts_failed = counted("alerts_failed", "Times that a notifier did not take alerts", "notifier")
+        self._alerts_dropped = counted("alerts_dropped", "Alerts that nobody was told of", "notifier")
+        self._incidents = counted("incidents", "Incidents, by the state they came to", "state")
         self._breakers = Gauge(
             "redrive_breaker_open", "1: the circuit breaker lets nothing pass", ["target"], registry=self.registry
+        )
+        self._bounded = Gauge(
+            "redrive_queue_utilisation", "How full a queue with a bound is, 1: full", ["queue"], registry=self.registry
         )
         Info("redrive_build", "Which Redrive this is", registry=self.registry).info({"version": __version__})
         self._on: dict[type[Event], Callable[[Any], None]] = {
@@ -62,6 +70,11 @@ class Metrics:
             facts.BackendDown: lambda e: self._down.labels(e.backend).inc(),
             facts.BreakerMoved: lambda e: self._breakers.labels(e.target).set(e.state == Position.OPEN),
             facts.ReplayMoved: lambda e: self._replays.labels(e.state).inc(),
+            facts.QueueMeasured: lambda e: self._bounded.labels(e.name).set(e.size / e.most if e.most else 0),
+            facts.AlertsSent: lambda e: self._alerts_sent.labels(e.notifier).inc(e.count),
+            facts.NotifierDown: lambda e: self._alerts_failed.labels(e.notifier).inc(),
+            facts.AlertsDropped: lambda e: self._alerts_dropped.labels(e.notifier).inc(e.count),
+            facts.IncidentMoved: lambda e: self._incidents.labels(e.state).inc(),
         }
         self.close = events.subscribe(self._observe)
 

@@ -1,0 +1,256 @@
+"""The background task: what was seen becomes incidents, and what incidents owe is told.
+
+Nothing here is awaited by who handles messages. Reports wait in a bounded queue; everything after that is in the
+store, so that a process that dies in the middle leaves nothing untold: another one goes on.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import deque
+from collections.abc import AsyncIterator, Callable, Iterable, Sequence
+from contextlib import asynccontextmanager, suppress
+from datetime import timedelta
+from types import TracebackType
+from typing import TYPE_CHECKING
+
+from redrive.alerts.courier import Courier
+from redrive.alerts.discretion import Discretion
+from redrive.alerts.groups import Groups
+from redrive.alerts.incidents import Incident, Incidents, Timing, lapsed
+from redrive.alerts.model import Alert, Notifier, Severity
+from redrive.alerts.notifiers import open_notifiers
+from redrive.alerts.rules import BY_NAME, EXHAUSTED, Pen
+from redrive.alerts.telling import Teller, Turns
+from redrive.alerts.watch import Watch
+from redrive.clock import Clock
+from redrive.errors import Unavailable
+from redrive.forensics.redact import Redactor
+from redrive.settings import Settings
+from redrive.stores.base import Store
+from redrive.stores.memory import MemoryDocuments
+from redrive.telemetry.events import AlertsDropped, BackendDown, BackendUp, Events
+
+if TYPE_CHECKING:
+    from redrive.app import Redrive
+
+log = logging.getLogger("redrive")
+_GATHER = 1.0  # seconds in which what comes together is told together
+_MOST_REPORTS = 1000
+_MOST_FACTS = 200  # looked at in one round
+_KEPT = timedelta(days=30)
+_FORGET_EVERY = timedelta(hours=1)
+
+
+class Alerts:
+    """Watches the events of an app and tells its notifiers. Any number of processes may run it on one store.
+
+    async with Alerts.of(app) as alerts:
+        alerts.report(Alert(...))
+    """
+
+    def __init__(
+        self,
+        store: Store,
+        events: Events,
+        clock: Clock,
+        settings: Settings,
+        notifiers: Sequence[Notifier],
+        discretion: Discretion,
+    ) -> None:
+        redact, self._chosen = settings.redact, settings.alerts
+        owner = f"alerts:{settings.worker_name}:{clock.new_id()}"
+        self.notifiers = notifiers
+        self.incidents = Incidents(store.documents, clock, events)
+        self._apart = Incidents(MemoryDocuments(), clock, events)  # while the store is away
+        self._store = store
+        self._events = events
+        self._clock = clock
+        self._discretion = discretion
+        self._least = Severity(self._chosen.severity)
+        self._timing = Timing(self._chosen.repeat, self._chosen.resolve_after)
+        self._woken, self._stopping = asyncio.Event(), asyncio.Event()
+        pen = Pen(Redactor(redact.keys, redact.patterns, redact.defaults), self._chosen.console)
+        self._watch = Watch(self._chosen, clock, pen, self._woken.set)
+        self._groups = Groups(store.letters, self._chosen, self._watch, pen)
+        self._teller = Teller([Courier(one, events, clock, discretion) for one in notifiers], clock, events, owner)
+        self._turns = Turns(store.documents, clock, owner)
+        self._inbox: deque[Alert | str] = deque()  # a report, or the key of what is cleared
+        self._last: list[Incident] = []  # as the store had them when it answered
+        self._away: str | None = None  # the backend that did not answer
+        self._task: asyncio.Task[None] | None = None
+        self._unsubscribe: Callable[[], None] = lambda: None
+
+    @classmethod
+    def of(cls, app: Redrive, *, notifiers: Sequence[Notifier] = ()) -> Alerts:
+        """For that app: with the notifiers of its settings, those that were added to it, and those given."""
+        urls = app.settings.alerts.urls
+        every = [*open_notifiers(urls), *app.notifiers, *notifiers]
+        return cls(app.store, app.events, app.clock, app.settings, every, Discretion(urls))
+
+    # -- for those who have something to say ---------------------------------------------------------------------------
+
+    def report(self, alert: Alert) -> None:
+        """It is so, or happened. Never waits; less than the least severity is nothing at all."""
+        if alert.severity.reaches(self._least):
+            self._put(alert)
+
+    def clear(self, key: str) -> None:
+        """It is so no longer."""
+        self._put(key)
+
+    def _put(self, news: Alert | str) -> None:
+        if len(self._inbox) >= _MOST_REPORTS:
+            self._events.emit(AlertsDropped(notifier="", count=1, why=f"{_MOST_REPORTS:,} reports wait already"))
+            return
+        self._inbox.append(news)
+        self._woken.set()
+
+    # -- its life ------------------------------------------------------------------------------------------------------
+
+    async def __aenter__(self) -> Alerts:
+        self._discretion.__enter__()
+        self._unsubscribe = self._events.subscribe(self._watch)
+        self._task = asyncio.create_task(self._run())
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Tell what is known, within the grace. What is not told by then is in the store for the next."""
+        self._unsubscribe()
+        self._stopping.set()
+        self._woken.set()
+        try:
+            async with asyncio.timeout(self._chosen.grace.total_seconds()):
+                await self._last_round()
+        except TimeoutError:
+            log.warning("some alerts were not told in time: another process, or the next start, tells them")
+        finally:
+            await self._let_go()
+
+    async def _last_round(self) -> None:
+        if self._task is not None:
+            await asyncio.shield(self._task)
+        await self._guarded()
+
+    async def _let_go(self) -> None:
+        if self._task is not None:
+            self._task.cancel()
+            with suppress(asyncio.CancelledError):
+                await self._task
+        lost = [one for one in await self._apart.list() if one.owed is not None]
+        if lost:
+            why = "the process ended before the store was back"
+            self._events.emit(AlertsDropped(notifier="", count=len(lost), why=why))
+        for notifier in self.notifiers:
+            await notifier.aclose()
+        self._discretion.__exit__()
+
+    async def _run(self) -> None:
+        while not self._stopping.is_set():
+            await self._guarded()
+            await self._pause()
+
+    async def _pause(self) -> None:
+        """Until something happens, a notifier can be asked again, or the rules are due."""
+        longest = self._chosen.interval.total_seconds()
+        if await self._clock.wait(self._woken, min(longest, self._teller.rests or longest)):
+            await self._clock.wait(self._stopping, min(_GATHER, longest))
+        self._woken.clear()
+
+    async def _guarded(self) -> None:
+        try:
+            await self.round()
+        except Exception:  # an alert that cannot be made must not end the others
+            log.exception("a round of alerts failed, and is tried again")
+
+    # -- a round -------------------------------------------------------------------------------------------------------
+
+    async def round(self) -> None:
+        """Look at everything once, and tell what is to be told."""
+        self._take(self._watch.conditions(self._clock.now()))
+        try:
+            await self._with_store()
+        except Unavailable as error:
+            self._away = error.name
+            self._events.emit(BackendDown(backend=error.name, why=str(error), pause=self._chosen.interval))
+            await self._without_store()
+        else:
+            self._is_back()
+
+    def _is_back(self) -> None:
+        if self._away is not None:
+            self._events.emit(BackendUp(backend=self._away))
+            self._away = None
+
+    def _take(self, alerts: Iterable[Alert]) -> None:
+        self._inbox.extend(one for one in alerts if one.severity.reaches(self._least))
+
+    async def _with_store(self) -> None:
+        for one in await self._apart.list():
+            await self.incidents.merge(one)
+            await self._apart.remove(one.id)
+        self._take(await self._groups.look(self._clock.now()))
+        await self._write_down(self.incidents)
+        found = await self.incidents.list()
+        if await self._turns.take("look", self._chosen.interval * 0.9):
+            found = await self._looked_at(found)
+        self._last = found
+        if await self._teller.tell(self.incidents, found):
+            self._woken.set()
+        await self._teller.keep_alive(found, self._turns)
+
+    async def _without_store(self) -> None:
+        """Alone, and by the same rules: what is told now may be told by other processes too."""
+        self._take(self._groups.unasked(self._clock.now()))
+        await self._write_down(self._apart)
+        found = [await self._lapsed(self._apart, one) for one in await self._apart.list()]
+        await self._teller.tell(self._apart, found)
+        await self._teller.keep_alive([*found, *self._last], None)
+
+    async def _write_down(self, incidents: Incidents) -> None:
+        """One by one: what could not be written stays in the queue, as does the end of what only the store knows."""
+        unknown = []
+        while self._inbox:
+            news = self._inbox[0]
+            if not isinstance(news, str):
+                await incidents.report(news, self._timing)
+            elif not await incidents.clear(news) and incidents is self._apart:
+                unknown.append(news)
+            self._inbox.popleft()
+        self._inbox.extendleft(reversed(unknown))
+
+    async def _looked_at(self, found: Sequence[Incident]) -> list[Incident]:
+        """What is over is resolved, and what was over long ago is forgotten."""
+        if await self._turns.take("forget", _FORGET_EVERY):
+            await self.incidents.forget(self._clock.now() - _KEPT)
+        facts = [one for one in found if one.is_open and not one.alert.lasting]
+        for one in facts[:_MOST_FACTS]:
+            rule = BY_NAME.get(one.alert.name)
+            if rule is not None and rule.gone is not None and one.alert.group is not None:
+                await self._if_gone(one, await self._store.letters.count(rule.gone(one.alert.group)))
+        return [await self._lapsed(self.incidents, one) for one in await self.incidents.list()]
+
+    async def _if_gone(self, one: Incident, left: int) -> None:
+        """A fact whose letters were resolved or archived. Not at once: a store may show late what was written."""
+        needed = self._chosen.exhausted or 1 if one.alert.name == EXHAUSTED.name else 1
+        if left < needed and self._clock.now() - one.seen_at >= self._chosen.interval:
+            await self.incidents.clear(one.alert.key)
+
+    async def _lapsed(self, incidents: Incidents, one: Incident) -> Incident:
+        now = self._clock.now()
+        if lapsed(one, now, self._timing) is one:
+            return one
+        return await incidents.change(one.id, lambda old: lapsed(old, now, self._timing))
+
+
+@asynccontextmanager
+async def alerting(app: Redrive) -> AsyncIterator[Alerts | None]:
+    """The alerts of that app, where somebody is to be told; nothing otherwise."""
+    if not app.settings.alerts.urls and not app.notifiers:
+        yield None
+        return
+    async with Alerts.of(app) as alerts:
+        yield alerts

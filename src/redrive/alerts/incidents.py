@@ -1,0 +1,319 @@
+"""Incidents: the life of an alert in the store, so that it survives restarts and is told once by all processes.
+
+What happens to one is a pure function of the incident; `Incidents` carries it out by compare-and-set. A notice that is
+owed stands in the incident until every notifier took it: whoever claims it tells it, and if that process dies,
+another one does when the claim ends.
+"""
+
+from __future__ import annotations
+
+from base64 import b32encode
+from collections.abc import Callable, Collection
+from datetime import datetime, timedelta
+from enum import StrEnum
+from hashlib import blake2b
+from typing import TypeAlias
+
+import msgspec
+from msgspec import Struct
+from msgspec.structs import replace
+
+from redrive.alerts.model import Alert, Kind, Notice
+from redrive.clock import Clock
+from redrive.errors import StoreUnavailable, UnknownIncident, UsageError
+from redrive.stores.base import Document, Documents
+from redrive.telemetry.events import Events, IncidentMoved
+
+KIND = "incident"
+BY_RULE = "rule"
+_MOST = 5000
+_MOST_NOTES = 100
+_LONGEST_NOTE = 2000
+_MOST_TRIES = 50
+
+
+class IncidentState(StrEnum):
+    OPEN = "open"
+    ACKNOWLEDGED = "acknowledged"  # somebody works on it: it is not told again
+    RESOLVED = "resolved"
+
+
+class Timing(Struct, frozen=True):
+    """When an incident is told again, and when a condition that nobody reports any more is over."""
+
+    repeat: timedelta
+    lapse: timedelta
+
+
+class Note(Struct, frozen=True):
+    """What somebody wrote down."""
+
+    at: datetime
+    actor: str
+    text: str
+
+
+class Owed(Struct, frozen=True, kw_only=True):
+    """A notice that not every notifier has taken yet."""
+
+    number: int
+    kind: Kind
+    since: datetime
+    to: tuple[str, ...] | None = None  # the notifiers that lack it; None: all that whoever tells it has
+    owner: str | None = None
+    until: datetime | None = None
+
+
+class Incident(Struct, frozen=True, kw_only=True):
+    """One alert from when it was opened until it is resolved. Opened again, it is another episode of the same one."""
+
+    id: str
+    state: IncidentState
+    alert: Alert
+    opened_at: datetime
+    seen_at: datetime
+    count: int
+    episode: int = 1
+    resolved_at: datetime | None = None
+    acknowledged_by: str | None = None
+    resolved_by: str | None = None  # a person, or `rule`
+    notes: tuple[Note, ...] = ()
+    told_at: datetime | None = None
+    told_count: int = 0
+    owed: Owed | None = None
+    notices: int = 0  # so far, for their ids
+
+    @property
+    def is_open(self) -> bool:
+        return self.state is not IncidentState.RESOLVED
+
+
+Change: TypeAlias = Callable[[Incident], Incident]
+
+
+def incident_id(key: str) -> str:
+    """One key is one incident, whichever process reports it."""
+    return b32encode(blake2b(key.encode("utf-8", "surrogatepass"), digest_size=10).digest()).decode().lower()
+
+
+# -- what happens to an incident: pure ---------------------------------------------------------------------------------
+
+
+def opened(old: Incident | None, alert: Alert, now: datetime) -> Incident:
+    """The first episode, or the next."""
+    made = Incident(
+        id=incident_id(alert.key),
+        state=IncidentState.OPEN,
+        alert=alert,
+        opened_at=now,
+        seen_at=now,
+        count=max(alert.count, 1),
+        episode=old.episode + 1 if old else 1,
+        notes=old.notes if old else (),
+        notices=old.notices if old else 0,
+    )
+    return _owing(made, Kind.OPENED, now)
+
+
+def reported(old: Incident | None, alert: Alert, now: datetime, timing: Timing) -> Incident:
+    """It is so, or happened again."""
+    if old is None:
+        return opened(None, alert, now)
+    if not old.is_open:
+        return replace(old, seen_at=now) if _goes_on(old, now, timing) else opened(old, alert, now)
+    if not alert.count and now - old.seen_at < timing.lapse / 4:
+        return old if not _is_due(old, now, timing) else _owing(old, Kind.REPEATED, now)  # nothing worth a write
+    alert = replace(alert, starts_at=old.alert.starts_at)
+    seen = replace(old, alert=alert, seen_at=now, count=old.count + alert.count)
+    return _owing(seen, Kind.REPEATED, now) if _is_due(seen, now, timing) else seen
+
+
+def _goes_on(old: Incident, now: datetime, timing: Timing) -> bool:
+    """Somebody resolved what is still so: that is not news."""
+    return old.alert.lasting and old.resolved_by != BY_RULE and now - old.seen_at <= timing.lapse
+
+
+def _is_due(one: Incident, now: datetime, timing: Timing) -> bool:
+    """Whether it is to be told again: a condition while it lasts, a fact if it happened again."""
+    news = one.alert.lasting or one.count > one.told_count
+    waited = now - (one.told_at or one.opened_at) >= timing.repeat
+    return news and waited and one.owed is None and one.state is IncidentState.OPEN
+
+
+def lapsed(one: Incident, now: datetime, timing: Timing) -> Incident:
+    """A condition that nobody reports any more is over."""
+    over = one.is_open and one.alert.lasting and now - one.seen_at > timing.lapse
+    return resolved(one, BY_RULE, now) if over else one
+
+
+def acknowledged(one: Incident, actor: str, now: datetime) -> Incident:
+    if one.state is not IncidentState.OPEN:
+        return one
+    return _owing(replace(one, state=IncidentState.ACKNOWLEDGED, acknowledged_by=actor), Kind.ACKNOWLEDGED, now)
+
+
+def resolved(one: Incident, actor: str, now: datetime) -> Incident:
+    if not one.is_open:
+        return one
+    alert = replace(one.alert, resolved_at=now)
+    done = replace(one, state=IncidentState.RESOLVED, alert=alert, resolved_at=now, resolved_by=actor)
+    return _owing(done, Kind.RESOLVED, now)
+
+
+def noted(one: Incident, actor: str, text: str, now: datetime) -> Incident:
+    return replace(one, notes=(*one.notes, Note(now, actor, text))[-_MOST_NOTES:])
+
+
+def claimed(one: Incident, owner: str, now: datetime, until: datetime) -> Incident:
+    """The notice that it owes is told by that owner, until then."""
+    owed = one.owed
+    if owed is None or (owed.owner not in (None, owner) and owed.until is not None and owed.until > now):
+        return one
+    return replace(one, owed=replace(owed, owner=owner, until=until))
+
+
+def told(one: Incident, number: int, count: int, missing: Collection[str], now: datetime) -> Incident:
+    """Its notice of that number was told, but to those missing."""
+    owed = one.owed
+    if owed is None or owed.number != number:  # it has another to tell by now
+        return one
+    if missing:
+        return replace(one, owed=replace(owed, to=tuple(sorted(missing)), owner=None, until=None))
+    return replace(one, owed=None, told_at=now, told_count=count)
+
+
+def merged(known: Incident | None, apart: Incident, now: datetime) -> Incident:
+    """What this process kept while the store was away, beside what the store has."""
+    if known is None:
+        return apart
+    if not known.is_open:
+        return (
+            replace(apart, episode=known.episode + 1, notices=known.notices + apart.notices) if apart.is_open else known
+        )
+    both = replace(known, count=known.count + apart.count, seen_at=max(known.seen_at, apart.seen_at))
+    if apart.told_at is not None and apart.owed is None:  # the same news: it was told from here
+        both = replace(both, told_at=apart.told_at, told_count=both.count, owed=None)
+    return both if apart.is_open else resolved(both, BY_RULE, now)
+
+
+def _owing(one: Incident, kind: Kind, now: datetime) -> Incident:
+    number = one.notices + 1
+    return replace(one, notices=number, owed=Owed(number=number, kind=kind, since=now))
+
+
+def notice_of(one: Incident, kind: Kind | None = None) -> Notice:
+    """As it is told; of another kind than it owes, where it is only to be kept alive."""
+    number = one.owed.number if one.owed else one.notices
+    by = one.resolved_by if one.state is IncidentState.RESOLVED else one.acknowledged_by
+    return Notice(
+        id=f"{one.id}-{one.episode}-{number}",
+        kind=kind or (one.owed.kind if one.owed else Kind.REPEATED),
+        alert=one.alert,
+        count=one.count,
+        since=max(one.count - one.told_count, 0),
+        by=by or "",
+    )
+
+
+# -- carried out -------------------------------------------------------------------------------------------------------
+
+
+class Incidents:
+    """Incidents in a store. Every change is compare-and-set, so that any number of processes may make them."""
+
+    def __init__(self, documents: Documents, clock: Clock, events: Events) -> None:
+        self._documents = documents
+        self._clock = clock
+        self._events = events
+
+    async def list(self, *, states: Collection[IncidentState] | None = None, limit: int = _MOST) -> list[Incident]:
+        """The open ones first, then by when they were opened, newest first."""
+        found = [_read(one) for one in await self._documents.list(KIND, limit=_MOST)]
+        chosen = [one for one in found if states is None or one.state in states]
+        return sorted(chosen, key=lambda one: (one.is_open, one.opened_at), reverse=True)[:limit]
+
+    async def get(self, id: str) -> Incident:
+        """By its id, the beginning of it, or the key of its alert."""
+        for name in (id, incident_id(id)):
+            document = await self._documents.get(KIND, name)
+            if document is not None:
+                return _read(document)
+        found = [one for one in await self.list() if id and one.id.startswith(id)]
+        if len(found) > 1:
+            raise UsageError(f"{id!r} means more than one incident: {', '.join(one.id for one in found[:5])}")
+        if not found:
+            raise UnknownIncident(id)
+        return found[0]
+
+    async def report(self, alert: Alert, timing: Timing) -> Incident:
+        """It is so, or happened again; the first time opens an incident."""
+        now = self._clock.now()
+        return await self._change(incident_id(alert.key), lambda old: reported(old, alert, now, timing), actor=BY_RULE)
+
+    async def merge(self, apart: Incident) -> None:
+        now = self._clock.now()
+        await self._change(apart.id, lambda old: merged(old, apart, now), actor=BY_RULE)
+
+    async def change(self, id: str, change: Change, *, actor: str = BY_RULE) -> Incident:
+        """Carry that change out, again on what others made of it meanwhile."""
+
+        def on_known(old: Incident | None) -> Incident:
+            if old is None:
+                raise UnknownIncident(id)
+            return change(old)
+
+        return await self._change(id, on_known, actor=actor)
+
+    async def clear(self, key: str) -> bool:
+        """What the alert of that key said is no longer so; whether it ever was."""
+        now = self._clock.now()
+        if await self._documents.get(KIND, incident_id(key)) is None:
+            return False
+        await self.change(incident_id(key), lambda old: resolved(old, BY_RULE, now))
+        return True
+
+    async def remove(self, id: str) -> None:
+        await self._documents.delete(KIND, id)
+
+    async def acknowledge(self, id: str, *, actor: str) -> Incident:
+        now = self._clock.now()
+        return await self.change((await self.get(id)).id, lambda old: acknowledged(old, actor, now), actor=actor)
+
+    async def resolve(self, id: str, *, actor: str) -> Incident:
+        now = self._clock.now()
+        return await self.change((await self.get(id)).id, lambda old: resolved(old, actor, now), actor=actor)
+
+    async def note(self, id: str, text: str, *, actor: str) -> Incident:
+        now = self._clock.now()
+        if not text.strip() or len(text) > _LONGEST_NOTE:
+            raise UsageError(f"a note has 1 to {_LONGEST_NOTE:,} characters")
+        return await self.change((await self.get(id)).id, lambda old: noted(old, actor, text, now), actor=actor)
+
+    async def forget(self, before: datetime) -> int:
+        """Delete those that were resolved before then; how many."""
+        done = [one for one in await self.list() if not one.is_open and one.owed is None]
+        gone = [one for one in done if one.resolved_at is not None and one.resolved_at < before]
+        for one in gone:
+            await self.remove(one.id)
+        return len(gone)
+
+    async def _change(self, id: str, change: Callable[[Incident | None], Incident], *, actor: str) -> Incident:
+        for _ in range(_MOST_TRIES):
+            document = await self._documents.get(KIND, id)
+            old = None if document is None else _read(document)
+            new = change(old)
+            if new == old:
+                return new
+            body = msgspec.to_builtins(new)
+            if await self._documents.put(KIND, id, body, expect=0 if document is None else document.version):
+                self._tell(old, new, actor)
+                return new
+        raise StoreUnavailable("incidents", f"others keep changing incident {id}")
+
+    def _tell(self, old: Incident | None, new: Incident, actor: str) -> None:
+        if old is None or old.state is not new.state:
+            self._events.emit(IncidentMoved(incident=new.id, name=new.alert.name, state=str(new.state), actor=actor))
+
+
+def _read(document: Document) -> Incident:
+    return msgspec.convert(document.body, Incident)

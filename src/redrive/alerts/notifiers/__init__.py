@@ -1,0 +1,45 @@
+"""Which notifier a URL means. Nothing is imported before it is asked for."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Iterable
+from importlib import import_module
+
+from redrive.alerts.discretion import Discretion
+from redrive.alerts.model import Notifier
+from redrive.errors import ConfigError
+from redrive.forensics.secrets import hidden_url
+
+# scheme -> module:class, which takes the URL and the name of the notifier; every other scheme is apprise's
+NOTIFIERS = {
+    "alertmanager+http": "redrive.alerts.notifiers.alertmanager:Alertmanager",
+    "alertmanager+https": "redrive.alerts.notifiers.alertmanager:Alertmanager",
+    "pagerduty": "redrive.alerts.notifiers.pagerduty:PagerDuty",
+    "pagerduty+http": "redrive.alerts.notifiers.pagerduty:PagerDuty",
+    "pagerduty+https": "redrive.alerts.notifiers.pagerduty:PagerDuty",
+    "webhook+http": "redrive.alerts.notifiers.webhook:Webhook",
+    "webhook+https": "redrive.alerts.notifiers.webhook:Webhook",
+}
+_ANY = "redrive.alerts.notifiers.apprise:Apprise"
+
+
+def open_notifiers(urls: Iterable[str]) -> list[Notifier]:
+    """One for each URL; a URL that makes no sense is an error that does not show it."""
+    return [open_notifier(url) for url in dict.fromkeys(urls)]
+
+
+def open_notifier(url: str) -> Notifier:
+    scheme, is_url, rest = url.partition("://")
+    if not is_url or not rest:
+        raise ConfigError(f"alerts.urls: {hidden_url(url)} is no URL of a notifier: write it like pagerduty://KEY")
+    module, _, name = NOTIFIERS.get(scheme, _ANY).partition(":")
+    make: Callable[[str, str], Notifier] = getattr(import_module(module), name)
+    with Discretion([url]):
+        return make(url, name_of(url))
+
+
+def name_of(url: str) -> str:
+    """`slack-3f9a1c`: tells two of a kind apart, is the same in every process, and gives nothing away."""
+    scheme = url.partition("://")[0].partition("+")[0].lower()
+    return f"{scheme}-{hashlib.sha256(url.encode()).hexdigest()[:6]}"

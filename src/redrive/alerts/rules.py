@@ -1,0 +1,129 @@
+"""Which facts are alerts: the rules as data, and the alert that each of them makes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import datetime
+from typing import Any
+
+from msgspec import Struct
+
+from redrive.alerts.model import Alert, Severity
+from redrive.durations import spoken
+from redrive.errors import ConfigError
+from redrive.forensics.query import Query
+from redrive.forensics.redact import Redactor
+from redrive.model import OPEN, State
+from redrive.settings import Alerts as Thresholds
+
+_LONGEST = 300
+
+
+class Rule(Struct, frozen=True):
+    """One rule: what it is called, how bad it is, what it says, and the setting that moves or ends it."""
+
+    name: str
+    severity: Severity
+    setting: str
+    about: Callable[[Thresholds], str]
+    lasting: bool
+    gone: Callable[[str], Query] | None = None  # of a group: letters whose absence resolves it
+
+    def is_on(self, thresholds: Thresholds) -> bool:
+        return getattr(thresholds, self.setting.partition(".")[2]) not in (None, False)
+
+
+EXHAUSTED = Rule(
+    "LettersExhausted",
+    Severity.ERROR,
+    "alerts.exhausted",
+    lambda t: f"{t.exhausted} or more letters of one group are exhausted",
+    lasting=False,
+    gone=lambda group: Query(groups=(group,), states=(State.EXHAUSTED,)),
+)
+NEW_GROUP = Rule(
+    "NewGroup",
+    Severity.WARNING,
+    "alerts.new_group",
+    lambda t: "letters have a cause that was never seen before",
+    lasting=False,
+    gone=lambda group: Query(groups=(group,), states=OPEN),
+)
+GROWING = Rule(
+    "GroupGrowing",
+    Severity.ERROR,
+    "alerts.growth",
+    lambda t: f"a group got {t.growth} or more letters within {spoken(t.window)}",
+    lasting=True,
+)
+FAILING = Rule(
+    "RetriesFailing",
+    Severity.WARNING,
+    "alerts.success",
+    lambda t: (
+        f"less than {t.success} % of {t.success_of} or more retried letters of a source succeeded "
+        f"within {spoken(t.window)}"
+    ),
+    lasting=True,
+)
+FILLING = Rule(
+    "QueueFilling",
+    Severity.WARNING,
+    "alerts.utilisation",
+    lambda t: f"a queue with a bound is {t.utilisation} % full",
+    lasting=True,
+)
+DOWN = Rule(
+    "BackendDown",
+    Severity.CRITICAL,
+    "alerts.backend_down",
+    lambda t: f"a store or transport does not answer for {'' if t.backend_down is None else spoken(t.backend_down)}",
+    lasting=True,
+)
+BREAKER = Rule(
+    "BreakerOpen",
+    Severity.WARNING,
+    "alerts.breaker",
+    lambda t: "the circuit breaker of a target is open",
+    lasting=True,
+)
+RULES = (EXHAUSTED, NEW_GROUP, GROWING, FAILING, FILLING, DOWN, BREAKER)
+BY_NAME = {rule.name: rule for rule in RULES}
+
+
+class Pen:
+    """Writes alerts: redacted, with the link to the console where there is one."""
+
+    def __init__(self, redactor: Redactor, console: str | None) -> None:
+        if console is not None and not console.startswith(("http://", "https://")):
+            raise ConfigError(f"alerts.console = {console!r}: it takes an address such as https://redrive.example.org")
+        self._redactor = redactor
+        self._console = None if console is None else console.rstrip("/")
+
+    def alert(self, rule: Rule, about: str, summary: str, now: datetime, **more: Any) -> Alert:
+        """`about` tells two alerts of one rule apart."""
+        details = {name: self.clean(str(value)) for name, value in more.pop("details", {}).items()}
+        return Alert(
+            key=f"{rule.name}:{about}",
+            name=rule.name,
+            severity=rule.severity,
+            summary=self.clean(summary),
+            starts_at=now,
+            details=details,
+            links=self.links(more.get("group")),
+            lasting=rule.lasting,
+            **more,
+        )
+
+    def clean(self, text: str) -> str:
+        masked = " ".join(self._redactor.text(text).split())
+        return masked if len(masked) <= _LONGEST else f"{masked[: _LONGEST - 1]}…"
+
+    def links(self, group: str | None) -> dict[str, str]:
+        if self._console is None:
+            return {}
+        return {"console": f"{self._console}/" + (f"#group={group}" if group else "")}
+
+
+def letters(count: int) -> str:
+    return f"{count:,} letter{'' if count == 1 else 's'}"

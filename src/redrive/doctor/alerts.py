@@ -1,0 +1,39 @@
+"""Who is to be told, and whether they can be reached. Nobody is told anything."""
+
+from __future__ import annotations
+
+import asyncio
+
+from redrive.alerts.discretion import Discretion
+from redrive.alerts.model import Undelivered
+from redrive.alerts.notifiers import open_notifier
+from redrive.app import Redrive
+from redrive.doctor.findings import Finding, failure, fine
+from redrive.errors import RedriveError
+from redrive.forensics.secrets import hidden_url
+
+_PATIENCE = 10.0
+
+
+async def notifiers(app: Redrive) -> list[Finding]:
+    """Every one that is configured, asked at once."""
+    urls = dict.fromkeys(app.settings.alerts.urls)
+    with Discretion(urls) as discretion:
+        return list(await asyncio.gather(*(_reached(url, discretion) for url in urls)))
+
+
+async def _reached(url: str, discretion: Discretion) -> Finding:
+    shown = hidden_url(url)
+    try:
+        notifier = open_notifier(url)
+    except RedriveError as error:
+        return failure("alerts.urls", discretion.text(str(error)), "correct `alerts.urls`")
+    try:
+        async with asyncio.timeout(_PATIENCE):
+            await notifier.check()
+    except (Undelivered, TimeoutError) as error:
+        why = discretion.text(str(error)) or f"no answer within {_PATIENCE:g} s"
+        return failure("alerts.urls", f"{shown} does not answer: {why}", "start it, or correct `alerts.urls`")
+    finally:
+        await notifier.aclose()
+    return fine("alerts.urls", f"{shown} can be asked; `redrive alerts test` tells it something")

@@ -1,0 +1,61 @@
+"""A store that is a cluster: whether a node may die, and whether its disks have room."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from typing import Any, Protocol, runtime_checkable
+
+from redrive.app import Redrive
+from redrive.doctor.findings import Finding, failure, fine, warning
+from redrive.errors import StoreUnavailable
+from redrive.stores.base import Store
+
+_WATERMARK = 85.0  # percent: beyond it OpenSearch moves nothing more to a node; at 95 it refuses writes
+
+
+@runtime_checkable
+class Cluster(Protocol):
+    """What a store has that can say how its cluster is, and whether it has anything there."""
+
+    async def is_made(self) -> bool: ...
+
+    async def health(self) -> Any: ...
+
+
+async def is_made(store: Store) -> bool:
+    """Whether looking into it would make nothing."""
+    return not isinstance(store, Cluster) or await store.is_made()
+
+
+async def cluster(app: Redrive, store: Store) -> AsyncIterator[Finding]:
+    """Nothing for a store that is none."""
+    if not isinstance(store, Cluster):
+        return
+    try:
+        health = await store.health()
+    except StoreUnavailable as error:
+        yield warning("store", f"how its cluster is cannot be told: {error.why}", "may our user ask? cluster:monitor")
+        return
+    yield _status(health)
+    if health.disk_used is not None and health.disk_used >= _WATERMARK:
+        yield warning(
+            "store",
+            f"a disk of the cluster is {health.disk_used:g} % full; at 95 % it refuses every write",
+            "make room on its nodes, or set `retention.ttl` or `retention.max_letters`",
+        )
+
+
+def _status(health: Any) -> Finding:
+    if health.status == "red":
+        return failure(
+            "store",
+            f"the cluster is red: {health.unassigned} shards are on no node, and what is in them cannot be read",
+            "start the nodes that are missing; GET /_cluster/allocation/explain says why a shard has no place",
+        )
+    if health.status == "yellow":
+        return warning(
+            "store",
+            f"the cluster is yellow: {health.unassigned} copies are on no node: if a node dies, letters may be lost",
+            "start another node; if there is to be one only, set the index's number_of_replicas to 0",
+        )
+    return fine("store", f"the cluster is {health.status}, with {health.nodes} data node{'s' * (health.nodes != 1)}")

@@ -1,0 +1,51 @@
+"""How the tenants of a fair source fare, as people and programs are shown it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from datetime import datetime
+from typing import Any
+
+from msgspec import Struct
+
+_LONGEST_NAME = 100
+
+
+class Turn(Struct, frozen=True):
+    """One tenant now; an empty name is of messages without a tenant."""
+
+    tenant: str
+    waiting: int
+    rounds_without_processing: int
+    current_priority: int  # 1 is the most urgent
+    total_processed: int
+    consecutive_batch_count: int
+    last_processed_at: datetime | None
+
+
+class Turns(Struct, frozen=True):
+    """The tenants of one source, the last served first."""
+
+    source: str
+    tenants: list[Turn]
+
+
+def turns(source: str, tenants: Iterable[Any]) -> Turns:
+    """As a transport tells it; names are cut to what fits on a line."""
+    return Turns(source, [_turn(one) for one in tenants])
+
+
+def shown_name(name: str) -> str:
+    return name if len(name) <= _LONGEST_NAME else f"{name[: _LONGEST_NAME - 1]}…"
+
+
+def _turn(one: Any) -> Turn:
+    return Turn(
+        tenant=shown_name(one.name),
+        waiting=one.waiting,
+        rounds_without_processing=one.rounds_without_processing,
+        current_priority=one.current_priority,
+        total_processed=one.total_processed,
+        consecutive_batch_count=one.consecutive_batch_count,
+        last_processed_at=one.last_processed_at,
+    )

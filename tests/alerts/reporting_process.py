@@ -1,0 +1,25 @@
+"""A process that reports one alert again and again until its stdin is closed: `reporting_process STORE URL CLAIM`."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from datetime import UTC, datetime, timedelta
+
+from redrive.alerts import Alerts, telling
+from tests.alerts.conftest import an_alert, an_app
+
+
+async def main(store: str, url: str) -> None:
+    app = an_app(store=store, urls=(url,), interval=timedelta(milliseconds=20), grace=timedelta(milliseconds=100))
+    ended = asyncio.create_task(asyncio.to_thread(sys.stdin.read))
+    async with app, Alerts.of(app) as alerts:
+        print("reports", flush=True)
+        while not ended.done():
+            alerts.report(an_alert("shared", at=datetime.now(UTC)))
+            await asyncio.wait([ended], timeout=0.02)
+
+
+if __name__ == "__main__":
+    telling._CLAIM = timedelta(seconds=float(sys.argv[3]))
+    asyncio.run(main(*sys.argv[1:3]))
