@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 
@@ -17,10 +18,11 @@ COMMANDS = [name for lines in TABLE.values() for name in lines]
 
 def test_the_help_names_every_command_in_its_section(shell: Shell) -> None:
     text = shell("--help").stdout
+    width = max(len(name) for lines in TABLE.values() for name in lines)
     for section, lines in TABLE.items():
         assert f"\n{section}:\n" in text
         for name, (_, line) in lines.items():
-            assert f"  {name.ljust(8)} {line}"[:70] in text
+            assert re.search(rf"^  {name.ljust(width)} +{re.escape(line[:50])}", text, re.MULTILINE)
     assert "Exit codes:" in text
     assert max(map(len, text.splitlines())) <= 80
 

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import signal
+import urllib.error
+import urllib.request
 from datetime import timedelta
 from pathlib import Path
 
 import pytest
 
 from redrive.transports.base import Delivery
+from tests.admin.process import redrive
 from tests.cli.world import SOON, Shell
 from tests.servers.waiting import wait_until
 
@@ -146,3 +150,19 @@ def test_a_message_that_is_too_large_is_refused(shell: Shell) -> None:
 def test_sending_through_an_app_uses_its_sources(shell: Shell, shop: Path) -> None:
     shell("send", "orders", "{}", "--app", "shop:app")
     assert shell.queued() == {"orders": 1}
+
+
+async def test_a_worker_can_be_scraped(shop: Path) -> None:
+    async with redrive(shop.parent, "run", "shop:app", "--metrics-port", "0") as worker:
+        url = (await worker.line(r"metrics +(http://\S+)/metrics"))[1]
+        text = await asyncio.to_thread(_fetched, f"{url}/metrics")
+        assert "redrive_build_info" in text
+        assert '"status":"ok"' in await asyncio.to_thread(_fetched, f"{url}/healthz")
+        with pytest.raises(urllib.error.HTTPError, match="404"):
+            await asyncio.to_thread(_fetched, f"{url}/api/letters")
+        assert await worker.end(signal.SIGINT) == 0
+
+
+def _fetched(url: str) -> str:
+    with urllib.request.urlopen(url, timeout=SOON) as answer:
+        return str(answer.read().decode())

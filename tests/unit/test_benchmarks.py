@@ -3,14 +3,22 @@
 from __future__ import annotations
 
 import json
+import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 from benchmarks.__main__ import chosen, found, main
-from benchmarks.harness import Cell, Measured, Scale, Target, side_by_side
+from benchmarks.families import redis
+from benchmarks.harness import Cell, Measured, Scale, Target, in_loop, side_by_side
 from benchmarks.peers import PeerMissing, needed
+from benchmarks.redis_child import ATTEMPTS, Counting, Failed, calls
+from benchmarks.redis_field import Entrant, Field
 from benchmarks.samples import BODY_SIZE, body, letters
+
+from redrive import Redrive
+from redrive.forensics.query import Query
+from redrive.service import Service
 
 QUICK = ("path/overhead", "letters/record", "letters/newest", "letters/groups")  # none of these needs a peer installed
 KEYS = {"cell", "redrive", "unit", "peers", "best_peer", "ratio", "target", "met", "settings", "machine", "quick"}
@@ -61,6 +69,63 @@ def test_a_family_or_a_cell_can_be_chosen_and_a_typo_is_named() -> None:
 def test_a_peer_that_is_not_installed_is_an_error_that_says_what_to_do() -> None:
     with pytest.raises(PeerMissing, match="requirements-bench"):
         needed("no_such_peer")
+
+
+@pytest.mark.servers
+@pytest.mark.parametrize("tenants", [0, 7])
+def test_on_redis_we_add_and_handle_everything_in_processes_of_our_own(
+    tenants: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("REDRIVE_BENCH_DIR", str(tmp_path))
+    ours, quick = redis._redrive("redrive", tenants), Scale(quick=True)
+    with Field() as field:
+        passage = field.passage(ours, quick, failing=True)
+        assert min(passage.enqueued, passage.memory, passage.settled) > 0
+        assert in_loop(_letters(field.url)) == 2  # of 200 jobs, numbers 0 and 100 always fail
+        assert len(field.waits(ours, 3)) == 3
+
+
+async def _letters(url: str) -> int:
+    async with Redrive(transport="memory://", store=url) as app:
+        return await Service(app).count(Query())
+
+
+@pytest.mark.servers
+def test_a_contender_that_ends_early_is_an_error_that_quotes_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("REDRIVE_BENCH_DIR", str(tmp_path))
+    broken = Entrant(name="broken", command=(sys.executable, "-c", "1 / 0"), unsettled=lambda redis: 0)
+    with Field() as field, pytest.raises(SystemExit, match=r"(?s)broken \(produce\) ended.*ZeroDivisionError"):
+        field.passage(broken, Scale(quick=True))
+
+
+def test_how_often_a_failing_handler_is_called_is_counted_before() -> None:
+    failed: list[int] = []
+    ended: list[int] = []
+    handle = Counting(calls(1000, failing=True), lambda: ended.append(len(failed)), failing=True)
+    waiting = [(number, ATTEMPTS) for number in range(1000)]
+    while waiting:
+        number, left = waiting.pop()
+        try:
+            handle({"order": f"ord-{number:09d}"})
+        except Failed:
+            failed.append(number)
+            waiting += [(number, left - 1)] if left > 1 else []
+    assert len(ended) == 1
+    assert len(set(failed)) == 110
+    assert len(failed) == 100 + 10 * ATTEMPTS
+
+
+def test_the_environments_of_peers_are_asked_for_by_name(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "prefix", "/nowhere")
+    with pytest.raises(
+        PeerMissing, match=r"arq in an .* /nowhere/arq/bin/python: run `make bench`"
+    ):
+        redis._arq()
+    monkeypatch.setattr(redis, "_PEERS", Path("/nowhere"))
+    with pytest.raises(PeerMissing, match="Node 20"):
+        redis._node()
 
 
 def test_the_samples_are_the_same_each_time_and_of_the_size_they_claim() -> None:

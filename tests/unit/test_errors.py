@@ -14,6 +14,7 @@ from redrive.errors import (
     StoreUnavailable,
     Transient,
     Unavailable,
+    UnknownIncident,
     UnknownLetter,
     UnknownReplay,
     UnknownSource,
@@ -50,6 +51,7 @@ def test_where_nothing_is_near_it_lists_what_there_is() -> None:
     [
         (UnknownLetter("x"), "redrive letters"),
         (UnknownReplay("x"), "redrive replays"),
+        (UnknownIncident("x"), "redrive incidents"),
         (MessageTooLarge(2_000_000, 1_000_000), "REDRIVE_BODY_LIMIT"),
         (MissingExtra("tracing", "tracing"), "pip install 'redrive[tracing]'"),
         (UnknownSource("x", [], "Say app.declare('x')"), "app.declare"),

@@ -20,20 +20,30 @@ TABLE = {
         "groups": ("redrive.cli.groups:groups", "Letters by root cause: start here when it burns"),
         "stats": ("redrive.cli.stats:stats", "Letters and queues, counted"),
         "replays": ("redrive.cli.replays:replays", "What was replayed, and what became of each letter"),
+        "incidents": ("redrive.cli.incidents:incidents", "What is wrong now, and who works on it"),
     },
     "Act": {
         "replay": ("redrive.cli.replay:replay", "Send letters back to their source; shows the plan, then asks"),
         "retry": ("redrive.cli.retry:retry", "Send single letters back, now"),
         "archive": ("redrive.cli.archive:archive", "Put letters away as done with; they are kept"),
+        "pause": ("redrive.cli.hold:pause", "Hold a source: nobody receives anything of it"),
+        "resume": ("redrive.cli.hold:resume", "Let a source that is paused go on"),
         "purge": ("redrive.cli.purge:purge", "Delete letters for good; asks first"),
     },
     "Move": {
         "export": ("redrive.cli.transfer:export_letters", "Write letters as JSON lines, byte-exact"),
+        "collect": ("redrive.cli.collect:collect", "Bring a dead-letter topic or queue of a broker into the store"),
         "import": ("redrive.cli.transfer:import_letters", "Read them back, here or into another database"),
+    },
+    "Systems": {
+        "email": ("redrive.cli.email:email", "The e-mail gateway on Redis: worker, jobs, DLQ, fairness"),
+        "tickets": ("redrive.cli.tickets:tickets", "The ticket worker on Kafka: topics, worker, DLQ, republish"),
+        "files": ("redrive.cli.files:files", "The file pipeline on RabbitMQ: topology, worker, parked messages"),
     },
     "Admin": {
         "doctor": ("redrive.cli.doctor:doctor", "What is configured, reachable and unsafe; how to mend it"),
         "token": ("redrive.cli.tokens:token", "Tokens of the admin API: create, list, revoke"),
+        "alerts": ("redrive.cli.alerts:alerts", "Who is told when something goes wrong: try it, see the rules"),
         "config": ("redrive.cli.config:config", "Every setting, its value and where it came from"),
     },
 }

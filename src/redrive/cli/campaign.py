@@ -15,6 +15,7 @@ from redrive.cli.options import span
 from redrive.cli.output import letters_said, plain, say, states, tell_json
 from redrive.cli.progress import Bar
 from redrive.cli.session import Needs, ask, command
+from redrive.config import Settings
 from redrive.errors import Unavailable
 from redrive.flow.replay import Replay, ReplayState
 from redrive.service import ReplayReport, Service
@@ -45,7 +46,7 @@ def waiting(function: Callable[..., Any]) -> Callable[..., Any]:
     return click.option("--wait", is_flag=True, help=text)(wrapped)
 
 
-def campaign(start: Start, patience: Patience, *, as_json: bool) -> None:
+def campaign(start: Start, patience: Patience, *, as_json: bool, settings: Settings | None = None) -> None:
     """Start or resume a replay, send it, tell what became of it. Whatever stops us, it can be resumed."""
     begun: list[Replay] = []  # as it was when we last knew, for whoever has to go on with it
 
@@ -56,7 +57,7 @@ def campaign(start: Start, patience: Patience, *, as_json: bool) -> None:
         return await _known(service, report, patience) if patience.wait else report
 
     try:
-        report = ask(work, Needs.QUEUES)
+        report = ask(work, Needs.QUEUES, settings)
     except KeyboardInterrupt:
         raise Stopped(f"interrupted{_how_to_go_on(begun)}", INTERRUPTED) from None
     except Unavailable as error:

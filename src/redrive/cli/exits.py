@@ -35,9 +35,9 @@ def stopped_by(error: Exception, *, debug: bool) -> Exception:
 
 
 def _code(error: Exception) -> int | None:
-    from redrive.errors import RedriveError, Unavailable, UnknownLetter, UnknownReplay  # not before it is needed
+    from redrive.errors import RedriveError, Unavailable, UnknownIncident, UnknownLetter, UnknownReplay  # when needed
 
-    if isinstance(error, UnknownLetter | UnknownReplay):
+    if isinstance(error, UnknownLetter | UnknownReplay | UnknownIncident):
         return NOTHING
     if isinstance(error, Unavailable):
         return UNAVAILABLE

@@ -30,6 +30,8 @@ _STYLES = {
     "resolved": "green",
     "exhausted": "red",
     "failed": "red",
+    "open": "red",
+    "acknowledged": "yellow",
     "archived": "dim",
     "skipped": "dim",
     "cancelled": "dim",

@@ -10,6 +10,7 @@ from redrive.app import Redrive
 from redrive.cli.apps import find_app
 from redrive.cli.lazy import common
 from redrive.cli.options import span
+from redrive.cli.scrape import Place, beside, scraped
 from redrive.forensics.redact import Redactor
 
 
@@ -17,8 +18,9 @@ from redrive.forensics.redact import Redactor
 @click.argument("target", metavar="MODULE:APP")
 @click.option("--no-upkeep", is_flag=True, help="Leave automatic retries, rescue and pruning to other processes.")
 @click.option("--grace", type=span, metavar="25s", help="How long handlers may finish after Ctrl-C. [setting: grace]")
+@scraped
 @common
-def run(target: str, no_upkeep: bool, grace: timedelta | None) -> None:
+def run(target: str, no_upkeep: bool, grace: timedelta | None, scrape: Place | None) -> None:
     """Handle messages with your app until Ctrl-C; a second Ctrl-C stops at once, and loses nothing.
 
     \b
@@ -26,7 +28,7 @@ def run(target: str, no_upkeep: bool, grace: timedelta | None) -> None:
     """
     app = find_app(target)
     _log(app)
-    app.run(upkeep=not no_upkeep, grace=grace)
+    app.run(upkeep=not no_upkeep, grace=grace, beside=beside(app, scrape))
 
 
 def _log(app: Redrive) -> None:

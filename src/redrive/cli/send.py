@@ -33,6 +33,7 @@ from redrive.model import Headers, Message
 @click.option("--header", "headers", multiple=True, metavar="NAME=VALUE", help="A header. Repeatable.")
 @click.option("--priority", type=int, default=0, show_default=True, help="Lower is more urgent.")
 @click.option("--ttl", type=span, metavar="10m", help="Not handled after this time, it is buried.")
+@click.option("--delay", type=span, metavar="10m", help="Not received before that, where the transport can.")
 @click.option("--after", multiple=True, metavar="ID", help="If buried, not retried before that message. Repeatable.")
 @click.option("--app", "target", metavar="MODULE:APP", help="Send through this app: its sources, its transports.")
 @as_json

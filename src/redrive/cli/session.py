@@ -50,13 +50,13 @@ def loaded() -> Loaded:
     return Loaded(replace(found.settings, **changes, transports=transports), sources, found.file)
 
 
-def ask(work: Work[T], needs: Needs = Needs.LETTERS) -> T:
-    """Do that with a Service, and let go of everything."""
-    return asyncio.run(_asked(work, needs))
+def ask(work: Work[T], needs: Needs = Needs.LETTERS, settings: Settings | None = None) -> T:
+    """Do that with a Service, on these settings or those of this call, and let go of everything."""
+    return asyncio.run(_asked(work, needs, settings))
 
 
-async def _asked(work: Work[T], needs: Needs) -> T:
-    async with Redrive(settings=_checked(loaded().settings, needs)) as app:
+async def _asked(work: Work[T], needs: Needs, settings: Settings | None) -> T:
+    async with Redrive(settings=_checked(settings or loaded().settings, needs)) as app:
         return await work(Service(app))
 
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import re
+import traceback
 import types
 from collections.abc import Callable
 from datetime import UTC, datetime
@@ -26,6 +28,9 @@ FAILURE = Failure(
     frames=("shop:charge",),
 )
 HERE = __name__
+
+
+_MARKS = re.compile(r" *[~^]*\^[~^]*")  # which Python puts under a line, and we leave out
 
 
 def caught(raising: Callable[[], object]) -> BaseException:
@@ -170,6 +175,60 @@ def test_the_stack_has_the_causes() -> None:
 
     text = stack_text(caught(fail))
     assert text.index("KeyError: 'inner'") < text.index("direct cause") < text.index("RuntimeError: outer")
+
+
+def _chained() -> None:
+    try:
+        int("x")
+    except ValueError as error:
+        raise KeyError("y") from error
+
+
+def _hushed() -> None:
+    try:
+        int("x")
+    except ValueError:
+        raise KeyError("y") from None
+
+
+def _noted() -> None:
+    error = ValueError("two\nlines")
+    error.add_note("and a note")
+    raise error
+
+
+def _deep(levels: int) -> None:
+    if levels:
+        _deep(levels - 1)
+    raise ValueError("deep")
+
+
+@pytest.mark.parametrize(
+    "fail",
+    [
+        lambda: int("x"),
+        lambda: json.loads("{"),
+        lambda: eval("1 / 0"),
+        lambda: json.lods,  # type: ignore[attr-defined]
+        lambda: _deep(2),
+        lambda: _deep(20),
+        _chained,
+        _hushed,
+        _noted,
+    ],
+)
+def test_the_stack_is_what_python_prints(fail: Callable[[], object]) -> None:
+    error = caught(fail)
+    printed = "".join(traceback.format_exception(error)).splitlines()
+    assert stack_text(error).splitlines() == [line for line in printed if not _MARKS.fullmatch(line)]
+
+
+def test_a_module_loaded_again_shows_its_new_line(tmp_path: Path) -> None:
+    for text in ("the first", "the second"):
+        path, source = tmp_path / "changing.py", f"def fail():\n    raise ValueError('{text}')\n"
+        path.write_text(source)
+        module = _module_in(path, "changing", source)
+        assert f"raise ValueError('{text}')" in stack_text(caught(module.fail))
 
 
 def test_the_stack_starts_where_the_users_code_starts() -> None:

@@ -1,0 +1,92 @@
+"""`redrive collect`: dead messages that lie in a broker become letters."""
+
+from __future__ import annotations
+
+import asyncio
+from urllib.parse import unquote, urlsplit, urlunsplit
+
+import click
+
+from redrive.app import Redrive
+from redrive.cli.exits import Stopped
+from redrive.cli.lazy import common
+from redrive.cli.options import as_json
+from redrive.cli.output import letters_said, say, tell_json
+from redrive.cli.session import loaded
+from redrive.collect.collector import Collector, Reader
+from redrive.registry import open_transport
+from redrive.worker import fast_loop, stop_on_signals
+
+
+@click.command()
+@click.argument("url", metavar="URL/NAME")
+@click.option("--follow", is_flag=True, help="Go on when everything that lies there is collected, until Ctrl-C.")
+@click.option("--source", default=None, help="Where a replay sends them, if a message does not say it itself.")
+@click.option("--transport", default="default", show_default=True, help="The name of the transport that a replay uses.")
+@as_json
+@common
+def collect(url: str, follow: bool, source: str | None, transport: str, as_json: bool) -> None:
+    """Bring a dead-letter topic of Kafka, or a dead-letter queue of RabbitMQ, into the store.
+
+    A message is acknowledged when its letter is durable. What Spring, Kafka Connect, RabbitMQ and Redrive say of the
+    failure is understood; what says nothing is kept as it is.
+
+    \b
+    redrive collect 'kafka://host:9092/orders.DLT?group=collector'
+    redrive collect amqp://host/%2F/q.orders.dlq
+    """
+    address, name = _taken_apart(url)
+    with asyncio.Runner(loop_factory=fast_loop()) as runner:
+        count = runner.run(_collect(address, name, _reader(address, name, transport, source), follow))
+    tell_json({"collected": count}) if as_json else say(f"{letters_said(count)} collected")
+
+
+async def _collect(address: str, name: str, read: Reader, follow: bool) -> int:
+    async with Redrive(settings=loaded().settings) as app:
+        broker = open_transport(address, clock=app.clock, lease=app.settings.lease)
+        collector = Collector(
+            broker, name, read, app.store, events=app.events, clock=app.clock, lease=app.settings.lease
+        )
+        _tell_trouble(app)
+        stop_on_signals(collector.stop)
+        try:
+            await broker.check()
+            return await collector.run(follow=follow)
+        finally:
+            await broker.aclose()
+
+
+def _tell_trouble(app: Redrive) -> None:
+    from redrive.forensics.redact import Redactor
+    from redrive.telemetry.logs import log_events, setup_logs
+
+    setup_logs(app.settings.logs.level, app.settings.logs.format)
+    log_events(app.events, Redactor())
+
+
+def _taken_apart(url: str) -> tuple[str, str]:
+    """The broker, and the topic or queue in it: the last part of the path."""
+    parts = urlsplit(url)
+    path, _, name = parts.path.rpartition("/")
+    if not name:
+        raise Stopped(f"{parts.scheme}://…: name the topic or queue at the end, as in kafka://host:9092/orders.DLT")
+    query = parts.query
+    if parts.scheme.startswith("amqp"):
+        query = f"{query}&declare=no" if query else "declare=no"
+    elif "group=" not in query:
+        query = f"{query}&group=redrive-collect" if query else "group=redrive-collect"
+    return urlunsplit(parts._replace(path=path or "/", query=query)), unquote(name)
+
+
+def _reader(address: str, name: str, transport: str, source: str | None) -> Reader:
+    match address.partition("://")[0]:
+        case "kafka" | "kafka+ssl":
+            from redrive.collect.kafka import KafkaReader
+
+            return KafkaReader(name, transport=transport, source=source)
+        case "amqp" | "amqps":
+            from redrive.collect.rabbitmq import RabbitReader
+
+            return RabbitReader(name, transport=transport, source=source)
+        case scheme:
+            raise Stopped(f"{scheme}:// cannot be collected from: it is kafka://, kafka+ssl://, amqp:// or amqps://")

@@ -1,0 +1,46 @@
+"""Letters, ledger and documents in Redis, beside the queue that they died in."""
+
+from __future__ import annotations
+
+from redrive.errors import ConfigError
+from redrive.stores.base import StoreFeatures
+from redrive.stores.redis.access import Access, open_link
+from redrive.stores.redis.documents import RedisDocuments
+from redrive.stores.redis.entries import EntryShape
+from redrive.stores.redis.ledger import RedisLedger
+from redrive.stores.redis.letters import RedisLetters
+
+
+class RedisStore:
+    """Every change is one script that compares and sets, so any number of processes may share it.
+
+    Letters survive a crash of Redis; with `appendfsync everysec`, a power cut can cost the last second.
+    """
+
+    features = StoreFeatures(durable=True, atomic_claims=True, shared=True, counted_groups=True)
+
+    def __init__(self, url: str, *, shape: EntryShape | None = None, entries: str | None = None) -> None:
+        """
+        entries   a key: the open letters are members of the sorted set there too, each as `shape` encodes it
+        """
+        if (shape is None) != (entries is None):
+            raise ConfigError("a Redis store takes a shape and the key of its entries together, or neither")
+        if entries is not None and (not entries or set(entries) & set("{}")):
+            raise ConfigError(f"entries={entries!r}: a key that is not empty and has no braces")
+        access = Access(open_link(url), entries)
+        self.url = url
+        self.letters = RedisLetters(access, shape)
+        self.ledger = RedisLedger(access, self.letters)
+        self.documents = RedisDocuments(access)
+        self._access = access
+
+    async def check(self) -> None:
+        await self._access.check()
+
+    async def aclose(self) -> None:
+        await self._access.aclose()
+
+
+def open_store(url: str) -> RedisStore:
+    """`redis://host:6379/0?prefix=redrive`."""
+    return RedisStore(url)

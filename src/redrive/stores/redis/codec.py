@@ -1,0 +1,255 @@
+"""A letter as Redis keeps it: a short head that every step looks at, and a document that is only read.
+
+The head holds what changes and what is searched or counted; the Lua scripts read it by position (lua/letters.lua).
+The document holds the rest. Both are msgpack without names of fields, because memory is what a Redis has least of.
+"""
+
+from __future__ import annotations
+
+from datetime import datetime
+from itertools import pairwise
+from typing import Any
+
+import msgspec
+from msgspec import Struct
+from msgspec.structs import astuple
+
+from redrive.clock import microseconds, moment
+from redrive.model import Category, Failure, Letter, Message, MessageId, Reason, Stage, State
+
+
+class Head(Struct, frozen=True, array_like=True, gc=False):
+    """Times are microseconds since 1970. A table in Lua has no room for nothing, so False stands for None."""
+
+    seq: int  # given by the store: the order in which letters came
+    state: State
+    category: Category
+    source: str
+    group: str
+    tenant: str | bool
+    created_at: int
+    updated_at: int
+    next_retry_at: int | bool
+    expires_at: int | bool
+    priority: int
+    owner: str | bool
+    lease_until: int | bool
+    retries: int
+    resends: int
+    replay: str | bool
+    transport: str
+    depends_on: tuple[MessageId, ...]
+    score: float | bool  # of its entry; made unique by the store
+    is_body_in_entry: bool
+    failures: int  # how many the document has: who rewrites it, changes the head
+
+    @property
+    def place(self) -> tuple[int, int]:
+        """Where it stands among all."""
+        return self.created_at, self.seq
+
+
+_Failure = tuple[str, str, Category, bool, datetime, int, Stage, str | None, str, tuple[str, ...], str, str]
+
+
+_FAILURES = tuple[_Failure, ...]
+
+
+class _Document(Struct, frozen=True, array_like=True, gc=False):
+    message_id: str
+    body: bytes | tuple[int, int]  # itself, or where in the entry it begins and ends
+    enqueued_at: datetime
+    headers: tuple[tuple[str, bytes], ...]
+    key: bytes | None
+    correlation_id: str | None
+    attempt: int
+    message_expires_at: datetime | None
+    origin: str
+    not_before: datetime | None
+    reason: Reason
+    max_retries: int
+    failures: list[Any]  # as `_shortened` makes them
+
+
+_encode = msgspec.msgpack.Encoder().encode
+_decode_head = msgspec.msgpack.Decoder(Head).decode
+_decode_document = msgspec.msgpack.Decoder(_Document).decode
+
+
+class Found(Struct, frozen=True, gc=False):
+    """A letter as it was read, with the bytes of its head: a change is made only if they are still there.
+
+    Read without its document, it is a letter as its head tells it: enough for most filters of a query.
+    """
+
+    id: str
+    raw: bytes
+    head: Head
+    letter: Letter
+
+
+def found(id: str, raw: bytes, document: bytes | None, entry: bytes | None) -> Found:
+    head = _decode_head(raw)
+    letter = _told_by_head(id, head) if document is None else _letter(id, head, document, entry or b"")
+    return Found(id, raw, head, letter)
+
+
+def head_of(
+    letter: Letter,
+    *,
+    seq: int = 0,
+    score: float | bool = False,
+    is_body_in_entry: bool = False,
+    failures: int | None = None,
+) -> bytes:
+    """The head of a letter; one without a number gets it from the store."""
+    message = letter.message
+    return _encode(
+        (
+            seq,
+            letter.state,
+            letter.failures[-1].category,
+            message.source,
+            letter.group,
+            _or_false(message.tenant),
+            microseconds(letter.created_at),
+            microseconds(letter.updated_at),
+            _micros(letter.next_retry_at),
+            _micros(letter.expires_at),
+            message.priority,
+            _or_false(letter.owner),
+            _micros(letter.lease_until),
+            letter.retries,
+            letter.resends,
+            _or_false(letter.replay),
+            letter.transport,
+            letter.depends_on,
+            score,
+            is_body_in_entry,
+            len(letter.failures) if failures is None else failures,
+        )
+    )
+
+
+def changed_head(letter: Letter, before: Head) -> bytes:
+    """The head of a letter whose document and entry stay as they are."""
+    return head_of(
+        letter,
+        seq=before.seq,
+        score=before.score,
+        is_body_in_entry=before.is_body_in_entry,
+        failures=before.failures,
+    )
+
+
+def document_of(letter: Letter, body: bytes | tuple[int, int]) -> bytes:
+    """What the head does not tell."""
+    message = letter.message
+    return _encode(
+        (
+            message.id,
+            body,
+            message.enqueued_at,
+            message.headers,
+            message.key,
+            message.correlation_id,
+            message.attempt,
+            message.expires_at,
+            message.origin,
+            message.not_before,
+            letter.reason,
+            letter.max_retries,
+            _shortened([astuple(failure) for failure in letter.failures]),
+        )
+    )
+
+
+def _told_by_head(id: str, head: Head) -> Letter:
+    failure = Failure("", "", head.category, False, _NEVER, 0)
+    message = Message("", head.source, b"", _NEVER, tenant=_or_none(head.tenant), priority=head.priority)
+    return _assembled(id, head, message, (failure,), Reason.ATTEMPTS, 0)
+
+
+def _letter(id: str, head: Head, document: bytes, entry: bytes) -> Letter:
+    rest = _decode_document(document)
+    body = rest.body if isinstance(rest.body, bytes) else entry[rest.body[0] : rest.body[1]]
+    message = Message(
+        rest.message_id,
+        head.source,
+        body,
+        rest.enqueued_at,
+        rest.headers,
+        rest.key,
+        _or_none(head.tenant),
+        rest.correlation_id,
+        rest.attempt,
+        head.priority,
+        rest.message_expires_at,
+        rest.origin,
+        rest.not_before,
+    )
+    return _assembled(id, head, message, _failures(rest.failures), rest.reason, rest.max_retries)
+
+
+def _shortened(failures: list[tuple[Any, ...]]) -> list[Any]:
+    """The first as it is, and of each other only what differs from the one before: attempts mostly fail alike."""
+    pairs = pairwise(failures)
+    return [
+        failures[0],
+        *({n: new for n, (old, new) in enumerate(zip(*pair, strict=True)) if old != new} for pair in pairs),
+    ]
+
+
+def _failures(shortened: list[Any]) -> tuple[Failure, ...]:
+    row = shortened[0]
+    rows = [row]
+    for changed in shortened[1:]:
+        row = row.copy()
+        for n, value in changed.items():
+            row[n] = value
+        rows.append(row)
+    return tuple([Failure(*fields) for fields in msgspec.convert(rows, _FAILURES)])
+
+
+def _assembled(
+    id: str, head: Head, message: Message, failures: tuple[Failure, ...], reason: Reason, max_retries: int
+) -> Letter:
+    return Letter(
+        id=id,
+        message=message,
+        failures=failures,
+        state=head.state,
+        reason=reason,
+        group=head.group,
+        created_at=moment(head.created_at),
+        updated_at=moment(head.updated_at),
+        transport=head.transport,
+        next_retry_at=_moment(head.next_retry_at),
+        retries=head.retries,
+        max_retries=max_retries,
+        resends=head.resends,
+        replay=_or_none(head.replay),
+        depends_on=head.depends_on,
+        expires_at=_moment(head.expires_at),
+        owner=_or_none(head.owner),
+        lease_until=_moment(head.lease_until),
+    )
+
+
+_NEVER = moment(0)
+
+
+def _or_false(value: str | None) -> str | bool:
+    return False if value is None else value
+
+
+def _or_none(value: Any) -> Any:
+    return None if value is False else value
+
+
+def _micros(at: datetime | None) -> int | bool:
+    return False if at is None else microseconds(at)
+
+
+def _moment(micros: int | bool) -> datetime | None:
+    return None if micros is False else moment(micros)

@@ -1,0 +1,347 @@
+"""Letters in Redis. Every change is compare-and-set on the head that was read (lua/swap.lua)."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import AsyncIterator, Collection, Iterable, Iterator, Sequence
+from datetime import datetime
+from typing import Any
+
+import msgspec
+from msgspec import Struct
+from msgspec.structs import replace
+
+from redrive.clock import microseconds, moment
+from redrive.forensics.query import Query, matches
+from redrive.model import Category, Letter, LetterId, Owner, State, claimed, letter_id, moved, rejoined
+from redrive.stores.base import MAY_BECOME, Cursor, Group, Page, Tally
+from redrive.stores.redis.access import Access
+from redrive.stores.redis.codec import Found, changed_head, document_of, head_of
+from redrive.stores.redis.entries import EntryShape
+from redrive.stores.redis.index import cursor_of, due_index, is_counted, position, wide_index
+from redrive.stores.redis.reader import Reader
+
+_AT_REST = tuple(state for state in State if state not in (State.RETRYING, State.REPLAYING))
+_CLOSED = (State.RESOLVED, State.ARCHIVED)
+_TOGETHER, _BYTES = 500, 4 << 20  # how much one script changes: the server does nothing else meanwhile
+
+
+class Change(Struct, frozen=True, gc=False):
+    """A letter as it was read, and as it is to be; empty bytes stand for nothing, or for no change."""
+
+    id: LetterId
+    was: bytes = b""
+    head: bytes = b""
+    document: bytes = b""
+    entry: bytes = b""
+
+    @property
+    def size(self) -> int:
+        return len(self.was) + len(self.head) + len(self.document) + len(self.entry)
+
+
+class RedisLetters:
+    """Keeps letters in hashes and finds them by sorted sets."""
+
+    def __init__(self, access: Access, shape: EntryShape | None) -> None:
+        self._access = access
+        self._shape = shape
+        self.reader = Reader(access)
+
+    async def record(self, letters: Sequence[Letter]) -> None:
+        """All are new, as a rule, and written without a look. Those that are not rejoin theirs."""
+        known = await self._swap(
+            [(letter, self._written(letter)) for letter in letters], _descriptions(letters), "record"
+        )
+        while known:
+            known = await self._rejoin(known)
+
+    async def get(self, id: LetterId) -> Letter | None:
+        found = await self.reader.load([id], documents=True)
+        return found[0].letter if found else None
+
+    async def search(
+        self, query: Query, *, after: Cursor | None = None, limit: int = 50, oldest_first: bool = False
+    ) -> Page:
+        place = None if after is None else position(after)
+        page: list[Found] = []
+        async for some in self.reader.selected(
+            query, oldest_first=oldest_first, documents=True, after=place, limit=limit
+        ):
+            page += some[: limit - len(page)]
+            if len(page) >= limit:
+                break
+        more = cursor_of(page[-1].head) if len(page) == limit and page else None
+        return Page(tuple([one.letter for one in page]), more)
+
+    async def count(self, query: Query) -> int:
+        if is_counted(query):
+            return sum([one[-1] for one in await self._counted(query)])
+        return sum([len(some) async for some in self.reader.selected(query, oldest_first=True)])
+
+    async def groups(self, query: Query, *, limit: int = 50) -> Sequence[Group]:
+        kinds: Counter[tuple[str, State, str]] = Counter()
+        if is_counted(query):
+            for group, source, state, _, number in await self._counted(query, by_group=True):
+                kinds[group, state, source] += number
+        else:
+            async for some in self.reader.selected(query, oldest_first=True):
+                kinds.update((one.head.group, one.head.state, one.head.source) for one in some)
+        return await self._described(kinds, limit)
+
+    async def tallies(self) -> Sequence[Tally]:
+        return [Tally(source, state, kind, number) for _, source, state, kind, number in await self._counted(Query())]
+
+    async def claim(
+        self,
+        query: Query,
+        *,
+        to: State,
+        owner: Owner,
+        now: datetime,
+        until: datetime,
+        limit: int,
+        replay: str | None = None,
+    ) -> Sequence[Letter]:
+        """Whoever is faster has a letter; the other takes the next."""
+        taken: list[Letter] = []
+        async for some in self._claimable(query, to, max(limit, 1)):
+            free = (await self._free(some, query, to, owner))[: limit - len(taken)]
+            after = [claimed(one.letter, to, owner, now, until, replay) for one in free]
+            changes = [
+                (letter, Change(one.id, one.raw, changed_head(letter, one.head)))
+                for letter, one in zip(after, free, strict=True)
+            ]
+            lost = {letter.id for letter in await self._swap(changes)}
+            taken += [letter for letter in after if letter.id not in lost]
+            if len(taken) >= limit:
+                break
+        return taken
+
+    async def move(
+        self,
+        ids: Collection[LetterId],
+        *,
+        expect: Collection[State],
+        to: State,
+        now: datetime,
+        owner: Owner | None = None,
+    ) -> Sequence[LetterId]:
+        """Who lost looks again: somebody changed the letter, but perhaps not so that it may not move."""
+        won: list[LetterId] = []
+        left: Collection[LetterId] = ids
+        while left:
+            found = await self.reader.load(left, documents=False)
+            going = [one for one in found if one.head.state in expect and owner in (None, one.head.owner)]
+            changes = [(one.id, _moved(one, to, now)) for one in going]
+            left = await self._swap(changes)
+            lost = set(left)
+            won += [one.id for one in going if one.id not in lost]
+        return won
+
+    async def prune(self, query: Query, *, limit: int) -> Sequence[LetterId]:
+        gone: list[LetterId] = []
+        states = _AT_REST if query.states is None else tuple(one for one in query.states if one in _AT_REST)
+        async for some in self.reader.selected(replace(query, states=states), oldest_first=True, limit=limit):
+            doomed = some[: limit - len(gone)]
+            lost = set(await self._swap([(one.id, Change(one.id, one.raw)) for one in doomed]))
+            gone += [one.id for one in doomed if one.id not in lost]
+            if len(gone) >= limit:
+                break
+        return gone
+
+    # -- writing ---------------------------------------------------------------------------------------------------
+
+    async def _rejoin(self, letters: Sequence[Letter]) -> list[Letter]:
+        """Letters that are known already; returns those that somebody else changed meanwhile."""
+        ids = {letter.id for letter in letters}
+        before = {one.id: one for one in await self.reader.load(ids, documents=True)}
+        left = {one.id: one for one in await self.reader.load(ids - before.keys(), documents=False)}
+        after: dict[LetterId, Letter] = {}
+        for letter in letters:
+            known = after.get(letter.id) or (before[letter.id].letter if letter.id in before else None)
+            joined = letter if known is None else rejoined(known, letter)
+            if joined is not None:
+                after[letter.id] = joined
+        changes = [
+            (letter, self._written(letter, before.get(letter.id) or left.get(letter.id), letter.id in before))
+            for letter in after.values()
+        ]
+        lost = {letter.id for letter in await self._swap(changes, _descriptions(list(after.values())), "record")}
+        return [letter for letter in letters if letter.id in lost]
+
+    def _written(self, letter: Letter, before: Found | None = None, stays: bool = False) -> Change:
+        """A whole letter, in the place of what there was: it keeps its number if it stays the same letter."""
+        was, seq = (b"", 0) if before is None else (before.raw, before.head.seq if stays else 0)
+        body = letter.message.body
+        if self._shape is None:
+            return Change(letter.id, was, head_of(letter, seq=seq), document_of(letter, body))
+        entry = self._shape.encode(letter)
+        score = float(microseconds(self._shape.moved_at(letter)) // 1000)
+        at = entry.find(body) if body else -1
+        head = head_of(letter, seq=seq, score=score, is_body_in_entry=at >= 0)
+        document = document_of(letter, body if at < 0 else (at, at + len(body)))
+        return Change(letter.id, was, head, document, entry)
+
+    async def _swap(
+        self, changes: Sequence[tuple[Any, Change]], about: Sequence[bytes] = (), name: str = "swap"
+    ) -> list[Any]:
+        """Make the changes; returns those (what stands beside them) that somebody else was faster with."""
+        lost: list[Any] = []
+        for some in _parts(changes):
+            parts = (part for _, one in some for part in (one.id, one.was, one.head, one.document, one.entry))
+            won = await self._access.on_letters(name, len(some), *parts, *about)
+            lost += [beside for (beside, _), flag in zip(some, won, strict=True) if flag != _WON]
+        return lost
+
+    # -- claiming --------------------------------------------------------------------------------------------------
+
+    async def _claimable(self, query: Query, to: State, limit: int) -> AsyncIterator[list[Found]]:
+        """What may be claimed, the most urgent first. Of what is due, only as much is read as is taken."""
+        if query.due is not None and query.ids is None and query.message_ids is None and query.id_prefix is None:
+            for priority in await self._priorities():
+                async for some in self.reader.pages(
+                    due_index(query, priority), ascending=True, documents=True, batch=limit
+                ):
+                    yield some
+            return
+        states = MAY_BECOME[to] if query.states is None else tuple(one for one in MAY_BECOME[to] if one in query.states)
+        found = [
+            (_urgency(one), one.id)
+            async for some in self.reader.selected(replace(query, states=states), oldest_first=True)
+            for one in some
+        ]
+        ids = [id for _, id in sorted(found)]
+        for start in range(0, len(ids), limit):
+            letters = await self.reader.load(ids[start : start + limit], documents=True)
+            yield letters
+
+    async def _priorities(self) -> list[str]:
+        """Of letters that wait for a retry, the most urgent first."""
+        fields = await self._access.command("HKEYS", f"{self._access.letters}:waiting")
+        return sorted({field.partition(b":")[0].decode() for field in fields}, key=int)
+
+    async def _free(self, letters: Sequence[Found], query: Query, to: State, owner: Owner) -> list[Found]:
+        """Those that may be claimed, and wait for no other letter."""
+        may = [
+            one
+            for one in letters
+            if one.head.state in MAY_BECOME[to]
+            and (one.head.state is not to or one.head.owner == owner)
+            and matches(query, one.letter)
+        ]
+        if not any(one.head.depends_on for one in may):
+            return may
+        sources = await self.reader.sources()
+        wanted = {
+            one.id: [letter_id(source, id) for source in sources for id in one.head.depends_on]
+            for one in may
+            if one.head.depends_on
+        }
+        others = await self.reader.load([id for ids in wanted.values() for id in ids], documents=False)
+        open_ones = {one.id for one in others if one.head.state not in _CLOSED}
+        return [one for one in may if open_ones.isdisjoint(wanted.get(one.id, ()))]
+
+    # -- counting --------------------------------------------------------------------------------------------------
+
+    async def _counted(self, query: Query, *, by_group: bool = False) -> list[tuple[str, str, State, Category, int]]:
+        """Group, source, state, category and number of what the counters know; the group only if asked for."""
+        await self._forget_taken()
+        by_group = by_group or query.groups is not None
+        counts = await self._access.command("HGETALL", f"{self._access.letters}:{'tallies' if by_group else 'counts'}")
+        rows = [(*_kind(field, by_group), int(number)) for field, number in counts.items()]
+        wanted = (query.groups, query.sources, query.states, query.categories)
+        return [row for row in rows if all(one is None or row[at] in one for at, one in enumerate(wanted))]
+
+    async def _forget_taken(self) -> None:
+        """If entries are fewer than letters, somebody else took some: whoever reads their letters forgets them."""
+        if self._shape is not None:
+            heads, entries, aside = await self._access.sizes()
+            if heads > entries + aside:
+                async for _ in self.reader.pages(wide_index(Query()), ascending=True, documents=True):
+                    pass
+
+    async def _described(self, kinds: Counter[tuple[str, State, str]], limit: int) -> list[Group]:
+        sizes: Counter[str] = Counter()
+        for (group, _, _), number in kinds.items():
+            sizes[group] += number
+        largest = sorted(sizes, key=lambda group: (-sizes[group], group))[:limit]
+        if not largest:
+            return []
+        states: dict[str, Counter[State]] = defaultdict(Counter)
+        sources: dict[str, set[str]] = defaultdict(set)
+        for (group, state, source), number in kinds.items():
+            states[group][state] += number
+            sources[group].add(source)
+        told = await self._access.command("HMGET", f"{self._access.letters}:groups", *largest)
+        return [
+            _group(group, about, states[group], sources[group])
+            for group, about in zip(largest, told, strict=True)
+            if about is not None
+        ]
+
+
+_WON = ord("1")
+
+
+def _moved(one: Found, to: State, now: datetime) -> Change:
+    return Change(one.id, one.raw, changed_head(moved(one.letter, to, now), one.head))
+
+
+def _urgency(one: Found) -> tuple[int, bool, int, int]:
+    due = one.head.next_retry_at
+    return one.head.priority, due is not False, int(due), one.head.seq
+
+
+def _parts(changes: Sequence[tuple[Any, Change]]) -> Iterator[list[tuple[Any, Change]]]:
+    """As many at a time as a script may change without keeping everybody else waiting."""
+    some: list[tuple[Any, Change]] = []
+    size = 0
+    for change in changes:
+        if some and (len(some) >= _TOGETHER or size + change[1].size > _BYTES):
+            yield some
+            some, size = [], 0
+        some.append(change)
+        size += change[1].size
+    if some:
+        yield some
+
+
+def _descriptions(letters: Iterable[Letter]) -> list[bytes]:
+    """Each group among them, and what its letters have in common."""
+    members: dict[str, list[Letter]] = defaultdict(list)
+    for letter in letters:
+        members[letter.group].append(letter)
+    described: list[bytes] = []
+    for group, some in members.items():
+        last = some[-1].last
+        first_at = min(microseconds(one.failures[0].at) for one in some)
+        last_at = max(microseconds(one.last.at) for one in some)
+        about = (last.type, last.message, last.category, first_at, last_at)
+        described += [group.encode(), msgspec.msgpack.encode(about)]
+    return described
+
+
+def _kind(field: bytes, by_group: bool) -> tuple[str, str, State, Category]:
+    """A field of the counters, taken apart."""
+    if not by_group:
+        state, category, source = field.split(b":", 2)
+        return "", source.decode(), State(state.decode()), Category(category.decode())
+    state, category, length, rest = field.split(b":", 3)
+    group, source = rest[: int(length)], rest[int(length) :]
+    return group.decode(), source.decode(), State(state.decode()), Category(category.decode())
+
+
+def _group(id: str, about: bytes, states: Counter[State], sources: set[str]) -> Group:
+    type, message, category, first_at, last_at = msgspec.msgpack.decode(about)
+    return Group(
+        id=id,
+        count=states.total(),
+        error_type=type,
+        message=message,
+        category=Category(category),
+        sources=tuple(sorted(sources)),
+        states=dict(states),
+        first_at=moment(first_at),
+        last_at=moment(last_at),
+    )

@@ -1,0 +1,55 @@
+"""Who has an e-mail already, while others of its recipients have not: a retry must not send it to them again.
+
+Written when a server took an e-mail for some of its recipients only, read when a job comes again, deleted when
+everybody has it. A success at the first attempt touches none of it.
+"""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta
+
+from redrive.clock import Clock
+from redrive.errors import Unavailable
+from redrive.model import Message
+from redrive.stores.base import Store
+
+_KIND = "email-accepted"
+_PAUSE = 1.0
+_KEPT = timedelta(days=30)  # longer than any letter that could still be sent back
+
+
+class Accepted:
+    """For each job, the recipients that a server has accepted it for."""
+
+    def __init__(self, store: Store, clock: Clock) -> None:
+        self._store = store
+        self._clock = clock
+
+    async def of(self, message: Message) -> frozenset[str]:
+        """Nobody, for a job that comes for the first time."""
+        if message.attempt == 1 and not message.was_sent_back:
+            return frozenset()
+        found = await self._store.documents.get(_KIND, message.id)
+        return frozenset() if found is None else frozenset(found.body["recipients"])
+
+    async def add(self, message: Message, recipients: frozenset[str]) -> None:
+        """Tried until it is written, or the attempt's time is over: what is not noted is sent to them again."""
+        body = {"recipients": sorted(recipients), "at": self._clock.now().isoformat()}
+        while True:
+            try:
+                await self._store.documents.put(_KIND, message.id, body)
+            except Unavailable:
+                await self._clock.sleep(_PAUSE)
+            else:
+                return
+
+    async def forget(self, message: Message) -> None:
+        await self._store.documents.delete(_KIND, message.id)
+
+    async def sweep(self) -> int:
+        """Forget what no letter can ask for any more."""
+        now, gone = self._clock.now(), 0
+        for one in await self._store.documents.list(_KIND, limit=10_000):
+            if now - datetime.fromisoformat(one.body["at"]) > _KEPT:
+                gone += await self._store.documents.delete(_KIND, one.id)
+        return gone
