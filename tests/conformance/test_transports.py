@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import sys
 from collections.abc import Awaitable
-from datetime import timedelta
+from datetime import datetime, timedelta
 from pathlib import Path
 from typing import TypeVar
 
@@ -27,6 +27,9 @@ class ManualBackend(TransportBackend):
 
     def __init__(self) -> None:
         self.clock = ManualClock()
+
+    def now(self) -> datetime:
+        return self.clock.now()
 
     async def let_pass(self, span: timedelta) -> None:
         await self.clock.advance(span.total_seconds())

@@ -1,0 +1,261 @@
+"""The cluster as a store sees it: requests whose errors are in our words, bulk writes, pages of hits."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
+from contextlib import asynccontextmanager
+from enum import StrEnum
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+from msgspec import Struct
+
+from redrive.clock import Clock
+from redrive.errors import RedriveError, StoreUnavailable
+
+if TYPE_CHECKING:
+    from opensearchpy import AsyncOpenSearch
+
+NAME = "opensearch"
+OK, MISSING, CONFLICT, BUSY = range(200, 300), 404, 409, 429
+_PAUSES = (0.05, 0.1, 0.2, 0.4, 0.8, 1.6)  # seconds, while the cluster says that it is too busy
+_MOST_ACTIONS, _MOST_BYTES = 1000, 1_000_000  # of one request: aiohttp sends no more than that in one piece
+_SNAPSHOT_LIFE = "2m"  # of a point in time, from one page to the next
+_WRITTEN = {"filter_path": "items.*.status,items.*.error.type,items.*.error.reason"}
+
+_HALF = "a part of the index does not answer: GET /_cluster/health says which"
+_NO_OPENSEARCH = "what answers there is not OpenSearch: look at host and port of its URL"
+
+Json = dict[str, Any]
+Version = tuple[int, int]
+"""Sequence number and primary term: what a compare-and-set write is guarded by."""
+
+
+class Refused(RedriveError, ValueError):
+    """The cluster will not have a document as it is, now or later."""
+
+
+class IndexIsGone(StoreUnavailable):
+    """Somebody deleted it under us."""
+
+
+class Op(StrEnum):
+    """What a line of a bulk request does."""
+
+    CREATE = "create"  # only if there is none
+    INDEX = "index"  # over what was read
+    DELETE = "delete"
+
+
+class Action(Struct, frozen=True, gc=False):
+    """One write. With a version, only if the document is still what it was."""
+
+    op: Op
+    id: str
+    source: bytes | None = None
+    version: Version | None = None
+
+    def lines(self) -> bytes:
+        head: Json = {"_id": self.id}
+        if self.version is not None:
+            head["if_seq_no"], head["if_primary_term"] = self.version
+        line = msgspec.json.encode({self.op.value: head})
+        return line + b"\n" if self.source is None else b"%b\n%b\n" % (line, self.source)
+
+
+class Access:
+    """Every request of a store goes through here."""
+
+    def __init__(self, client: AsyncOpenSearch, clock: Clock) -> None:
+        self._client = client
+        self._clock = clock
+        self._closed = False
+        self.when_gone: Callable[[], None] = lambda: None  # called when an index was deleted under us
+
+    async def request(
+        self, method: str, path: str, body: Any = None, *, params: Mapping[str, str] | None = None, missing: Any = None
+    ) -> Any:
+        """The answer. What is not there (404) is `missing`, if that is given."""
+        from opensearchpy.exceptions import OpenSearchException, TransportError
+
+        if self._closed:
+            raise StoreUnavailable(NAME, "the store is closed")
+        data = body if body is None or isinstance(body, bytes) else msgspec.json.encode(body)
+        ignore = () if missing is None else (MISSING,)
+        try:
+            answer = await self._client.transport.perform_request(
+                method, path, params=dict(params or {}), body=data, ignore=ignore
+            )
+        except TransportError as error:
+            raise self._noted(_in_our_words(error)) from error
+        except OpenSearchException as error:
+            raise StoreUnavailable(NAME, _NO_OPENSEARCH) from error
+        if not isinstance(answer, dict):
+            raise StoreUnavailable(NAME, _NO_OPENSEARCH)
+        return missing if missing is not None and answer.get("status") == MISSING else answer
+
+    async def refresh(self, index: str) -> None:
+        """Whatever anybody has written until now is found by the searches that follow."""
+        answer = await self.request("POST", f"/{index}/_refresh")
+        if answer["_shards"]["failed"]:
+            raise StoreUnavailable(NAME, _HALF)
+
+    async def read(self, index: str, ids: Sequence[str]) -> list[Json]:
+        """Those of the documents that exist, as they are now: reading by id needs no refresh."""
+        wanted = [id for id in ids if id]
+        if not wanted:
+            return []
+        docs = (await self.request("POST", f"/{index}/_mget", {"ids": wanted}))["docs"]
+        for one in docs:
+            if "error" in one:
+                raise self._noted(_of_reading(one["error"]))
+        return [one for one in docs if one["found"]]
+
+    async def write(self, index: str, actions: Sequence[Action]) -> list[int]:
+        """The status of each: done, CONFLICT or MISSING. Anything else is an error, raised when all were tried."""
+        statuses: list[int] = []
+        errors: list[Json] = []
+        for some in _chunks(actions):
+            for item in await self._write(index, some):
+                statuses.append(item["status"])
+                if item["status"] not in OK and item["status"] not in (CONFLICT, MISSING):
+                    errors.append(item)
+        if errors:
+            raise _error_of(errors, len(actions))
+        return statuses
+
+    async def _write(self, index: str, lines: Sequence[bytes]) -> list[Json]:
+        """One request, and again what the cluster was too busy for. Each item was done or not, never half."""
+        items: list[Json] = [{"status": BUSY}] * len(lines)
+        for pause in (*_PAUSES, None):
+            left = [place for place, item in enumerate(items) if item["status"] == BUSY]
+            for place, item in zip(left, await self._bulk(index, [lines[n] for n in left]), strict=True):
+                items[place] = item
+            if pause is None or not any(item["status"] == BUSY for item in items):
+                break
+            await self._clock.sleep(pause * self._clock.rng.uniform(0.5, 1.0))
+        return items
+
+    async def _bulk(self, index: str, lines: Sequence[bytes]) -> list[Json]:
+        try:
+            answer = await self.request("POST", f"/{index}/_bulk", b"".join(lines), params=_WRITTEN)
+        except _Busy as error:
+            return [{"status": BUSY, "error": {"reason": error.why}}] * len(lines)
+        return [item for wrapped in answer["items"] for item in wrapped.values()]
+
+    async def search(self, index: str | None, body: Json) -> Json:
+        """As it stands in the index; who wants what was just written refreshes first. No index: a snapshot's."""
+        path = "/_search" if index is None else f"/{index}/_search"
+        answer: Json = await self.request("POST", path, body)
+        if answer["timed_out"] or answer["_shards"]["failed"]:
+            raise StoreUnavailable(NAME, _HALF)
+        return answer
+
+    async def pages(
+        self, index: str | None, body: Json, *, size: int, limit: int | None = None, after: Sequence[Any] | None = None
+    ) -> AsyncIterator[list[Json]]:
+        """Hits in the body's order, page by page, however many there are."""
+        left = limit
+        while left is None or left > 0:
+            wanted = size if left is None else min(size, left)
+            place = {} if after is None else {"search_after": after}
+            answer = await self.search(index, {**body, **place, "size": wanted, "track_total_hits": False})
+            hits = answer["hits"]["hits"]
+            if hits:
+                yield hits
+            if len(hits) < wanted:
+                return
+            after = hits[-1]["sort"]
+            left = None if left is None else left - len(hits)
+
+    @asynccontextmanager
+    async def snapshot(self, index: str) -> AsyncIterator[Json]:
+        """The index as it is now, whatever is written while it is read: a part of a search's body."""
+        path = f"/{index}/_search/point_in_time"
+        id = (await self.request("POST", path, params={"keep_alive": _SNAPSHOT_LIFE}))["pit_id"]
+        try:
+            yield {"pit": {"id": id, "keep_alive": _SNAPSHOT_LIFE}}
+        finally:
+            await self.request("DELETE", "/_search/point_in_time", {"pit_id": [id]}, missing={})
+
+    async def try_to_write(self, index: str) -> None:
+        """Changes a document that is not there: refused if a write would be, and otherwise nothing."""
+        line = b'{"update":{"_id":"nobody"}}\n{"doc":{}}\n'
+        [item] = await self._write(index, [line])
+        if item["status"] != MISSING:
+            raise _error_of([item], 1)
+
+    def _noted(self, error: RedriveError) -> RedriveError:
+        if isinstance(error, IndexIsGone):
+            self.when_gone()
+        return error
+
+    async def aclose(self, *, close_client: bool) -> None:
+        if not self._closed:
+            self._closed = True
+            if close_client:
+                await self._client.close()
+
+
+class _Busy(StoreUnavailable):
+    """It would take it a moment later."""
+
+
+def _chunks(actions: Sequence[Action]) -> Iterator[list[bytes]]:
+    """As many as one request may carry; one that is larger goes alone."""
+    some: list[bytes] = []
+    size = 0
+    for action in actions:
+        lines = action.lines()
+        if some and (len(some) == _MOST_ACTIONS or size + len(lines) > _MOST_BYTES):
+            yield some
+            some, size = [], 0
+        some.append(lines)
+        size += len(lines)
+    if some:
+        yield some
+
+
+def _error_of(items: Sequence[Json], total: int) -> RedriveError:
+    """A document that will never be taken is told apart from a cluster that will not take any now."""
+    ours = [item for item in items if item["status"] in (400, 413)]
+    worst = next((item for item in items if item not in ours), items[0])
+    error = worst.get("error") or {}
+    why = f"{error.get('reason') or error.get('type') or 'no reason given'} (status {worst['status']})"
+    if len(ours) == len(items):
+        return Refused(f"OpenSearch refuses {len(items)} of {total} documents: {why}")
+    return StoreUnavailable(NAME, f"it did not take {len(items)} of {total} documents: {why}")
+
+
+def _of_reading(error: Json) -> StoreUnavailable:
+    kind = IndexIsGone if error.get("type") == "index_not_found_exception" else StoreUnavailable
+    return kind(NAME, str(error.get("reason")))
+
+
+def _in_our_words(error: Any) -> RedriveError:
+    from opensearchpy.exceptions import ConnectionError, ConnectionTimeout
+
+    if isinstance(error, ConnectionTimeout):
+        return StoreUnavailable(NAME, "no answer in time (`timeout` of its URL)")
+    if isinstance(error, ConnectionError):
+        return StoreUnavailable(NAME, f"it cannot be reached: {error.error}")
+    reason = _reason(error.info) or error.error
+    match error.status_code:
+        case 401:
+            return StoreUnavailable(NAME, "it refuses the user and password of its URL")
+        case 404 if "index_not_found" in str(error.error):
+            return IndexIsGone(NAME, reason)
+        case 413:
+            return Refused("OpenSearch takes no request of that size: raise its http.max_content_length")
+        case 429:
+            return _Busy(NAME, f"it is too busy: {reason}")
+    return StoreUnavailable(NAME, f"it answers {error.status_code}: {reason}")
+
+
+def _reason(info: Any) -> str:
+    """What the cluster says of it, the cause first."""
+    error = info.get("error") if isinstance(info, dict) else None
+    if not isinstance(error, dict):
+        return str(error or "")
+    causes = [cause.get("reason") for cause in error.get("root_cause") or ()]
+    return str(next(filter(None, [*causes, error.get("reason")]), ""))

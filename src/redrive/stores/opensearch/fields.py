@@ -1,0 +1,146 @@
+"""What a letter is searched by, beside the document that its shape makes of it."""
+
+from __future__ import annotations
+
+from base64 import b64encode
+from datetime import datetime
+from hashlib import blake2b
+from typing import Any
+
+import msgspec
+from msgspec import Struct
+
+from redrive.clock import microseconds
+from redrive.model import Letter
+from redrive.stores.opensearch.access import Action, Json, Op, Version
+from redrive.stores.shape import Shape
+
+_LONGEST = 2000  # characters of what is compared as a whole; the cluster refuses more than 32 KB
+_APART = "\u0100"  # between texts: no byte becomes it
+_encode = msgspec.json.Encoder().encode
+
+
+class Fields(Struct, frozen=True, omit_defaults=True, gc=False, kw_only=True):
+    """As schema.LETTER says."""
+
+    id: str
+    arrival: int
+    state: str
+    reason: str
+    category: str
+    source: str
+    group: str
+    transport: str
+    message_id: str
+    error_type: str
+    error_message: str
+    priority: int
+    created_at: int
+    updated_at: int
+    first_at: int
+    last_at: int
+    text: str
+    tenant: str | None = None
+    code: str | None = None
+    next_retry_at: int | None = None
+    expires_at: int | None = None
+    owner: str | None = None
+    lease_until: int | None = None
+    replay: str | None = None
+    depends_on: tuple[str, ...] = ()
+    shape: Any = None
+
+
+class Held(Struct, frozen=True, gc=False):
+    """A letter as it was read, and what a write over it has to know."""
+
+    letter: Letter
+    arrival: int
+    version: Version
+
+
+def fields_of(letter: Letter, arrival: int, shape: Any = None) -> Fields:
+    message, last = letter.message, letter.failures[-1]
+    return Fields(
+        id=letter.id,
+        arrival=arrival,
+        state=letter.state.value,
+        reason=letter.reason.value,
+        category=last.category.value,
+        source=whole(message.source),
+        group=whole(letter.group),
+        transport=whole(letter.transport),
+        message_id=whole(message.id),
+        error_type=whole(last.type),
+        error_message=last.message,
+        priority=message.priority,
+        created_at=microseconds(letter.created_at),
+        updated_at=microseconds(letter.updated_at),
+        first_at=microseconds(letter.failures[0].at),
+        last_at=microseconds(last.at),
+        text=_text(letter),
+        tenant=None if message.tenant is None else whole(message.tenant),
+        code=None if last.code is None else whole(last.code),
+        next_retry_at=_micros(letter.next_retry_at),
+        expires_at=_micros(letter.expires_at),
+        owner=None if letter.owner is None else whole(letter.owner),
+        lease_until=_micros(letter.lease_until),
+        replay=None if letter.replay is None else whole(letter.replay),
+        depends_on=tuple(map(whole, letter.depends_on)),
+        shape=shape,
+    )
+
+
+def create(letter: Letter, arrival: int, shape: Shape) -> Action:
+    """The write of a new letter."""
+    return Action(Op.CREATE, letter.id, _source(letter, arrival, shape))
+
+
+def replacement(held: Held, letter: Letter, shape: Shape) -> Action:
+    """The write of that letter over what was read, in all its fields: who reads the index by hand sees it, too."""
+    return Action(Op.INDEX, letter.id, _source(letter, held.arrival, shape), held.version)
+
+
+def _source(letter: Letter, arrival: int, shape: Shape) -> bytes:
+    document = shape.dump(letter)
+    document["redrive"] = fields_of(letter, arrival, document.get("redrive"))
+    return _encode(document)
+
+
+def held(hit: Json, shape: Shape) -> Held:
+    """A hit of a search, or a document that was read."""
+    arrival = hit["_source"]["redrive"]["arrival"]
+    return Held(letter_in(hit, shape), arrival, (hit["_seq_no"], hit["_primary_term"]))
+
+
+def letter_in(hit: Json, shape: Shape) -> Letter:
+    """What the shape loads from the document as it made it."""
+    document = {**hit["_source"]}
+    ours = document.pop("redrive")
+    if "shape" in ours:
+        document["redrive"] = ours["shape"]
+    return shape.load(document)
+
+
+def whole(text: str) -> str:
+    """As it is compared: itself, or its beginning and a digest if it is very long."""
+    if len(text) <= _LONGEST:
+        return text
+    return f"{text[:_LONGEST]}…{blake2b(text.encode(), digest_size=16).hexdigest()}"
+
+
+def needle(text: str) -> str:
+    """What is looked for in `text`: its bytes as characters, ASCII letters in lower case."""
+    return text.encode("utf-8", "replace").lower().decode("latin-1")
+
+
+def _text(letter: Letter) -> str:
+    """The bytes of all that Query.text looks into, as characters, in lower case."""
+    message, last = letter.message, letter.failures[-1]
+    strings = (message.id, message.correlation_id or "", last.type, last.message)
+    parts = [*(text.encode("utf-8", "replace") for text in strings), message.key or b"", message.body]
+    return b64encode(_APART.join([part.lower().decode("latin-1") for part in parts]).encode()).decode()
+
+
+def _micros(at: datetime | None) -> int | None:
+    return None if at is None else microseconds(at)

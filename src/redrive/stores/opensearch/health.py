@@ -1,0 +1,41 @@
+"""How the cluster is: for `redrive doctor`."""
+
+from __future__ import annotations
+
+from msgspec import Struct
+
+from redrive.errors import StoreUnavailable
+from redrive.stores.opensearch.access import Access
+from redrive.stores.opensearch.schema import Schema
+
+
+class Health(Struct, frozen=True, kw_only=True):
+    """What an operator of the cluster would look at first."""
+
+    status: str  # green, yellow (a copy is missing) or red (letters are missing)
+    unassigned: int  # shards that no node has
+    nodes: int
+    disk_used: float | None  # of the fullest node, in percent; None: we may not know
+
+
+async def health_of(access: Access, schema: Schema) -> Health:
+    """Of the store's own indexes; a store that has none yet is as well as its cluster."""
+    indexes = ",".join(schema.all) if await schema.exists() else ""
+    answer = await access.request("GET", f"/_cluster/health/{indexes}".rstrip("/"))
+    return Health(
+        status=answer["status"],
+        unassigned=answer["unassigned_shards"],
+        nodes=answer["number_of_data_nodes"],
+        disk_used=await _disk_used(access),
+    )
+
+
+async def _disk_used(access: Access) -> float | None:
+    """A user who may only write letters is refused this, and that is fine."""
+    try:
+        answer = await access.request("GET", "/_nodes/stats/fs", params={"filter_path": "nodes.*.fs.total"})
+    except StoreUnavailable:
+        return None
+    totals = [node["fs"]["total"] for node in answer.get("nodes", {}).values() if "fs" in node]
+    used = [1 - one["available_in_bytes"] / one["total_in_bytes"] for one in totals if one.get("total_in_bytes")]
+    return round(max(used) * 100, 1) if used else None

@@ -1,0 +1,278 @@
+"""Letters as documents of an index: every write is compare-and-set, every search sees what was written before it."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Collection, Iterable, Sequence
+from datetime import datetime
+from typing import Any
+
+from redrive.clock import moment
+from redrive.forensics.query import Query
+from redrive.model import OPEN, Category, Letter, LetterId, Owner, State, claimed, moved, rejoined
+from redrive.stores.base import Cursor, Group, Page, Tally
+from redrive.stores.opensearch.access import CONFLICT, OK, Access, Action, Json, Op
+from redrive.stores.opensearch.arrivals import Arrivals
+from redrive.stores.opensearch.fields import Held, create, held, letter_in, replacement, whole
+from redrive.stores.opensearch.query import among, by_age, by_urgency, claimable, cursor_of, position, selected
+from redrive.stores.opensearch.schema import Schema
+from redrive.stores.shape import Shape
+
+_PAGE = 500  # letters in one answer
+_IDS = 5000  # ids in one answer
+_SOURCES, _KINDS = 1000, 1000  # of one group; of one page of tallies
+_AT_REST = tuple(state for state in State if state not in (State.RETRYING, State.REPLAYING))
+
+
+class OpenSearchLetters:
+    """Keeps letters as documents of their shape, with what is searched beside it under `redrive`."""
+
+    def __init__(self, access: Access, schema: Schema, shape: Shape) -> None:
+        self._access = access
+        self._schema = schema
+        self._shape = shape
+        self._arrivals = Arrivals()
+        self._index = schema.letters
+
+    async def record(self, letters: Sequence[Letter]) -> None:
+        """One bulk request. All are new, as a rule; those that are not rejoin theirs."""
+        await self._schema.ready()
+        for some in _rounds(letters):
+            actions = [create(letter, self._arrivals.next(), self._shape) for letter in some]
+            statuses = await self._access.write(self._index, actions)
+            known = [letter for letter, status in zip(some, statuses, strict=True) if status == CONFLICT]
+            await self._rejoin(known)
+
+    async def get(self, id: LetterId) -> Letter | None:
+        await self._schema.ready()
+        found = await self._read([id])
+        return found[0].letter if found else None
+
+    async def search(
+        self, query: Query, *, after: Cursor | None = None, limit: int = 50, oldest_first: bool = False
+    ) -> Page:
+        place = None if after is None else position(after)
+        body = {"query": selected(query), "sort": by_age(oldest_first=oldest_first)}
+        hits = [hit async for page in self._pages(body, limit=limit, after=place) for hit in page]
+        letters = tuple(letter_in(hit, self._shape) for hit in hits)
+        return Page(letters, cursor_of(hits[-1]["sort"]) if hits and len(hits) == limit else None)
+
+    async def count(self, query: Query) -> int:
+        await self._fresh()
+        answer = await self._access.request("POST", f"/{self._index}/_count", {"query": selected(query)})
+        return int(answer["count"])
+
+    async def groups(self, query: Query, *, limit: int = 50) -> Sequence[Group]:
+        """Counted by the cluster. With several shards the counts are exact up to 10,000 groups."""
+        await self._fresh()
+        body = {"size": 0, "query": selected(query), "aggs": {"groups": _by_group(limit)}}
+        answer = await self._access.search(self._index, body)
+        return [_group(bucket) for bucket in answer["aggregations"]["groups"]["buckets"]]
+
+    async def tallies(self) -> Sequence[Tally]:
+        await self._fresh()
+        found: list[Tally] = []
+        after: Json | None = None
+        while True:
+            body = {"size": 0, "query": selected(Query()), "aggs": {"kinds": _by_kind(after)}}
+            kinds = (await self._access.search(self._index, body))["aggregations"]["kinds"]
+            found += [_tally(bucket) for bucket in kinds["buckets"]]
+            after = kinds.get("after_key")
+            if after is None:
+                return found
+
+    async def claim(
+        self,
+        query: Query,
+        *,
+        to: State,
+        owner: Owner,
+        now: datetime,
+        until: datetime,
+        limit: int,
+        replay: str | None = None,
+    ) -> Sequence[Letter]:
+        """Looks for the most urgent and writes each only if nobody did since. Who loses one to another looks again."""
+        body = {"query": selected(query, claimable(to, owner)), "sort": by_urgency()}
+        taken: dict[LetterId, Letter] = {}
+        lost = True
+        while lost and len(taken) < limit:
+            lost = False
+            async for found in self._free(body, size=min(limit, _PAGE)):
+                wanted = [one for one in found if one.letter.id not in taken][: limit - len(taken)]
+                won = await self._replace(wanted, lambda one: claimed(one, to, owner, now, until, replay))
+                taken |= {letter.id: letter for letter in won}
+                lost = lost or len(won) < len(wanted)
+                if len(taken) == limit:
+                    break
+        return list(taken.values())
+
+    async def move(
+        self,
+        ids: Collection[LetterId],
+        *,
+        expect: Collection[State],
+        to: State,
+        now: datetime,
+        owner: Owner | None = None,
+    ) -> Sequence[LetterId]:
+        await self._schema.ready()
+        gone: list[LetterId] = []
+        left = list(dict.fromkeys(ids))
+        while left:
+            some, left = left[:_PAGE], left[_PAGE:]
+            found = [one for one in await self._read(some) if one.letter.state in expect]
+            going = [one for one in found if owner in (None, one.letter.owner)]
+            won = [letter.id for letter in await self._replace(going, lambda one: moved(one, to, now))]
+            gone += won
+            left += _without((one.letter.id for one in going), won)  # somebody wrote it meanwhile: read it again
+        return gone
+
+    async def prune(self, query: Query, *, limit: int) -> Sequence[LetterId]:
+        body = {
+            "query": selected(query, among("state", _AT_REST)),
+            "sort": by_age(oldest_first=True),
+            "_source": False,
+            "seq_no_primary_term": True,
+        }
+        gone: list[LetterId] = []
+        lost = True
+        while lost and len(gone) < limit:
+            lost = False
+            async for hits in self._pages(body, limit=limit - len(gone), size=_IDS):
+                actions = [Action(Op.DELETE, hit["_id"], None, (hit["_seq_no"], hit["_primary_term"])) for hit in hits]
+                statuses = await self._access.write(self._index, actions)
+                gone += [hit["_id"] for hit, status in zip(hits, statuses, strict=True) if status in OK]
+                lost = lost or CONFLICT in statuses
+        return gone
+
+    async def freezable(self, query: Query) -> AsyncGenerator[list[LetterId], None]:
+        """What a replay of that query may take, as it is at one moment, the oldest first."""
+        await self._fresh()
+        allowed = among("state", (State.PENDING, State.EXHAUSTED))
+        body = {"query": selected(query, allowed), "sort": by_age(oldest_first=True), "_source": False}
+        async with self._access.snapshot(self._index) as snapshot:
+            async for hits in self._access.pages(None, {**body, **snapshot}, size=_IDS):
+                yield [hit["_id"] for hit in hits]
+
+    async def _fresh(self) -> None:
+        """The index exists, and what anybody wrote is found."""
+        await self._schema.ready()
+        await self._access.refresh(self._index)
+
+    async def _pages(
+        self, body: Json, *, limit: int | None = None, after: Sequence[Any] | None = None, size: int = _PAGE
+    ) -> AsyncIterator[list[Json]]:
+        await self._fresh()
+        asked = {"seq_no_primary_term": True, **body}
+        async for hits in self._access.pages(self._index, asked, size=size, limit=limit, after=after):
+            yield hits
+
+    async def _free(self, body: Json, *, size: int) -> AsyncIterator[list[Held]]:
+        """Those that wait for no other letter."""
+        async for hits in self._pages(body, size=size):
+            found = [held(hit, self._shape) for hit in hits]
+            awaited = await self._still_open({id for one in found for id in one.letter.depends_on})
+            yield [one for one in found if awaited.isdisjoint(map(whole, one.letter.depends_on))]
+
+    async def _still_open(self, messages: Collection[str]) -> set[str]:
+        """Those of the messages that have a letter which is neither resolved nor archived."""
+        if not messages:
+            return set()
+        ask = selected(Query(message_ids=tuple(messages)), among("state", OPEN))
+        found = {"terms": {"field": "redrive.message_id", "size": len(messages)}}
+        answer = await self._access.search(self._index, {"size": 0, "query": ask, "aggs": {"messages": found}})
+        return {bucket["key"] for bucket in answer["aggregations"]["messages"]["buckets"]}
+
+    async def _read(self, ids: Sequence[LetterId]) -> list[Held]:
+        """Those of them that exist; what somebody else keeps in the index is no letter."""
+        found = await self._access.read(self._index, ids)
+        return [held(one, self._shape) for one in found if "redrive" in one["_source"]]
+
+    async def _replace(self, found: Sequence[Held], change: Callable[[Letter], Letter]) -> list[Letter]:
+        """Each changed, if it is still what was read; returns those that were."""
+        letters = [change(one.letter) for one in found]
+        actions = [replacement(one, letter, self._shape) for one, letter in zip(found, letters, strict=True)]
+        statuses = await self._access.write(self._index, actions)
+        return [letter for letter, status in zip(letters, statuses, strict=True) if status in OK]
+
+    async def _rejoin(self, letters: Sequence[Letter]) -> None:
+        """Until each is in: somebody may write or delete the known one at the same time."""
+        left = {letter.id: letter for letter in letters}
+        while left:
+            some = list(left)[:_PAGE]
+            known = {one.letter.id: one for one in await self._read(some)}
+            writes = {id: self._joined(left[id], known.get(id)) for id in some}
+            actions = {id: action for id, action in writes.items() if action is not None}
+            statuses = await self._access.write(self._index, list(actions.values()))
+            lost = {id for id, status in zip(actions, statuses, strict=True) if status not in OK}
+            left = {id: letter for id, letter in left.items() if id in lost or id not in writes}
+
+    def _joined(self, letter: Letter, known: Held | None) -> Action | None:
+        """The write that adds it to its letter; None: nothing of it is new."""
+        if known is None:
+            return create(letter, self._arrivals.next(), self._shape)
+        new = rejoined(known.letter, letter)
+        return None if new is None else replacement(known, new, self._shape)
+
+
+def _rounds(letters: Sequence[Letter]) -> Sequence[Sequence[Letter]]:
+    """Batches without repeats: of two deaths of one message, the second is recorded after the first."""
+    rounds: list[dict[LetterId, Letter]] = []
+    for letter in letters:
+        place = next((some for some in rounds if letter.id not in some), None)
+        if place is None:
+            rounds.append(place := {})
+        place[letter.id] = letter
+    return [list(some.values()) for some in rounds]
+
+
+def _without(ids: Iterable[LetterId], some: Collection[LetterId]) -> list[LetterId]:
+    known = set(some)
+    return [id for id in ids if id not in known]
+
+
+def _by_group(limit: int) -> Json:
+    shown = [f"redrive.{name}" for name in ("error_type", "error_message", "category")]
+    example = {"size": 1, "sort": [{"redrive.updated_at": "desc"}], "_source": shown}
+    return {
+        "terms": {
+            "field": "redrive.group",
+            "size": limit,
+            "shard_size": max(limit, 10_000),
+            "order": [{"_count": "desc"}, {"_key": "asc"}],
+        },
+        "aggs": {
+            "states": {"terms": {"field": "redrive.state", "size": len(State)}},
+            "sources": {"terms": {"field": "redrive.source", "size": _SOURCES}},
+            "first_at": {"min": {"field": "redrive.first_at"}},
+            "last_at": {"max": {"field": "redrive.last_at"}},
+            "example": {"top_hits": example},
+        },
+    }
+
+
+def _group(bucket: Json) -> Group:
+    [example] = bucket["example"]["hits"]["hits"]
+    shown = example["_source"]["redrive"]
+    return Group(
+        id=bucket["key"],
+        count=bucket["doc_count"],
+        error_type=shown["error_type"],
+        message=shown["error_message"],
+        category=Category(shown["category"]),
+        sources=tuple(sorted(one["key"] for one in bucket["sources"]["buckets"])),
+        states={State(one["key"]): one["doc_count"] for one in bucket["states"]["buckets"]},
+        first_at=moment(int(bucket["first_at"]["value"])),
+        last_at=moment(int(bucket["last_at"]["value"])),
+    )
+
+
+def _by_kind(after: Json | None) -> Json:
+    sources = [{name: {"terms": {"field": f"redrive.{name}"}}} for name in ("source", "state", "category")]
+    place = {} if after is None else {"after": after}
+    return {"composite": {"size": _KINDS, "sources": sources, **place}}
+
+
+def _tally(bucket: Json) -> Tally:
+    key = bucket["key"]
+    return Tally(key["source"], State(key["state"]), Category(key["category"]), bucket["doc_count"])

@@ -1,0 +1,139 @@
+"""The indexes and their fields. We make them; what is there already has to be as we need it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+from typing import Any
+
+from redrive.errors import ConfigError, StoreUnavailable
+from redrive.stores.opensearch.access import Access, Json
+from redrive.stores.shape import Shape
+
+_KEYWORD: Json = {"type": "keyword"}
+_LONG: Json = {"type": "long"}
+_UNSEARCHED: Json = {"type": "object", "enabled": False}
+_KEPT: Json = {"type": "keyword", "index": False, "doc_values": False}
+LETTER: Json = {
+    # the names are those of redrive.model; times are microseconds since 1970
+    **dict.fromkeys(
+        ("id", "state", "category", "source", "group", "transport", "tenant", "reason", "replay", "owner"), _KEYWORD
+    ),
+    **dict.fromkeys(("message_id", "error_type", "code", "depends_on"), _KEYWORD),
+    **dict.fromkeys(("created_at", "updated_at", "next_retry_at", "expires_at", "lease_until"), _LONG),
+    **dict.fromkeys(("first_at", "last_at"), _LONG),  # of its failures
+    **dict.fromkeys(("priority", "arrival"), _LONG),
+    "error_message": _KEPT,  # for groups, which show one
+    "text": {"type": "binary", "doc_values": True},  # what Query.text looks into, see fields.py
+    "shape": _UNSEARCHED,  # what the shape itself keeps under `redrive`
+}
+LINE: Json = {
+    **dict.fromkeys(("replay", "freeze", "letter", "status"), _KEYWORD),
+    **dict.fromkeys(("number", "at"), _LONG),
+    "note": _KEPT,
+}
+DOCUMENT: Json = {**dict.fromkeys(("kind", "id"), _KEYWORD), "version": _LONG, "body": _UNSEARCHED}
+
+
+class Schema:
+    """The three indexes of a store, made and looked at once, when they are first needed."""
+
+    def __init__(self, access: Access, index: str, shape: Shape, shards: int, replicas: int | None) -> None:
+        self.letters = index
+        self.ledger = f"{index}-ledger"
+        self.documents = f"{index}-documents"
+        self.all = (self.letters, self.ledger, self.documents)
+        self._access = access
+        copies: Json = {"auto_expand_replicas": "0-1"} if replicas is None else {"number_of_replicas": replicas}
+        self._settings: Json = {"number_of_shards": shards, **copies}
+        self._wanted: dict[str, Json] = {
+            self.letters: {**getattr(shape, "mapping", {}), "redrive": {"properties": LETTER}},
+            self.ledger: LINE,
+            self.documents: DOCUMENT,
+        }
+        self._lock = asyncio.Lock()
+        self._ready = False
+        access.when_gone = self._forget
+
+    async def ready(self) -> None:
+        """Nothing is written, and no index made, before all of them are known to be right."""
+        if self._ready:
+            return
+        async with self._lock:
+            if not self._ready:
+                found = await self._found()
+                for index, fields in found.items():
+                    require(index, self._wanted[index], fields)
+                for index, wanted in self._wanted.items():
+                    await self._make(index, wanted, found.get(index))
+                self._ready = True
+
+    def _forget(self) -> None:
+        """Somebody deleted an index: make it again before the next use."""
+        self._ready = False
+
+    async def exists(self) -> bool:
+        """Whether they are all there; ConfigError if one is wrong. Makes nothing."""
+        found = await self._found()
+        for index, fields in found.items():
+            require(index, self._wanted[index], fields)
+        return len(found) == len(self._wanted)
+
+    async def _found(self) -> dict[str, Json]:
+        """The fields of those indexes that exist, by the name we ask for: an alias answers with another."""
+        found = {}
+        for index in self._wanted:
+            answer = await self._access.request("GET", f"/{index}/_mapping", missing={})
+            mappings = [one["mappings"] for one in answer.values()]
+            if len(mappings) > 1:
+                raise ConfigError(f"{index!r} is an alias of {len(mappings)} indexes: name one that can be written to")
+            if mappings:
+                found[index] = mappings[0].get("properties", {})
+        return found
+
+    async def _make(self, index: str, wanted: Json, found: Json | None) -> None:
+        if found is None:
+            mapping = {"dynamic": False, "properties": wanted}
+            try:
+                await self._access.request("PUT", f"/{index}", {"settings": self._settings, "mappings": mapping})
+            except StoreUnavailable:  # somebody else may just have made it
+                fields = (await self._found()).get(index)
+                if fields is None:
+                    raise
+                require(index, wanted, fields)
+        elif lacking := dict(_lacking(wanted, found)):
+            mapping = {"dynamic": False, "properties": lacking}
+            await self._access.request("PUT", f"/{index}/_mapping", mapping)
+
+
+def require(index: str, wanted: Json, found: Json) -> None:
+    """ConfigError if a field is there and is something else."""
+    for name, type_wanted, type_found in _clashes(wanted, found):
+        raise ConfigError(
+            f"index {index!r} has the field {name} as {type_found}, and Redrive needs {type_wanted}: nothing was "
+            f"written. Name another index at the end of the store's URL, or reindex this one with that mapping"
+        )
+
+
+def _clashes(wanted: Json, found: Json, path: str = "") -> Iterator[tuple[str, str, str]]:
+    for name, field in wanted.items():
+        if name not in found:
+            continue
+        kind, other = _kind(field), _kind(found[name])
+        if kind != other:
+            yield f"{path}{name}", kind, other
+        else:
+            yield from _clashes(field.get("properties", {}), found[name].get("properties", {}), f"{path}{name}.")
+
+
+def _kind(field: Json) -> str:
+    kind = str(field.get("type", "object"))
+    return f"{kind} (not searched)" if field.get("enabled") is False else kind
+
+
+def _lacking(wanted: Json, found: Json) -> Iterator[tuple[str, Any]]:
+    for name, field in wanted.items():
+        if name not in found:
+            yield name, field
+        elif rest := dict(_lacking(field.get("properties", {}), found[name].get("properties", {}))):
+            yield name, {"properties": rest}
