@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import re
+from bisect import bisect_left, bisect_right
 from collections import Counter, defaultdict
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from copy import deepcopy
 from datetime import datetime
-from itertools import count
+from heapq import heappop, heappush
+from itertools import count, islice
 from typing import Any
 
-from redrive.clock import microseconds
+from redrive.clock import microseconds, moment
 from redrive.errors import BadQuery
 from redrive.forensics.query import Query, matches
-from redrive.model import Letter, LetterId, Owner, State, claimed, moved, rejoined
+from redrive.model import Category, Letter, LetterId, MessageId, Owner, State, claimed, letter_id, moved, rejoined
 from redrive.stores.base import (
     MAY_BECOME,
     Cursor,
@@ -29,6 +31,7 @@ from redrive.stores.base import (
 
 _CURSOR = re.compile(r"(-?\d{1,18})\.(\d{1,18})", re.ASCII)
 _IN_FLIGHT = (State.RETRYING, State.REPLAYING)
+_FEW = 64
 
 
 class MemoryStore:
@@ -49,21 +52,27 @@ class MemoryStore:
 
 
 class MemoryLetters:
-    """Keeps letters in a dictionary, in the order they came."""
+    """Keeps letters in a dictionary; what is due is found in a heap, and pages in a list that is in order of age."""
 
     def __init__(self) -> None:
         self._letters: dict[LetterId, Letter] = {}
         self._order: dict[LetterId, int] = {}
         self._numbers = count(1)
+        self._aged: list[LetterId] = []
+        self._is_in_order = True
+        self._pruned: set[LetterId] = set()  # those of them that are gone
+        self._counts: Counter[tuple[str, State, Category]] = Counter()
+        self._in_flight: set[LetterId] = set()
+        self._schedule = _Schedule()
 
     async def record(self, letters: Sequence[Letter]) -> None:
         for letter in letters:
             old = self._letters.get(letter.id)
             if old is None:
-                self._letters[letter.id] = letter
-                self._order[letter.id] = next(self._numbers)
+                self._append(letter)
+                self._keep(None, letter)
             elif (new := rejoined(old, letter)) is not None:
-                self._letters[letter.id] = new
+                self._keep(old, new)
 
     async def get(self, id: LetterId) -> Letter | None:
         return self._letters.get(id)
@@ -71,15 +80,11 @@ class MemoryLetters:
     async def search(
         self, query: Query, *, after: Cursor | None = None, limit: int = 50, oldest_first: bool = False
     ) -> Page:
-        found = sorted(self._selected(query), key=self._age, reverse=not oldest_first)
-        if after is not None:
-            place = _position(after)
-            found = [one for one in found if (self._age(one) > place if oldest_first else self._age(one) < place)]
-        page = found[:limit]
-        return Page(tuple(page), _cursor(*self._age(page[-1])) if len(page) == limit and page else None)
+        found = list(islice(self._in_order(query, after, oldest_first), limit))
+        return Page(tuple(found), _cursor(*self._age(found[-1].id)) if len(found) == limit and found else None)
 
     async def count(self, query: Query) -> int:
-        return len(self._selected(query))
+        return len(self._letters) if query.is_empty else sum(1 for _ in self._selected(query))
 
     async def groups(self, query: Query, *, limit: int = 50) -> Sequence[Group]:
         members: dict[str, list[Letter]] = defaultdict(list)
@@ -89,8 +94,7 @@ class MemoryLetters:
         return sorted(groups, key=lambda group: (-group.count, group.id))[:limit]
 
     async def tallies(self) -> Sequence[Tally]:
-        counts = Counter((one.message.source, one.state, one.category) for one in self._letters.values())
-        return [Tally(*key, number) for key, number in counts.items()]
+        return [Tally(*key, number) for key, number in self._counts.items() if number]
 
     async def claim(
         self,
@@ -103,9 +107,16 @@ class MemoryLetters:
         limit: int,
         replay: str | None = None,
     ) -> Sequence[Letter]:
-        free = [one for one in self._selected(query) if self._is_free(one, to, owner)]
-        taken = [claimed(one, to, owner, now, until, replay) for one in sorted(free, key=self._urgency)[:limit]]
-        self._letters.update((one.id, one) for one in taken)
+        if query.due is not None and to is State.RETRYING:
+            free = self._schedule.take(
+                query.due, limit, self._letters, lambda one: matches(query, one) and self._is_free(one, to, owner)
+            )
+        else:
+            free = [one for one in self._selected(query) if self._is_free(one, to, owner)]
+            free = sorted(free, key=self._urgency)[:limit]
+        taken = [claimed(one, to, owner, now, until, replay) for one in free]
+        for old, new in zip(free, taken, strict=True):
+            self._keep(old, new)
         return taken
 
     async def move(
@@ -120,24 +131,84 @@ class MemoryLetters:
         moving = [self._letters[id] for id in dict.fromkeys(ids) if id in self._letters]
         moving = [one for one in moving if one.state in expect and owner in (None, one.owner)]
         for one in moving:
-            self._letters[one.id] = moved(one, to, now)
+            self._keep(one, moved(one, to, now))
         return [one.id for one in moving]
 
     async def prune(self, query: Query, *, limit: int) -> Sequence[LetterId]:
-        found = [one for one in self._selected(query) if one.state not in _IN_FLIGHT]
-        gone = [one.id for one in sorted(found, key=self._age)[:limit]]
+        doomed = (one for one in self._in_order(query, None, True) if one.state not in _IN_FLIGHT)
+        gone = [one.id for one in islice(doomed, limit)]
         for id in gone:
-            del self._letters[id], self._order[id]
+            self._counts[_tallied(self._letters.pop(id))] -= 1
+            del self._order[id]
+        self._pruned.update(gone)
+        if len(self._pruned) > len(self._letters) + _FEW:
+            self._sort()
+            self._schedule.rebuild(self._letters.values(), self._order)
         return gone
 
-    def _selected(self, query: Query) -> list[Letter]:
-        if query.ids is not None:
-            known = (self._letters.get(id) for id in dict.fromkeys(query.ids))
-            return [letter for letter in known if letter is not None and matches(query, letter)]
-        return [letter for letter in self._letters.values() if matches(query, letter)]
+    def _append(self, letter: Letter) -> None:
+        if letter.id in self._pruned:
+            self._sort()
+        if self._aged:
+            last = self._letters.get(self._aged[-1])
+            self._is_in_order &= last is not None and last.created_at <= letter.created_at
+        self._order[letter.id] = next(self._numbers)
+        self._aged.append(letter.id)
 
-    def _age(self, letter: Letter) -> tuple[int, int]:
-        return microseconds(letter.created_at), self._order[letter.id]
+    def _sort(self) -> None:
+        """Only when it has to be: letters come nearly always in order."""
+        self._aged = sorted(self._letters, key=self._age)
+        self._is_in_order = True
+        self._pruned.clear()
+
+    def _keep(self, old: Letter | None, new: Letter) -> None:
+        if old is not None:
+            self._counts[_tallied(old)] -= 1
+        self._counts[_tallied(new)] += 1
+        self._letters[new.id] = new
+        if new.state in _IN_FLIGHT:
+            self._in_flight.add(new.id)
+        else:
+            self._in_flight.discard(new.id)
+        self._schedule.add(new, self._order[new.id])
+        if self._schedule.size > 2 * len(self._letters) + _FEW:
+            self._schedule.rebuild(self._letters.values(), self._order)
+
+    def _selected(self, query: Query) -> Iterator[Letter]:
+        named = self._named(query)
+        letters = self._letters.values() if named is None else [self._letters[id] for id in named]
+        return (letter for letter in letters if matches(query, letter))
+
+    def _named(self, query: Query) -> list[LetterId] | None:
+        """Those that the query names or that are on their way, if that is all it wants; no others are looked at."""
+        if query.ids is not None:
+            return [id for id in dict.fromkeys(query.ids) if id in self._letters]
+        if query.message_ids is not None:
+            return [one.id for name in dict.fromkeys(query.message_ids) for one in self._of_message(name)]
+        if query.states is not None and all(state in _IN_FLIGHT for state in query.states):
+            return list(self._in_flight)
+        return None
+
+    def _in_order(self, query: Query, after: Cursor | None, oldest_first: bool) -> Iterator[Letter]:
+        """What the query selects, by age, from behind the cursor on."""
+        ids = self._named(query)
+        if ids is not None:
+            ids.sort(key=self._age)
+        else:
+            if not self._is_in_order or (self._pruned and after is not None):
+                self._sort()
+            ids = self._aged
+        start, stop = 0, len(ids)
+        if after is not None and oldest_first:
+            start = bisect_right(ids, _position(after), key=self._age)
+        elif after is not None:
+            stop = bisect_left(ids, _position(after), key=self._age)
+        places = range(start, stop) if oldest_first else range(stop - 1, start - 1, -1)
+        letters = (self._letters.get(ids[place]) for place in places)
+        return (letter for letter in letters if letter is not None and matches(query, letter))
+
+    def _age(self, id: LetterId) -> tuple[datetime, int]:
+        return self._letters[id].created_at, self._order[id]
 
     def _urgency(self, letter: Letter) -> tuple[int, bool, float, int]:
         due = letter.next_retry_at
@@ -153,11 +224,73 @@ class MemoryLetters:
         return may and not self._waits(letter)
 
     def _waits(self, letter: Letter) -> bool:
-        if not letter.depends_on:
-            return False
-        wanted = set(letter.depends_on)
-        others = (one for one in self._letters.values() if one.message.id in wanted)
+        others = (one for name in letter.depends_on for one in self._of_message(name))
         return any(one.state not in (State.RESOLVED, State.ARCHIVED) for one in others)
+
+    def _of_message(self, id: MessageId) -> Iterator[Letter]:
+        """Its letters: one of each source at most, and a letter's id follows from both."""
+        ids = {letter_id(source, id) for source, _, _ in self._counts}
+        return (self._letters[one] for one in ids if one in self._letters)
+
+
+class _Schedule:
+    """Which pending letters are due, the most urgent first, in O(log n) for each.
+
+    Nothing is taken out when a letter changes: an entry that no longer says what its letter says is passed over.
+    """
+
+    def __init__(self) -> None:
+        self._waiting: list[tuple[datetime, int, LetterId]] = []
+        self._ready: list[tuple[int, datetime, int, LetterId]] = []  # the priority first: their time has come
+
+    @property
+    def size(self) -> int:
+        return len(self._waiting) + len(self._ready)
+
+    def add(self, letter: Letter, order: int) -> None:
+        if letter.state is State.PENDING and letter.next_retry_at is not None:
+            heappush(self._waiting, (letter.next_retry_at, order, letter.id))
+
+    def take(
+        self, due: datetime, limit: int, letters: Mapping[LetterId, Letter], fits: Callable[[Letter], bool]
+    ) -> list[Letter]:
+        """At most so many of those that are due by then and fit."""
+        self._ripen(due, letters)
+        taken: dict[LetterId, Letter] = {}
+        left: list[tuple[int, datetime, int, LetterId]] = []
+        while self._ready and len(taken) < limit:
+            entry = heappop(self._ready)
+            letter = letters.get(entry[3])
+            if letter is None or not _is_so(letter, entry[1]) or letter.id in taken:
+                continue
+            if fits(letter):
+                taken[letter.id] = letter
+            else:
+                left.append(entry)
+        for entry in left:
+            heappush(self._ready, entry)
+        return list(taken.values())
+
+    def _ripen(self, due: datetime, letters: Mapping[LetterId, Letter]) -> None:
+        while self._waiting and self._waiting[0][0] <= due:
+            at, order, id = heappop(self._waiting)
+            letter = letters.get(id)
+            if letter is not None and _is_so(letter, at):
+                heappush(self._ready, (letter.message.priority, at, order, id))
+
+    def rebuild(self, letters: Iterable[Letter], order: Mapping[LetterId, int]) -> None:
+        """Without what is passed over anyway."""
+        self._waiting, self._ready = [], []
+        for letter in letters:
+            self.add(letter, order[letter.id])
+
+
+def _is_so(letter: Letter, at: datetime) -> bool:
+    return letter.state is State.PENDING and letter.next_retry_at == at
+
+
+def _tallied(letter: Letter) -> tuple[str, State, Category]:
+    return letter.message.source, letter.state, letter.category
 
 
 class MemoryLedger:
@@ -172,7 +305,7 @@ class MemoryLedger:
         lines = self._lines[replay]
         if replay not in self._frozen:
             self._frozen.add(replay)
-            found = sorted(self._letters._selected(query), key=self._letters._age)
+            found = self._letters._in_order(query, None, True)
             allowed = (State.PENDING, State.EXHAUSTED)
             lines |= {one.id: Entry(replay, one.id, EntryStatus.SELECTED, now) for one in found if one.state in allowed}
         return len(lines)
@@ -235,15 +368,18 @@ def _group(id: str, letters: Sequence[Letter]) -> Group:
     )
 
 
-def _cursor(created_at: int, number: int) -> Cursor:
-    return f"{created_at}.{number}"
+def _cursor(created_at: datetime, number: int) -> Cursor:
+    return f"{microseconds(created_at)}.{number}"
 
 
-def _position(cursor: Cursor) -> tuple[int, int]:
+def _position(cursor: Cursor) -> tuple[datetime, int]:
     found = _CURSOR.fullmatch(cursor)
     if found is None:
         raise BadQuery(f"{cursor!r} is not a cursor of this store: use `after` as the page before gave it")
-    return int(found[1]), int(found[2])
+    try:
+        return moment(int(found[1])), int(found[2])
+    except OverflowError:
+        raise BadQuery(f"{cursor!r} is not a cursor of this store: no calendar has that time") from None
 
 
 def open_store(url: str) -> MemoryStore:

@@ -1,0 +1,68 @@
+"""Failed workflows, kept and retried in the process that runs them, in memory, SQLite or OpenSearch.
+
+    policies.py      when a task is retried
+    task.py          a failed task is a view of a letter
+    queue.py         DeadLetterQueue: enqueue, look, retry, put away
+    attempts.py      one retry, and what is written of it
+    processor.py     what is due, in parallel, past the breaker
+    spool.py         what is enqueued while OpenSearch is away
+    shape.py         the task as a document of OpenSearch
+    replayed.py      replays from the console and the CLI
+    integration.py   which failed executions are enqueued
+    alerting.py      who is told when it goes wrong
+    app.py           WorkflowApp: runs workflows
+
+Every name that a program needs is here; nothing of a driver or of pydantic is imported before it is used.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+from redrive.systems.workflow.access import AccessManager, RoleManager
+from redrive.systems.workflow.app import Adapter, WorkflowApp
+from redrive.systems.workflow.errors import AccessDenied, BadTask, DuplicateTask, QueueFull
+from redrive.systems.workflow.integration import DLQIntegration, DLQIntegrationStrategy, create_dlq_integration
+from redrive.systems.workflow.policies import POLICY_OF, DeadLetterStatus, ErrorCategory, RetryPolicy
+from redrive.systems.workflow.queue import DeadLetterQueue
+from redrive.systems.workflow.shape import WorkflowShape
+from redrive.systems.workflow.task import FailedTask
+from redrive.systems.workflow.templates import Template
+
+if TYPE_CHECKING:
+    from redrive.systems.workflow.alerting import alerts_of as alerts_of
+    from redrive.systems.workflow.config import WorkflowSettings as WorkflowSettings
+
+__all__ = [
+    "POLICY_OF",
+    "AccessDenied",
+    "AccessManager",
+    "Adapter",
+    "BadTask",
+    "DLQIntegration",
+    "DLQIntegrationStrategy",
+    "DeadLetterQueue",
+    "DeadLetterStatus",
+    "DuplicateTask",
+    "ErrorCategory",
+    "FailedTask",
+    "QueueFull",
+    "RetryPolicy",
+    "RoleManager",
+    "Template",
+    "WorkflowApp",
+    "WorkflowSettings",
+    "WorkflowShape",
+    "alerts_of",
+    "create_dlq_integration",
+]
+
+
+_LATER = {"WorkflowSettings": "config", "alerts_of": "alerting"}
+
+
+def __getattr__(name: str) -> Any:
+    if name in _LATER:
+        return getattr(import_module(f"{__name__}.{_LATER[name]}"), name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -1,0 +1,108 @@
+"""When a failed task is retried: the document's four policies, and functions of your own by name."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Mapping
+from enum import StrEnum
+from typing import TypeAlias
+
+from redrive.durations import Duration
+from redrive.errors import ConfigError, UsageError, nearest
+from redrive.flow.backoff import Backoff, custom, exponential, immediate, linear, never
+from redrive.model import Category, State
+
+ErrorCategory = Category
+"""The document's name for it."""
+BackoffFunction: TypeAlias = Callable[[int], Duration | None]
+"""From the number of retries made so far to the delay before the next; None: wait for a person."""
+log = logging.getLogger("redrive")
+
+
+class RetryPolicy(StrEnum):
+    """How long a task waits for its next retry."""
+
+    NEVER = "never"  # for a person
+    LINEAR = "linear"  # 5 · (n + 1) minutes
+    EXPONENTIAL = "exponential"  # min(2ⁿ, 60) minutes
+    IMMEDIATE = "immediate"  # until the next cycle
+
+
+AnyPolicy: TypeAlias = RetryPolicy | str | BackoffFunction
+
+
+class DeadLetterStatus(StrEnum):
+    """Where a task stands. A replay of it is a retry to this system."""
+
+    PENDING = "pending"
+    RETRYING = "retrying"
+    EXHAUSTED = "exhausted"
+    RESOLVED = "resolved"
+    ARCHIVED = "archived"
+
+    @property
+    def states(self) -> tuple[State, ...]:
+        """Those of a letter that mean this."""
+        return (State.RETRYING, State.REPLAYING) if self is DeadLetterStatus.RETRYING else (State(self.value),)
+
+    @classmethod
+    def of(cls, state: State) -> DeadLetterStatus:
+        return cls.RETRYING if state is State.REPLAYING else cls(state.value)
+
+
+POLICY_OF: Mapping[Category, RetryPolicy] = {
+    Category.TRANSIENT: RetryPolicy.EXPONENTIAL,
+    Category.NETWORK: RetryPolicy.EXPONENTIAL,
+    Category.RESOURCE: RetryPolicy.LINEAR,
+    Category.PERMISSION: RetryPolicy.NEVER,
+    Category.VALIDATION: RetryPolicy.NEVER,
+    Category.PERMANENT: RetryPolicy.NEVER,
+}
+"""What is worth retrying, and how: the policy that the selective strategy gives."""
+
+_BACKOFFS: Mapping[str, Backoff] = {
+    RetryPolicy.NEVER.value: never(),
+    RetryPolicy.LINEAR.value: linear("5m"),
+    RetryPolicy.EXPONENTIAL.value: exponential("1m", cap="60m"),
+    RetryPolicy.IMMEDIATE.value: immediate(),
+}
+
+
+class Policies:
+    """The backoffs of one queue by their names, because a name is what a task can keep."""
+
+    def __init__(self, default: AnyPolicy = RetryPolicy.EXPONENTIAL) -> None:
+        self._backoffs: dict[str, Backoff] = dict(_BACKOFFS)
+        self._functions: dict[str, BackoffFunction] = {}
+        self.default = self.name_of(default)
+
+    def register(self, name: str, function: BackoffFunction) -> None:
+        """From now on that name means that function; it is called with the number of retries made so far."""
+        if not isinstance(name, str) or not name.isprintable() or not name:
+            raise ConfigError(f"{name!r} is no name for a backoff: use a word, such as 'fibonacci'")
+        if not callable(function):
+            raise ConfigError(f"backoff {name!r}: {function!r} cannot be called")
+        if name in self._backoffs and self._functions.get(name) is not function:
+            raise ConfigError(f"there is a policy {name!r} already: give this one another name")
+        self._functions[name] = function
+        self._backoffs[name] = custom(lambda attempt: function(attempt - 1))
+
+    def name_of(self, policy: AnyPolicy) -> str:
+        """The name that a task keeps. A function is registered under its own."""
+        if isinstance(policy, str):
+            if policy not in self._backoffs:
+                raise UsageError(f"unknown retry policy {str(policy)!r}{nearest(policy, self._backoffs)}")
+            return RetryPolicy(policy) if policy in _BACKOFFS else policy
+        if not callable(policy):
+            raise UsageError(f"retry_policy={policy!r}: give a RetryPolicy, its name, or a function of the retry count")
+        name = getattr(policy, "__name__", "")
+        if not name or name == "<lambda>":
+            raise UsageError("a backoff without a name cannot be kept with its task: use register_backoff(name, …)")
+        self.register(name, policy)
+        return name
+
+    def backoff(self, name: str) -> Backoff:
+        """That of a task. One whose function is not registered here waits as the default says."""
+        if name not in self._backoffs:
+            log.warning("no backoff %r is registered in this process: %s is used in its place", name, self.default)
+        return self._backoffs.get(name, self._backoffs[self.default])

@@ -1,0 +1,476 @@
+"""DeadLetterQueue: failed workflows, kept as letters and retried by a callback."""
+
+from __future__ import annotations
+
+import os
+import socket
+from collections import Counter
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping
+from datetime import datetime, timedelta
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+from msgspec.structs import replace
+
+from redrive.clock import Clock, Steady, SystemClock, moment
+from redrive.durations import Duration
+from redrive.errors import ConfigError, StoreUnavailable, UsageError, nearest
+from redrive.flow.breaker import BreakerRule
+from redrive.flow.classify import Classifier
+from redrive.forensics.query import Query
+from redrive.model import OPEN, Category, Letter, Reason, State, letter_id
+from redrive.policy import category_named, positive
+from redrive.registry import open_store
+from redrive.stores.base import Store, Tally
+from redrive.stores.memory import MemoryStore
+from redrive.systems.workflow import statistics
+from redrive.systems.workflow.access import AccessManager, require
+from redrive.systems.workflow.attempts import CURRENT, Attempted, Callback, Outcomes, attempt, buried
+from redrive.systems.workflow.errors import DuplicateTask
+from redrive.systems.workflow.policies import AnyPolicy, BackoffFunction, DeadLetterStatus, Policies, RetryPolicy
+from redrive.systems.workflow.processor import Cycle, Processor
+from redrive.systems.workflow.room import Room
+from redrive.systems.workflow.shape import INDEX, WORKFLOW
+from redrive.systems.workflow.spool import SpooledStore
+from redrive.systems.workflow.statistics import Lifetime
+from redrive.systems.workflow.task import SOURCE, TRANSPORT, FailedTask, failure_of, group_of, message_of, policy_of
+from redrive.systems.workflow.templates import Template, Templates
+from redrive.telemetry.events import Event, Events, LettersMoved, LettersPruned
+
+_PAGE = 500
+_INTERVAL = 60
+_IN_FLIGHT = (State.RETRYING, State.REPLAYING)
+_NO_CALLBACK = (
+    "nobody said how a task is retried: call start_retry_processor(callback) first, or make the queue with "
+    "DeadLetterQueue(retry_callback=…)"
+)
+
+
+class DeadLetterQueue:
+    """Keeps failed tasks, retries them, and says what became of them.
+
+    max_size               how many open tasks it holds at most
+    opensearch_client      keeps them in OpenSearch (index `mahavishnu_dlq`); what is enqueued while it is away is kept
+                           in memory, or in the SQLite file `spool`, and handed over when it is back
+    observability_manager  an Events, or a function that is called with each Event
+    store                  keeps them elsewhere: a URL, a path of a SQLite file, or a Store; by default in memory
+    retry_callback         how a task is retried, before start_retry_processor names another
+    parallel               how many retries run at once; retry_timeout is how long one may take
+    rbac_manager           asked before a user retries, archives or clears
+    """
+
+    def __init__(
+        self,
+        max_size: int = 10_000,
+        opensearch_client: Any = None,
+        observability_manager: Events | Callable[[Event], None] | None = None,
+        *,
+        store: Store | str | Path | None = None,
+        spool: str | Path | None = None,
+        index: str = INDEX,
+        default_retry_policy: AnyPolicy = RetryPolicy.EXPONENTIAL,
+        default_max_retries: int = 3,
+        retry_callback: Callback | None = None,
+        parallel: int = 20,
+        retry_timeout: Duration = "5m",
+        breaker: BreakerRule | None = None,
+        rbac_manager: AccessManager | None = None,
+        classifier: Classifier | None = None,
+        clock: Clock | None = None,
+    ) -> None:
+        if not isinstance(max_size, int) or max_size < 1:
+            raise ConfigError(f"max_size={max_size!r}: the queue holds at least one task")
+        if not isinstance(parallel, int) or parallel < 1:
+            raise ConfigError(f"parallel={parallel!r}: at least one task is retried at a time")
+        self.max_size = max_size
+        self.events = _events(observability_manager)
+        self.classifier = classifier or Classifier(fallback=Category.PERMANENT)
+        self.clock: Clock = clock or SystemClock()
+        self._steady = Steady(self.clock)
+        self._owned = not (store is not None and not isinstance(store, str | Path))
+        self.store = self._opened(opensearch_client, store, spool, index)
+        self._policies = Policies(default_retry_policy)
+        self._default_max_retries = _retries(default_max_retries)
+        self._templates = Templates()
+        self._rbac = rbac_manager
+        self._owner = f"workflow:{socket.gethostname()}:{os.getpid()}:{self.clock.new_id()}"
+        self._room = Room(self.store, max_size, self.clock, self.events)
+        self._lifetime = Lifetime()
+        self._known: list[Tally] = []  # as last seen, for when the store is away
+        self._known_policies: Counter[str] = Counter()
+        self._interval: float = _INTERVAL
+        self._outcomes = Outcomes(
+            self.store,
+            self.events,
+            self.clock,
+            self.now,
+            policies=self._policies,
+            classifier=self.classifier,
+            owner=self._owner,
+        )
+        self._processor = Processor(
+            self.store,
+            self._outcomes,
+            self.events,
+            self.clock,
+            self.now,
+            owner=self._owner,
+            parallel=parallel,
+            timeout=positive("retry_timeout", retry_timeout),
+            breaker=breaker or BreakerRule(),
+            done=self._count,
+            before=self._room.measure,
+        )
+        self._timeout = positive("retry_timeout", retry_timeout)
+        self._processor.callback = retry_callback
+
+    def _opened(self, client: Any, store: Store | str | Path | None, spool: str | Path | None, index: str) -> Store:
+        if client is None:
+            if spool is not None:
+                raise ConfigError("a spool catches what OpenSearch does not take: give opensearch_client, or `store`")
+            return MemoryStore() if store is None else _store(store)
+        if store is not None:
+            raise ConfigError("opensearch_client and store both say where tasks are kept: give one of them")
+        from redrive.stores.opensearch import OpenSearchStore
+
+        first = OpenSearchStore(client, index=index, shape=WORKFLOW, clock=self.clock)
+        behind = MemoryStore() if spool is None else _store(spool)
+        return SpooledStore(first, behind, self.events, self.clock)
+
+    def now(self) -> datetime:
+        """The time of day, which for us never goes back: what waits is not held up when somebody sets the clock."""
+        return max(self.clock.now(), moment(self._steady.micros()))
+
+    # -- putting in --------------------------------------------------------------------------------------------------
+
+    async def enqueue(
+        self,
+        task_id: str,
+        task: Mapping[str, Any],
+        repos: Iterable[str],
+        error: str | BaseException,
+        retry_policy: AnyPolicy | None = None,
+        max_retries: int | None = None,
+        metadata: Mapping[str, Any] | None = None,
+        error_category: Category | str | None = None,
+        *,
+        after: Iterable[str] | str = (),
+        template: str | None = None,
+    ) -> FailedTask:
+        """Keep a failed task. Durable when it returns, as far as the store is.
+
+        The same task_id again is the same task: its failure joins those before, and its retries begin anew. While a
+        retry of it is under way, that retry decides, and nothing changes.
+
+        after       ids of tasks: this one is not retried before they are resolved or archived
+        template    the name of a registered template; without it, the first that fits is used
+        """
+        current = CURRENT.get()
+        if current is not None and current.message.id == task_id:
+            return FailedTask(current)
+        known = await self._find(task_id)
+        letter = self._letter(
+            task_id, task, list(repos) if not isinstance(repos, str) else repos, error, retry_policy, max_retries,
+            metadata, error_category, after, template, known,
+        )  # fmt: skip
+        if known is not None and known.state in OPEN:
+            if known.message.body != letter.message.body:
+                raise DuplicateTask(task_id)
+            if known.state in _IN_FLIGHT:
+                return FailedTask(known)
+            await self.store.letters.record([letter])
+        else:
+            async with self._room.for_one(task_id):
+                await self.store.letters.record([letter])
+        self._lifetime.enqueued_total += 1
+        self.events.emit(buried(letter))
+        return FailedTask(letter)
+
+    def _letter(
+        self,
+        task_id: str,
+        task: Mapping[str, Any],
+        repos: Iterable[str],
+        error: str | BaseException,
+        policy: AnyPolicy | None,
+        max_retries: int | None,
+        metadata: Mapping[str, Any] | None,
+        category: Category | str | None,
+        after: Iterable[str] | str,
+        template: str | None,
+        known: Letter | None,
+    ) -> Letter:
+        now = self.now()
+        failure = failure_of(
+            error,
+            self.classifier,
+            category=None if category is None else category_named(category),
+            at=now,
+            attempt=1 if known is None else len(known.failures) + 1,
+            worker=self._owner,
+        )
+        found = self._templates.find(template, failure, task if isinstance(task, Mapping) else {})
+        if found is not None:
+            policy = found.retry_policy if policy is None else policy
+            max_retries = found.max_retries if max_retries is None else max_retries
+            metadata = {**found.metadata, "template": found.name, **(metadata or {})}
+        name = self._policies.default if policy is None else self._policies.name_of(policy)
+        retries = self._default_max_retries if max_retries is None else _retries(max_retries)
+        wait = self._policies.backoff(name).delay(1, self.clock.rng) if retries else None
+        after = (after,) if isinstance(after, str) else tuple(after)
+        message = message_of(task_id, task, repos, name, metadata, after, now)
+        return Letter(
+            id=letter_id(SOURCE, task_id),
+            message=message,
+            failures=(failure,),
+            state=State.PENDING,
+            reason=Reason.ATTEMPTS if failure.retryable else Reason.PERMANENT,
+            group=group_of(failure),
+            created_at=now,
+            updated_at=now,
+            transport=TRANSPORT,
+            next_retry_at=None if wait is None else now + wait,
+            max_retries=retries,
+            depends_on=tuple(one for one in after if one != task_id),
+        )
+
+    def register_backoff(self, name: str, function: BackoffFunction) -> None:
+        """`retry_policy="name"` from now on waits as that function of the retry count says."""
+        self._policies.register(name, function)
+
+    def register_template(self, template: Template) -> None:
+        """Used for every failure that it fits and that nobody gave a policy of its own."""
+        if template.retry_policy is not None:
+            self._policies.name_of(template.retry_policy)
+        if template.max_retries is not None:
+            _retries(template.max_retries)
+        self._templates.register(template)
+
+    # -- looking -----------------------------------------------------------------------------------------------------
+
+    async def get_task(self, task_id: str) -> FailedTask | None:
+        """That task, whatever its status; None if there is none."""
+        letter = await self.store.letters.get(letter_id(SOURCE, task_id))
+        return None if letter is None else FailedTask(letter)
+
+    async def list_tasks(
+        self,
+        status: DeadLetterStatus | str | None = None,
+        limit: int | None = None,
+        *,
+        error_category: Category | str | None = None,
+    ) -> list[FailedTask]:
+        """Newest first. Without a status, those that are open: pending, retrying or exhausted."""
+        if limit is not None and limit < 0:
+            raise UsageError(f"limit={limit}: a list has no fewer than 0 tasks")
+        query = Query(
+            sources=(SOURCE,),
+            states=OPEN if status is None else _status(status).states,
+            categories=None if error_category is None else (category_named(error_category),),
+        )
+        return [FailedTask(letter) async for letter in self._all(query, limit)]
+
+    async def get_statistics(self) -> dict[str, Any]:
+        """The queue in numbers. While its store is away: as last seen, and what waits for it."""
+        available = True
+        try:
+            self._known = [one for one in await self.store.letters.tallies() if one.source == SOURCE]
+            self._known_policies = await self._policy_counts()
+            self._room.told(self._known)
+        except StoreUnavailable:
+            available = False
+        tallies, policies = list(self._known), Counter(self._known_policies)
+        spooled = 0
+        if isinstance(self.store, SpooledStore) and (spooled := self.store.letters.spooled):
+            tallies += await self.store.letters.spooled_tallies()
+            page = await self.store.spool.letters.search(Query(), limit=spooled)
+            policies.update(str(policy_of(letter)) for letter in page.letters)
+        return statistics.shown(
+            tallies,
+            policies,
+            self._lifetime,
+            max_size=self.max_size,
+            is_running=self._processor.is_running,
+            interval=self._interval,
+            persistence={"available": available, "waiting": spooled, "breakers": self._processor.breakers},
+        )
+
+    async def _policy_counts(self) -> Counter[str]:
+        query = Query(sources=(SOURCE,), states=OPEN)
+        return Counter([str(policy_of(letter)) async for letter in self._all(query, None)])
+
+    async def _all(self, query: Query, limit: int | None) -> AsyncIterator[Letter]:
+        after, left = None, limit
+        while left is None or left > 0:
+            size = _PAGE if left is None else min(_PAGE, left)
+            page = await self.store.letters.search(query, after=after, limit=size)
+            for letter in page.letters:
+                yield letter
+            after, left = page.after, None if left is None else left - len(page.letters)
+            if after is None:
+                return
+
+    async def _find(self, task_id: str) -> Letter | None:
+        if not isinstance(task_id, str) or not task_id:
+            raise UsageError(f"task_id={task_id!r}: it has to be text, and not empty")
+        id = letter_id(SOURCE, task_id)
+        if isinstance(self.store, SpooledStore):  # if it is known there after all, it joins when it is handed over
+            return await self.store.letters.seen(id)
+        return await self.store.letters.get(id)
+
+    # -- retrying ----------------------------------------------------------------------------------------------------
+
+    async def start_retry_processor(
+        self, callback: Callback | None = None, check_interval_seconds: float = _INTERVAL
+    ) -> None:
+        """From now on, retry what is due. A processor that runs already goes on, with the callback given here."""
+        self._processor.callback = callback or self._processor.callback
+        if self._processor.callback is None:
+            raise UsageError(_NO_CALLBACK)
+        span = positive("check_interval_seconds", timedelta(seconds=check_interval_seconds))
+        self._interval = check_interval_seconds
+        if not self._processor.is_running:
+            self._processor.start(span)
+
+    async def stop_retry_processor(self, grace: Duration = "25s") -> None:
+        """Retries that run may finish within the grace; then they are stopped, and their tasks wait as before."""
+        await self._processor.stop(positive("grace", grace))
+
+    async def run_retry_cycle(self, callback: Callback | None = None) -> Cycle:
+        """One cycle now, without a processor: for a cron job, or a test. What it did."""
+        self._processor.callback = callback or self._processor.callback
+        if self._processor.callback is None:
+            raise UsageError(_NO_CALLBACK)
+        return await self._processor.cycle()
+
+    async def retry_task(self, task_id: str, user_id: str | None = None) -> dict[str, Any]:
+        """Retry it now, whether or not it is due or exhausted: `success`, and `result` or `error`."""
+        await require(self._rbac, user_id, "retry")
+        if self._processor.callback is None:
+            return _told(task_id, error=_NO_CALLBACK)
+        letter, why = await self._taken(task_id)
+        if letter is None:
+            return _told(task_id, error=why)
+        self._lifetime.manually_retried += 1
+        try:
+            attempted = await attempt(self._processor.callback, letter, self._timeout)
+        except BaseException:
+            await self._untake(letter)
+            raise
+        await self._processor.settle(attempted)
+        if attempted.error is not None:
+            return _told(task_id, error=str(attempted.error) or repr(attempted.error), result=attempted.value)
+        return _told(task_id, result=attempted.value)
+
+    async def _taken(self, task_id: str) -> tuple[Letter | None, str]:
+        """For us alone; or why not."""
+        await self._processor.rescue_safely()
+        now, id = self.now(), letter_id(SOURCE, task_id)
+        taken = await self.store.letters.claim(
+            Query(ids=(id,)),
+            to=State.REPLAYING,
+            owner=f"{self._owner}:{self.clock.new_id()}",
+            now=now,
+            until=now + self._processor.lease,
+            limit=1,
+        )
+        if taken:
+            return replace(taken[0], replay=None), ""
+        letter = await self.store.letters.get(id)
+        return None, f"there is no task {task_id!r}" if letter is None else _why_not(letter)
+
+    async def _untake(self, letter: Letter) -> None:
+        to = State.EXHAUSTED if letter.next_retry_at is None and letter.resends > 1 else State.PENDING
+        await self.store.letters.move(
+            [letter.id], expect=[State.REPLAYING], to=to, owner=letter.owner, now=self.now()
+        )  # fmt: skip
+
+    def _count(self, attempted: Attempted, failed: Letter | None) -> None:
+        self._lifetime.retry_success += attempted.error is None
+        self._lifetime.retry_failed += attempted.error is not None
+        self._lifetime.exhausted += failed is not None and failed.state is State.EXHAUSTED
+
+    # -- putting away ------------------------------------------------------------------------------------------------
+
+    async def archive_task(self, task_id: str, user_id: str | None = None) -> bool:
+        """Done with: it is kept, but takes up no room and is not retried. Whether there was one to archive."""
+        await require(self._rbac, user_id, "archive")
+        moved = await self.store.letters.move(
+            [letter_id(SOURCE, task_id)], expect=[*OPEN, State.RESOLVED], to=State.ARCHIVED, now=self.now()
+        )
+        if moved:
+            self._lifetime.archived += 1
+            self.events.emit(LettersMoved(to=State.ARCHIVED, count=1, actor=user_id or self._owner))
+        return bool(moved)
+
+    async def clear_all(self, user_id: str | None = None) -> int:
+        """Delete every task for good, archived ones and those being retried included. Returns how many."""
+        await require(self._rbac, user_id, "clear")
+        everything, total = Query(sources=(SOURCE,)), 0
+        flying = [one.id async for one in self._all(Query(sources=(SOURCE,), states=_IN_FLIGHT), None)]
+        await self.store.letters.move(flying, expect=_IN_FLIGHT, to=State.ARCHIVED, now=self.now())
+        while gone := await self.store.letters.prune(everything, limit=_PAGE):
+            total += len(gone)
+        self._room.forget()
+        self.events.emit(LettersPruned(count=total, why=f"the queue was cleared by {user_id or self._owner}"))
+        return total
+
+    async def aclose(self) -> None:
+        """Stop retrying, and let go of the store, unless it was given."""
+        await self.stop_retry_processor()
+        if self._owned:
+            await self.store.aclose()
+
+    async def __aenter__(self) -> DeadLetterQueue:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.aclose()
+
+
+def _events(manager: Any) -> Events:
+    if manager is None or isinstance(manager, Events):
+        return manager if isinstance(manager, Events) else Events()
+    if isinstance(found := getattr(manager, "events", None), Events):
+        return found
+    if not callable(manager):
+        raise ConfigError(f"observability_manager={manager!r}: give an Events, or a function that takes an Event")
+    events = Events()
+    events.subscribe(manager)
+    return events
+
+
+def _store(where: Store | str | Path) -> Store:
+    if isinstance(where, Path) or (isinstance(where, str) and "://" not in where):
+        return open_store(f"sqlite:///{where}")
+    return open_store(where) if isinstance(where, str) else where
+
+
+def _retries(number: Any) -> int:
+    if not isinstance(number, int) or isinstance(number, bool) or number < 0:
+        raise UsageError(f"max_retries={number!r}: it is a whole number, 0 or more")
+    return number
+
+
+def _status(name: DeadLetterStatus | str) -> DeadLetterStatus:
+    try:
+        return DeadLetterStatus(name)
+    except ValueError:
+        raise UsageError(f"unknown status {name!r}{nearest(str(name), map(str, DeadLetterStatus))}") from None
+
+
+def _why_not(letter: Letter) -> str:
+    task = FailedTask(letter)
+    if letter.state in _IN_FLIGHT:
+        return f"a retry of task {task.task_id!r} is under way already"
+    if letter.state in (State.RESOLVED, State.ARCHIVED):
+        return f"task {task.task_id!r} is {task.status}: there is nothing to retry"
+    return f"task {task.task_id!r} waits for {', '.join(letter.depends_on)}: retry or archive that first"
+
+
+def _told(task_id: str, *, error: str | None = None, result: Any = None) -> dict[str, Any]:
+    told: dict[str, Any] = {"success": error is None, "task_id": task_id, "result": result}
+    return told if error is None else {**told, "error": error}

@@ -1,0 +1,248 @@
+"""A store behind which another one catches what the first does not take now.
+
+Only new tasks are caught: they are handed over, oldest first, as soon as the first store answers again. Nothing of
+the spool is retried before that, because an answer that got lost may have been a yes, and then somebody else may have
+the task already (docs/decisions/0015-workflow-spool.md). Handing over twice changes nothing.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Collection, Sequence
+from contextlib import suppress
+from datetime import datetime, timedelta
+from typing import TypeVar
+
+from redrive.clock import Clock
+from redrive.errors import StoreUnavailable
+from redrive.forensics.query import Query
+from redrive.model import Letter, LetterId, Owner, State
+from redrive.stores.base import Cursor, Group, Page, Store, Tally
+from redrive.telemetry.events import BackendDown, BackendUp, Events
+
+T = TypeVar("T")
+log = logging.getLogger("redrive")
+_BATCH = 500
+_FIRST_PAUSE, _LONGEST_PAUSE = 1.0, 30.0
+
+
+class SpooledStore:
+    """The first store, and a spool for its letters."""
+
+    def __init__(self, first: Store, spool: Store, events: Events, clock: Clock) -> None:
+        self.features = first.features
+        self.first = first
+        self.spool = spool
+        self.letters = SpooledLetters(first, spool, events, clock)
+        self.ledger = first.ledger
+        self.documents = first.documents
+
+    async def check(self) -> None:
+        await self.first.check()
+
+    async def aclose(self) -> None:
+        await self.letters.aclose()
+        await self.first.aclose()
+        await self.spool.aclose()
+
+
+class SpooledLetters:
+    """Letters of the first store; those it does not take wait in the spool."""
+
+    def __init__(self, first: Store, spool: Store, events: Events, clock: Clock) -> None:
+        self._first = first.letters
+        self._spool = spool.letters
+        self._keeps = spool.features.durable
+        self._events = events
+        self._clock = clock
+        self._handing_over = asyncio.Lock()
+        self._watcher: asyncio.Task[None] | None = None
+        self._looked = False  # whether a spool of an earlier process was looked into
+        self._holds = 0
+        self._pause = _FIRST_PAUSE
+        self._away_until: float | None = None
+        self._is_down = False
+        self._name = ""
+
+    @property
+    def spooled(self) -> int:
+        """How many wait for the first store."""
+        return self._holds
+
+    @property
+    def is_available(self) -> bool:
+        """Whether the first store took or gave the last thing it was asked for."""
+        return not self._is_down
+
+    async def spooled_tallies(self) -> Sequence[Tally]:
+        return await self._spool.tallies()
+
+    @property
+    def _is_asked(self) -> bool:
+        """Whether the first store is asked at all: one that just did not answer is left alone for a while."""
+        return self._away_until is None or self._clock.elapsed() >= self._away_until
+
+    async def record(self, letters: Sequence[Letter]) -> None:
+        if self._is_asked:
+            with suppress(StoreUnavailable):  # it was told of, and what it did not take is caught here
+                await self._asked(lambda: self._first.record(letters))
+                return
+        await self._spool.record(letters)
+        self._holds = await self._spool.count(Query())
+        self._watch()
+
+    async def get(self, id: LetterId) -> Letter | None:
+        try:
+            found = await self._asked(lambda: self._first.get(id))
+        except StoreUnavailable:
+            kept = await self._spool.get(id)
+            if kept is None:
+                raise
+            return kept
+        return await self._spool.get(id) if found is None and self._holds else found
+
+    async def seen(self, id: LetterId) -> Letter | None:
+        """That letter as far as it can be known without waiting for a store that is away: for who enqueues."""
+        if self._is_asked:
+            with suppress(StoreUnavailable):
+                return await self.get(id)
+        return await self._spool.get(id)
+
+    async def search(
+        self, query: Query, *, after: Cursor | None = None, limit: int = 50, oldest_first: bool = False
+    ) -> Page:
+        return await self._asked(
+            lambda: self._first.search(query, after=after, limit=limit, oldest_first=oldest_first)
+        )  # fmt: skip
+
+    async def count(self, query: Query) -> int:
+        return await self._asked(lambda: self._first.count(query))
+
+    async def groups(self, query: Query, *, limit: int = 50) -> Sequence[Group]:
+        return await self._asked(lambda: self._first.groups(query, limit=limit))
+
+    async def tallies(self) -> Sequence[Tally]:
+        return await self._asked(self._first.tallies)
+
+    async def claim(
+        self,
+        query: Query,
+        *,
+        to: State,
+        owner: Owner,
+        now: datetime,
+        until: datetime,
+        limit: int,
+        replay: str | None = None,
+    ) -> Sequence[Letter]:
+        return await self._asked(
+            lambda: self._first.claim(query, to=to, owner=owner, now=now, until=until, limit=limit, replay=replay)
+        )
+
+    async def move(
+        self,
+        ids: Collection[LetterId],
+        *,
+        expect: Collection[State],
+        to: State,
+        now: datetime,
+        owner: Owner | None = None,
+    ) -> Sequence[LetterId]:
+        return await self._asked(lambda: self._first.move(ids, expect=expect, to=to, now=now, owner=owner))
+
+    async def prune(self, query: Query, *, limit: int) -> Sequence[LetterId]:
+        return await self._asked(lambda: self._first.prune(query, limit=limit))
+
+    async def _asked(self, work: Callable[[], Awaitable[T]]) -> T:
+        """The first store's answer, after it was given what waits: who asks sees that, too."""
+        try:
+            await self.hand_over()
+            answer = await work()
+        except StoreUnavailable as error:
+            self._note_away(error)
+            self._watch()
+            raise
+        self._note_back()
+        return answer
+
+    async def hand_over(self) -> int:
+        """Give the first store all that waits; how many it took. Raises StoreUnavailable if it still is away."""
+        if self._looked and not self._holds:
+            return 0
+        async with self._handing_over:
+            self._looked = True
+            given, after = 0, None
+            while True:
+                page = await self._spool.search(Query(), after=after, limit=_BATCH, oldest_first=True)
+                given += await self._give(page.letters)
+                after = page.after
+                if after is None:
+                    break
+            self._holds = await self._spool.count(Query())
+        return given
+
+    async def _give(self, letters: Sequence[Letter]) -> int:
+        """Written there before it is deleted here: a crash between the two leaves it in both, never in neither."""
+        if not letters:
+            return 0
+        taken: Sequence[Letter] = letters
+        try:
+            await self._first.record(letters)
+        except StoreUnavailable:
+            raise
+        except Exception:  # one that it refuses for good must not hold up the others
+            taken = [letter for letter in letters if await self._is_taken(letter)]
+        await self._spool.prune(Query(ids=tuple(letter.id for letter in taken)), limit=len(letters))
+        return len(taken)
+
+    async def _is_taken(self, letter: Letter) -> bool:
+        try:
+            await self._first.record([letter])
+        except StoreUnavailable:
+            raise
+        except Exception:
+            log.exception("the store refuses task %r: it stays in the spool", letter.message.id)
+            return False
+        return True
+
+    def _watch(self) -> None:
+        """From now on, until nothing waits."""
+        if self._watcher is None or self._watcher.done():
+            self._watcher = asyncio.get_running_loop().create_task(self._keep_trying())
+
+    async def _keep_trying(self) -> None:
+        while self._holds or self._is_down:
+            await self._clock.sleep(self._pause)
+            try:
+                await self.count(Query(ids=()))
+            except StoreUnavailable:
+                continue
+            except Exception:
+                log.exception("the spool could not be handed over, and is tried again")
+            else:
+                return  # what still waits was refused for good: the log says why
+
+    def _note_away(self, error: StoreUnavailable) -> None:
+        """Told at once, and again whenever a pause was in vain."""
+        if self._is_down and not self._is_asked:
+            return
+        self._pause = min(self._pause * 2, _LONGEST_PAUSE) if self._is_down else _FIRST_PAUSE
+        self._is_down, self._name = True, error.name
+        self._away_until = self._clock.elapsed() + self._pause
+        self._events.emit(BackendDown(backend=error.name, why=str(error), pause=timedelta(seconds=self._pause)))
+
+    def _note_back(self) -> None:
+        self._away_until = None
+        if self._is_down:
+            self._is_down = False
+            self._events.emit(BackendUp(backend=self._name))
+
+    async def aclose(self) -> None:
+        if self._watcher is not None:
+            self._watcher.cancel()
+            await asyncio.wait([self._watcher])
+        with suppress(StoreUnavailable):
+            await self.hand_over()
+        if self._holds and not self._keeps:
+            log.error("%d tasks are lost with this process: give the queue a spool on disk (spool=…)", self._holds)

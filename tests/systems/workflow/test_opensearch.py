@@ -1,0 +1,306 @@
+"""Tasks in OpenSearch: the document's fields and queries, outages, restarts, several processors."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import pytest_asyncio
+from opensearchpy import AsyncOpenSearch
+
+from redrive.errors import ConfigError, StoreUnavailable
+from redrive.systems.workflow import DeadLetterQueue, DeadLetterStatus, RetryPolicy, WorkflowApp, WorkflowSettings
+from redrive.telemetry.events import BackendDown, BackendUp, Event
+from redrive.testing.waiting import until
+from tests.servers.fixtures import StartsServer
+from tests.servers.opensearch import OpenSearch
+from tests.servers.toxiproxy import Proxy, Toxiproxy
+from tests.systems.workflow.helpers import REPOS, TASK, Worker, enqueued, failing, status_of
+
+INDEX = "mahavishnu_dlq"
+
+
+@pytest_asyncio.fixture
+async def client(opensearch_server: OpenSearch) -> AsyncIterator[AsyncOpenSearch]:
+    async with AsyncOpenSearch(opensearch_server.url) as client:
+        await _delete(client)
+        yield client
+        await _delete(client)
+
+
+async def _delete(client: AsyncOpenSearch, index: str = INDEX) -> None:
+    await client.indices.delete(index=f"{index}*", params={"ignore_unavailable": "true"})
+
+
+async def _found(client: AsyncOpenSearch, query: dict[str, Any]) -> list[str]:
+    await client.indices.refresh(index=INDEX)
+    answer = await client.search(index=INDEX, body=query)
+    return sorted(hit["_source"]["task_id"] for hit in answer["hits"]["hits"])
+
+
+async def test_the_index_has_the_documents_fields_and_types(client: AsyncOpenSearch) -> None:
+    async with DeadLetterQueue(opensearch_client=client) as dlq:
+        task = await dlq.enqueue("wf", TASK, REPOS, "Connection timeout", metadata={"priority": "high"})
+    answer = await client.indices.get_mapping(index=INDEX)
+    types = {name: field["type"] for name, field in answer[INDEX]["mappings"]["properties"].items() if "type" in field}
+    assert types == {
+        "task_id": "keyword",
+        "task": "object",
+        "repos": "keyword",
+        "error": "text",
+        "failed_at": "date",
+        "retry_count": "integer",
+        "max_retries": "integer",
+        "retry_policy": "keyword",
+        "next_retry_at": "date",
+        "status": "keyword",
+        "metadata": "object",
+        "error_category": "keyword",
+        "last_error": "text",
+        "total_attempts": "integer",
+        "updated_at": "date",
+    }
+    await client.indices.refresh(index=INDEX)
+    [hit] = (await client.search(index=INDEX))["hits"]["hits"]
+    assert {name: value for name, value in hit["_source"].items() if name != "redrive"} == task.to_dict()
+
+
+async def test_the_documents_queries_find_what_they_should(client: AsyncOpenSearch) -> None:
+    async with DeadLetterQueue(opensearch_client=client) as dlq:
+        await enqueued(dlq, "exhausted", max_retries=1, error="rate limit")
+        await dlq.run_retry_cycle(failing("rate limit"))
+        await enqueued(dlq, "soon", retry_policy=RetryPolicy.LINEAR, error="Connection timeout")
+        await enqueued(dlq, "never", retry_policy=RetryPolicy.NEVER, error="malformed")
+        dlq.register_backoff("tomorrow", lambda retries: "1d")
+        await enqueued(dlq, "tomorrow", retry_policy="tomorrow", error="busy")
+        for name in ("status.keyword", "status"):
+            assert await _found(client, {"query": {"term": {name: "exhausted"}}}) == ["exhausted"]
+        for name in ("error_category.keyword", "error_category"):
+            found = await _found(client, {"query": {"term": {name: "transient"}}})
+            assert found == ["exhausted", "tomorrow"]
+        assert await _found(client, {"query": {"range": {"next_retry_at": {"lte": "now+1h"}}}}) == ["soon"]
+        assert await _found(client, {"query": {"match": {"error": "TIMEOUT"}}}) == ["soon"]
+
+
+async def test_two_tasks_may_have_one_name_for_two_types(client: AsyncOpenSearch) -> None:
+    async with DeadLetterQueue(opensearch_client=client) as dlq:
+        tasks: list[dict[str, Any]] = [{"x": 1}, {"x": "text"}, {"x": {"y": []}}, {"": None, "a..b": [[1], ["x"]]}]
+        for number, task in enumerate(tasks):
+            await dlq.enqueue(f"t{number}", task, [], "x", metadata={"m": task})
+        kept = {task.task_id: (task.task, task.metadata) for task in await dlq.list_tasks()}
+        assert kept == {f"t{number}": (task, {"m": task}) for number, task in enumerate(tasks)}
+
+
+async def test_an_index_with_another_mapping_is_refused_and_left_as_it_is(client: AsyncOpenSearch) -> None:
+    await client.indices.create(index=INDEX, body={"mappings": {"properties": {"status": {"type": "integer"}}}})
+    async with DeadLetterQueue(opensearch_client=client) as dlq:
+        with pytest.raises(ConfigError, match="status as integer"):
+            await enqueued(dlq, "a")
+    assert await _found(client, {}) == []
+    assert (await client.indices.get_mapping(index=INDEX))[INDEX]["mappings"]["properties"] == {
+        "status": {"type": "integer"}
+    }
+
+
+async def test_a_restart_finds_everything_and_two_processors_share_it(client: AsyncOpenSearch) -> None:
+    running: set[str] = set()
+    seen: list[str] = []
+
+    async def callback(task: dict[str, Any], repos: list[str]) -> None:
+        assert task["name"] not in running, "retried twice at once"
+        running.add(task["name"])
+        seen.append(task["name"])
+        await asyncio.sleep(0.005)
+        running.remove(task["name"])
+
+    names = [f"t{number}" for number in range(30)]
+    async with DeadLetterQueue(opensearch_client=client) as first:
+        await asyncio.gather(*(enqueued(first, name) for name in names))
+        stats = await first.get_statistics()
+    queues = [DeadLetterQueue(opensearch_client=client, parallel=4) for _ in range(2)]
+    after = await queues[0].get_statistics()
+    assert {key: after[key] for key in ("queue_size", "status_breakdown", "error_categories", "retry_policies")} == {
+        key: stats[key] for key in ("queue_size", "status_breakdown", "error_categories", "retry_policies")
+    }
+    await asyncio.gather(*(queue.run_retry_cycle(callback) for queue in queues))
+    assert sorted(seen) == sorted(names)
+    assert (await queues[0].get_statistics())["status_breakdown"]["resolved"] == 30
+    for queue in queues:
+        await queue.aclose()
+
+
+async def test_the_app_keeps_its_failed_workflows_there(client: AsyncOpenSearch) -> None:
+    async def sweep(task: dict[str, Any], repo: str) -> None:
+        raise ConnectionError("the model server is away")
+
+    async with WorkflowApp(WorkflowSettings(), adapters={"llamaindex": sweep}, opensearch_client=client) as app:
+        assert app.opensearch_integration is not None
+        result = await app.execute_workflow_parallel({"type": "code_sweep"}, "llamaindex", ["/a", "/b"])
+        assert result["dlq_enqueued"]
+        assert await _found(client, {"query": {"term": {"repos": "/a"}}}) == [result["dlq_task_id"]]
+
+
+# -- away ------------------------------------------------------------------------------------------------------------
+
+
+def _impatient(server: OpenSearch | Proxy, timeout: float = 10) -> AsyncOpenSearch:
+    return AsyncOpenSearch(f"http://{server.address}", timeout=timeout, max_retries=0)
+
+
+async def test_no_task_is_lost_or_doubled_when_opensearch_goes_and_comes(
+    start_server: StartsServer, tmp_path: Path
+) -> None:
+    """Under load: two apps enqueue and retry while the cluster is killed and started. One has a spool on disk."""
+    server = start_server(OpenSearch)
+    facts: list[Event] = []
+    running: set[str] = set()
+    done: Counter[str] = Counter()
+
+    async def callback(task: dict[str, Any], repos: list[str]) -> None:
+        assert task["name"] not in running, "retried twice at once"
+        running.add(task["name"])
+        await asyncio.sleep(0.002)
+        running.remove(task["name"])
+        done[task["name"]] += 1
+
+    async with _impatient(server) as one, _impatient(server) as two:
+        first = DeadLetterQueue(opensearch_client=one, observability_manager=facts.append)
+        second = DeadLetterQueue(opensearch_client=two, spool=tmp_path / "spool.db")
+        names: list[str] = []
+
+        async def enqueue(number: int) -> None:
+            for _ in range(number):
+                names.append(f"t{len(names)}")
+                await enqueued((first, second)[len(names) % 2], names[-1])
+
+        await enqueue(20)
+        for queue in (first, second):
+            await queue.start_retry_processor(callback, check_interval_seconds=0.05)
+        await until(lambda: len(done) > 5)
+        coming = asyncio.create_task(enqueue(40))
+        await until(lambda: len(names) > 30)
+        server.kill9()
+        await coming
+        for queue in (first, second):
+            persistence = (await queue.get_statistics())["persistence"]
+            assert not persistence["available"]
+            assert persistence["waiting"] > 0
+        with pytest.raises(StoreUnavailable):
+            await second.list_tasks()
+        server.start()
+        await until(lambda: len(done) == 60, timeout=180, what="all tasks retried")
+
+        async def resolved() -> bool:
+            stats = [await queue.get_statistics() for queue in (first, second)]
+            return [one["status_breakdown"]["resolved"] for one in stats] == [60, 60]
+
+        await until(resolved, timeout=180)
+        assert set(done) == set(names)
+        again = sum(done.values()) - len(done)
+        assert again == 0, "every outcome was kept until it could be written"
+        told = [type(fact) for fact in facts if isinstance(fact, BackendDown | BackendUp)]
+        assert (told[0], told[-1], told.count(BackendUp)) == (BackendDown, BackendUp, 1)
+        for queue in (first, second):
+            assert (await queue.get_statistics())["persistence"]["waiting"] == 0
+            await queue.aclose()
+
+
+async def test_a_spool_on_disk_survives_the_process(
+    opensearch_server: OpenSearch, client: AsyncOpenSearch, tmp_path: Path
+) -> None:
+    async with (
+        AsyncOpenSearch("http://127.0.0.1:9", max_retries=0) as nobody,
+        DeadLetterQueue(opensearch_client=nobody, spool=tmp_path / "spool.db") as away,
+    ):
+        await enqueued(away, "a", metadata={"n": 1})
+        assert await status_of(away, "a") == "pending"
+        await enqueued(away, "a", error="second", metadata={"n": 1})
+        with pytest.raises(StoreUnavailable):
+            await away.get_task("b")
+        with pytest.raises(StoreUnavailable):
+            await away.run_retry_cycle(Worker())
+        with pytest.raises(StoreUnavailable):
+            await away.retry_task("a")
+        stats = await away.get_statistics()
+        assert (stats["queue_size"], stats["retry_policies"]) == (1, {"immediate": 1})
+    async with DeadLetterQueue(opensearch_client=client, spool=tmp_path / "spool.db") as back:
+        worker = Worker()
+        await back.run_retry_cycle(worker)
+        assert worker.seen == ["a"]
+        task = await back.get_task("a")
+        assert task is not None
+        assert (task.status, task.error, task.last_error) == (DeadLetterStatus.RESOLVED, "Connection timeout", "second")
+        assert (await back.get_statistics())["persistence"] == {
+            "available": True,
+            "waiting": 0,
+            "breakers": {"default": "closed"},
+        }
+
+
+@pytest.fixture
+def proxy(toxiproxy_server: Toxiproxy, opensearch_server: OpenSearch) -> Proxy:
+    return toxiproxy_server.proxy(opensearch_server.address)
+
+
+@pytest.mark.usefixtures("client")
+@pytest.mark.parametrize("answer", [True, False])
+async def test_an_outcome_that_could_not_be_written_is_written_later(proxy: Proxy, answer: bool) -> None:
+    async with _impatient(proxy) as cut, DeadLetterQueue(opensearch_client=cut) as dlq:
+
+        async def callback(task: dict[str, Any], repos: list[str]) -> bool:
+            proxy.cut()
+            return answer
+
+        await enqueued(dlq, "a", max_retries=1)
+        cycle = await dlq.run_retry_cycle(callback)
+        assert (cycle.started, cycle.succeeded, cycle.failed) == (1, 0, 0)
+        proxy.mend()
+        worker = Worker()
+        await dlq.run_retry_cycle(worker)
+        task = await dlq.get_task("a")
+        assert task is not None
+        assert worker.seen == []
+        assert (task.status, task.retry_count) == ("resolved" if answer else "exhausted", 1)
+
+
+@pytest.mark.usefixtures("client")
+async def test_a_retry_by_hand_is_written_later_too(proxy: Proxy) -> None:
+    async with _impatient(proxy) as cut, DeadLetterQueue(opensearch_client=cut) as dlq:
+
+        async def callback(task: dict[str, Any], repos: list[str]) -> None:
+            proxy.cut()
+
+        dlq._processor.callback = callback
+        await enqueued(dlq, "a", retry_policy=RetryPolicy.NEVER)
+        assert (await dlq.retry_task("a"))["success"]
+        proxy.mend()
+        await dlq.run_retry_cycle()
+        assert await status_of(dlq, "a") == "resolved"
+
+
+async def test_what_only_memory_holds_at_the_end_is_told_of(caplog: pytest.LogCaptureFixture) -> None:
+    async with AsyncOpenSearch("http://127.0.0.1:9", max_retries=0) as nobody:
+        async with DeadLetterQueue(opensearch_client=nobody) as away:
+            await enqueued(away, "a")
+        assert "1 tasks are lost with this process: give the queue a spool on disk" in caplog.text
+
+
+@pytest.mark.usefixtures("client")
+async def test_an_answer_that_got_lost_doubles_nothing(proxy: Proxy) -> None:
+    """The cluster takes the task, but we do not hear of it: it is spooled too, and still is one task."""
+    async with _impatient(proxy, timeout=1) as deaf, DeadLetterQueue(opensearch_client=deaf) as dlq:
+        await enqueued(dlq, "before")
+        proxy.add("timeout", timeout=0)
+        await enqueued(dlq, "lost answer")
+        assert (await dlq.get_statistics())["persistence"]["waiting"] == 1
+        proxy.remove("timeout")
+        worker = Worker()
+        await until(lambda: dlq.store.letters.is_available)  # type: ignore[attr-defined]
+        await dlq.run_retry_cycle(worker)
+        assert sorted(worker.seen) == ["before", "lost answer"]
+        tasks = await dlq.list_tasks(DeadLetterStatus.RESOLVED)
+        assert {task.task_id: task.total_attempts for task in tasks} == {"before": 2, "lost answer": 2}
