@@ -2,6 +2,8 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
+BULLMQ := benchmarks/peers/bullmq_node
+JOBS ?= 2
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
 
 .DEFAULT_GOAL := help
@@ -28,6 +30,18 @@ $(VENV)/.bench: $(VENV)/.dev requirements-bench.txt
 	$(PIP) -r requirements-bench.txt
 	@touch $@
 
+# arq wants an older redis-py than ours, so it has an environment of its own
+$(VENV)/arq/.made: $(VENV)/.made requirements-bench-arq.txt
+	$(BIN)/python -m venv $(VENV)/arq
+	$(VENV)/arq/bin/python -m pip install --quiet --disable-pip-version-check -r requirements-bench-arq.txt
+	@touch $@
+
+# not `npm ci`: that wants the binaries of every platform in the lock, and a mirror may have only some of them
+$(BULLMQ)/node_modules/.made: $(BULLMQ)/package-lock.json
+	@command -v npm >/dev/null || { echo "The benchmarks need Node 20 or newer with npm (BullMQ is measured on it)"; exit 2; }
+	cd $(BULLMQ) && npm install --no-save --ignore-scripts --no-audit --no-fund --loglevel=error
+	@touch $@
+
 install: $(VENV)/.dev ## make .venv with Redrive and the tools
 
 run: $(VENV)/.runtime ## start Redrive on SQLite with a live demonstration; prints the address to open
@@ -50,9 +64,9 @@ format: $(VENV)/.dev ## let ruff format and fix
 	$(BIN)/ruff format .
 
 test: check servers ## every check and every test; REDRIVE_SERVERS=none leaves out those that need a server
-	$(BIN)/python -m pytest $(ARGS)
+	$(BIN)/python -m pytest $(or $(ARGS),-n $(JOBS) --dist loadfile)
 
-bench: $(VENV)/.bench ## benchmarks beside their peers, one JSON line a cell; ONLY=family for one family
+bench: $(VENV)/.bench $(VENV)/arq/.made $(BULLMQ)/node_modules/.made ## benchmarks beside their peers, one JSON line a cell; ONLY=family for one family
 	$(BIN)/python -m benchmarks $(ONLY)
 
 docs: $(VENV)/.dev ## build the documentation into site/
@@ -63,5 +77,5 @@ wheel: $(VENV)/.dev ## build the wheel into dist/
 	$(BIN)/python -m build --wheel --no-isolation --outdir dist
 
 clean: ## remove everything made in the tree
-	rm -rf $(VENV) dist site build .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
+	rm -rf $(VENV) $(BULLMQ)/node_modules dist site build .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -22,6 +22,7 @@ from redrive.worker import fast_loop
 
 T = TypeVar("T")
 Numbers = dict[str, float]
+_PEERS = ("huey", "persist-queue", "bullmq", "taskiq-redis", "dramatiq")
 Contender = Callable[[], float]
 """Measures itself once, from nothing, and gives its figure."""
 
@@ -187,7 +188,7 @@ def machine() -> dict[str, Any]:
         "loop": "asyncio" if fast_loop() is None else f"uvloop {version('uvloop')}",
         "load": os.getloadavg()[0],
         "fsync_us": _fsync_microseconds(),
-        "peers": {name: found for name in ("huey", "persist-queue") if (found := _version(name))},
+        "peers": {name: found for name in _PEERS if (found := _version(name))},
     }
 
 

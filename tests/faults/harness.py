@@ -22,8 +22,7 @@ from redrive.stores.sqlite import SqliteStore
 from redrive.telemetry.events import Events
 from redrive.testing.builders import make_failure, make_letter, make_message
 from redrive.testing.faults import Step
-from redrive.transports.sqlite import SqliteTransport
-from tests.faults.worker_process import BATCH, CONCURRENCY, LEASE, PARALLEL, SOURCE, Orders
+from tests.faults.worker_process import BATCH, CONCURRENCY, PARALLEL, SOURCE, Orders, transport_of
 
 ROOT = Path(__file__).parents[2]
 REPLAY = "replay-1"
@@ -72,9 +71,9 @@ HEADING = f"{'killed at':<16}{'nth':>4}" + "".join(
 )
 
 
-async def kill_at(directory: Path, step: Step, nth: int) -> Account:
+async def kill_at(directory: Path, step: Step, nth: int, transport: str = "") -> Account:
     """One worker dies at that step, another one ends the work."""
-    orders = _orders(directory)
+    orders = _orders(directory, transport)
     sent = await fill(orders, KINDS)
     code = await run_worker(replace(orders, step=step, nth=nth))
     assert code == -signal.SIGKILL, f"the worker was to die at {step} {nth}, but ended with {code}"
@@ -82,9 +81,11 @@ async def kill_at(directory: Path, step: Step, nth: int) -> Account:
     return await count(orders, sent, step=step, nth=nth, kills=1)
 
 
-async def kill_at_random(directory: Path, pauses: Iterable[float], kinds: dict[str, int]) -> Account:
+async def kill_at_random(
+    directory: Path, pauses: Iterable[float], kinds: dict[str, int], transport: str = ""
+) -> Account:
     """Workers die wherever they are, each so long after it began; the last one ends the work."""
-    orders = replace(_orders(directory), attempts=30, seconds=0.004)
+    orders = replace(_orders(directory, transport), attempts=30, seconds=0.004)
     sent = await fill(orders, kinds)
     kills = 0
     for pause in pauses:
@@ -102,7 +103,7 @@ async def kill_at_random(directory: Path, pauses: Iterable[float], kinds: dict[s
 
 async def fill(orders: Orders, kinds: dict[str, int]) -> frozenset[str]:
     """The messages in the queue, those to be replayed as letters, and their replay approved."""
-    transport, store = SqliteTransport(orders.url, clock=SystemClock(), lease=LEASE), SqliteStore(orders.url)
+    transport, store = transport_of(orders), SqliteStore(orders.url)
     messages = [_message(f"{kind}-{n:04}") for n in range(max(kinds.values())) for kind in kinds if n < kinds[kind]]
     buried = [one for one in messages if one.id.startswith(("back", "dead"))]
     now = SystemClock().now()
@@ -127,7 +128,7 @@ async def run_worker(orders: Orders) -> int:
 
 
 async def count(orders: Orders, sent: frozenset[str], *, step: str, nth: int, kills: int) -> Account:
-    transport, store = SqliteTransport(orders.url, clock=SystemClock(), lease=LEASE), SqliteStore(orders.url)
+    transport, store = transport_of(orders), SqliteStore(orders.url)
     letters = (await store.letters.search(Query(), limit=10_000)).letters
     replay = await Replays(store, {}, Events(), SystemClock()).get(REPLAY)
     events = _lines(orders.events)
@@ -192,8 +193,8 @@ def _message(id: str) -> Message:
     return make_message(id=id, source=SOURCE, body=body, headers=(("x-raw", b"\xff\x00"),))
 
 
-def _orders(directory: Path) -> Orders:
-    return Orders(str(directory))
+def _orders(directory: Path, transport: str) -> Orders:
+    return Orders(str(directory), transport=transport)
 
 
 async def _start(orders: Orders) -> asyncio.subprocess.Process:

@@ -6,6 +6,7 @@ import asyncio
 import os
 import random
 import tempfile
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from redrive.testing.faults import Step
@@ -29,25 +30,27 @@ SOAK = {"ok": 1500, "once": 60, "again": 30, "never": 30, "bad": 20, "back": 30,
 _AT_ONCE = 4  # they mostly wait for leases to end
 
 
-async def run_all(directory: Path) -> dict[tuple[Step, int], Account | BaseException]:
-    """Each in a directory of its own, some at the same time."""
+async def run_all(
+    directory: Path, transport: Callable[[], str] = lambda: "", kills: Mapping[Step, tuple[int, ...]] = KILLS
+) -> dict[tuple[Step, int], Account | BaseException]:
+    """Each in a directory and a queue of its own, some at the same time."""
     room = asyncio.Semaphore(_AT_ONCE)
 
     async def one(step: Step, nth: int) -> Account:
         async with room:
             place = directory / f"{step}-{nth}"
             place.mkdir()
-            return await kill_at(place, step, nth)
+            return await kill_at(place, step, nth, transport())
 
-    wanted = [(step, nth) for step, times in KILLS.items() for nth in times]
+    wanted = [(step, nth) for step, times in kills.items() for nth in times]
     results = await asyncio.gather(*(one(*each) for each in wanted), return_exceptions=True)
     return dict(zip(wanted, results, strict=True))
 
 
-async def soak(directory: Path, seed: int, kills: int = 6) -> Account:
+async def soak(directory: Path, seed: int, kills: int = 6, transport: str = "") -> Account:
     """Kills at random times; the same seed gives the same times."""
     rng = random.Random(seed)
-    return await kill_at_random(directory, [rng.uniform(0.02, 0.6) for _ in range(kills)], SOAK)
+    return await kill_at_random(directory, [rng.uniform(0.02, 0.6) for _ in range(kills)], SOAK, transport)
 
 
 def seed() -> int:

@@ -21,13 +21,13 @@ from redrive.config import Settings
 from redrive.flow.replay import Replays, ReplayState
 from redrive.forensics.query import Query
 from redrive.model import State
+from redrive.registry import open_transport
 from redrive.settings import Upkeep
 from redrive.stores.base import Store
 from redrive.stores.sqlite import SqliteStore
 from redrive.telemetry.events import Event, LeaseLost, LetterResolved
 from redrive.testing.faults import FaultyStore, FaultyTransport, Killer, Step, faulty_handler
 from redrive.transports.base import Transport
-from redrive.transports.sqlite import SqliteTransport
 from redrive.worker import Worker
 
 SOURCE = "orders"
@@ -42,6 +42,7 @@ class Orders(msgspec.Struct, frozen=True):
     directory: str
     step: Step | None = None
     nth: int = 1
+    transport: str = ""  # its URL, where the queue is not in the file with the letters
     attempts: int = 5
     seconds: float = 0.0  # that one attempt takes
 
@@ -60,6 +61,10 @@ class Orders(msgspec.Struct, frozen=True):
         return Path(self.directory, "events")
 
 
+def transport_of(orders: Orders) -> Transport:
+    return open_transport(orders.transport or orders.url, clock=SystemClock(), lease=LEASE)
+
+
 def settings() -> Settings:
     upkeep = Upkeep(interval=timedelta(milliseconds=20), lease=timedelta(seconds=1), parallel=PARALLEL)
     return Settings(batch=BATCH, concurrency=CONCURRENCY, lease=LEASE, upkeep=upkeep)
@@ -69,7 +74,7 @@ async def main(orders: Orders) -> None:
     redrive.upkeep.loop._RESCUE_EVERY = timedelta(milliseconds=100)
     redrive.flow.replay._LEASE = timedelta(seconds=1)
     probe, clock = Killer(orders.step, orders.nth), SystemClock()
-    transport, store = SqliteTransport(orders.url, clock=clock, lease=LEASE), SqliteStore(orders.url)
+    transport, store = transport_of(orders), SqliteStore(orders.url)
     app = Redrive(
         transport=FaultyTransport(transport, probe), store=FaultyStore(store, probe), settings=settings(), clock=clock
     )

@@ -21,14 +21,18 @@ maxmemory-policy noeviction
 
 
 class Redis(Server):
-    """Keeps what it acknowledged through a kill -9; through a power cut too with `fsync="always"`."""
+    """Keeps what it acknowledged through a kill -9; through a power cut too with `fsync="always"`.
+
+    `lines` stand at the end of its redis.conf, and win.
+    """
 
     name = "redis"
     needs = Needs(packages=("redis-server",))
 
-    def __init__(self, directory: Path | None = None, *, fsync: str = "everysec") -> None:
+    def __init__(self, directory: Path | None = None, *, fsync: str = "everysec", lines: Sequence[str] = ()) -> None:
         super().__init__(directory)
         self.fsync = fsync
+        self.lines = lines
 
     @property
     def url(self) -> str:
@@ -44,7 +48,7 @@ class Redis(Server):
 
     def prepare(self) -> None:
         settings = {"host": LOOPBACK, "port": self.port, "directory": self.directory, "fsync": self.fsync}
-        self.config.write_text(CONFIG.format_map(settings))
+        self.config.write_text(CONFIG.format_map(settings) + "".join(f"{line}\n" for line in self.lines))
 
     def command(self) -> Sequence[str | Path]:
         return ["redis-server", self.config]

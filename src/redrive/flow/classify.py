@@ -122,15 +122,15 @@ class Classifier:
         self.register(lambda error: verdict if isinstance(error, types) else None)
 
     def __call__(self, error: BaseException) -> Verdict:
+        own = _quietly(find_code, error)
         for link, certain in _links(error):
-            verdict = self._judge(link) or self._judge_members(link)
+            code = own if link is error else _quietly(find_code, link)
+            verdict = self._judge(link, code) or self._judge_members(link)
             if verdict is not None and (certain or verdict.retryable):
                 return verdict
-        code = _quietly(find_code, error)
-        return _verdict(self._fallback, code.value if code else None)
+        return _verdict(self._fallback, own.value if own else None)
 
-    def _judge(self, error: BaseException) -> Verdict | None:
-        code = _quietly(find_code, error)
+    def _judge(self, error: BaseException, code: Code | None) -> Verdict | None:
         answers = (_read_answer(_quietly(rule, error)) for rule in self._rules)
         steps = (_quietly(step, error, code) for step in _STEPS)
         found = next((verdict for verdict in chain(answers, steps) if verdict is not None), None)
@@ -138,7 +138,8 @@ class Classifier:
 
     def _judge_members(self, error: BaseException) -> Verdict | None:
         """Of a group, a final member first: while one of them cannot succeed, the whole cannot."""
-        verdicts = (self._judge(member) for member in _quietly(_members, error) or ())
+        members = _quietly(_members, error) or ()
+        verdicts = (self._judge(member, _quietly(find_code, member)) for member in members)
         return min((verdict for verdict in verdicts if verdict), key=lambda verdict: verdict.retryable, default=None)
 
 
@@ -204,7 +205,9 @@ def _members(error: BaseException) -> list[BaseException]:
     """The errors inside a group, groups within it opened; the first few of them."""
     waiting, found = [error], list[BaseException]()
     for _ in range(_MOST_LINKS * 2):
-        inner = read(waiting.pop(0), "exceptions") if waiting else None
+        if not waiting:
+            break
+        inner = read(waiting.pop(0), "exceptions")
         members = [member for member in inner if isinstance(member, BaseException)] if isinstance(inner, tuple) else []
         waiting += (member for member in members if isinstance(member, BaseExceptionGroup))
         found += (member for member in members if not isinstance(member, BaseExceptionGroup))

@@ -190,3 +190,12 @@ def _act(what: str, held: list[Record], shelf: Shelf, done: list[Record], now: f
     for one in held:
         shelf.give_back(one, now)
     held.clear()
+
+
+def test_a_partition_that_was_left_open_is_clean_when_everything_suspect_is_done() -> None:
+    shelf, partition = Shelf(lease=LEASE), Partition(("orders", 0), 100, 101)
+    shelf.assign(partition)
+    assert not partition.is_clean
+    shelf.add([record(partition, 100, b"a"), record(partition, 101, b"b")], 0.0)
+    finish(shelf, *shelf.take(1, 0.0))
+    assert partition.is_clean

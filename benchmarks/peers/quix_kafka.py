@@ -1,0 +1,44 @@
+"""quixstreams, in a process and an environment of its own: it wants an older confluent-kafka than we do.
+
+    python -m venv /var/tmp/redrive-bench/quix && /var/tmp/redrive-bench/quix/bin/pip install quixstreams==3.28.1
+
+It stops when so many are processed; joining the group is left out, to its advantage.
+"""
+
+from __future__ import annotations
+
+import subprocess
+from pathlib import Path
+
+from benchmarks.harness import scratch
+from benchmarks.peers import PeerMissing
+
+_PROGRAM = """
+import sys, time
+from quixstreams import Application
+
+servers, name, group, total = sys.argv[1:4] + [int(sys.argv[4])]
+app = Application(servers, consumer_group=group, auto_offset_reset="earliest", loglevel="CRITICAL")
+seen, began = 0, 0.0
+
+def handle(value):
+    global seen, began
+    began = began or time.perf_counter()
+    seen += 1
+    if seen == total:
+        print(total / (time.perf_counter() - began))
+        app.stop()
+
+app.dataframe(app.topic(name, value_deserializer="bytes", key_deserializer="bytes")).apply(handle)
+app.run()
+"""
+
+
+def rate(servers: str, topic: str, group: str, total: int) -> float:
+    """Messages a second."""
+    python = scratch() / "quix" / "bin" / "python"
+    if not Path(python).exists():
+        raise PeerMissing(f"quixstreams is not installed: see {__file__}")
+    command = [str(python), "-c", _PROGRAM, servers, topic, group, str(total)]
+    done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=600)
+    return float(done.stdout.split()[-1])

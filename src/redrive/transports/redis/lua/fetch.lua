@@ -1,0 +1,235 @@
+#!lua flags=allow-oom
+-- Move what is due and what was held too long to the ready, and lease the next ones, as fairness and the rate allow.
+-- It may run when memory is full: what runs has to end.
+--
+-- KEYS[1]  the queue (shared.lua names every key)
+-- ARGV     1 how many at most, 2 the lease's token, 3 its length in milliseconds, 4 how many may be taken in a window
+--          (0: any number), 5 that window in milliseconds, 6 whether the rate adapts (1 or 0), 7 most in a row of a tenant
+-- Returns  milliseconds until there may be more, and the leased: ids, packed messages, states
+local limit, token, lease = tonumber(ARGV[1]), ARGV[2], tonumber(ARGV[3])
+local most, window, adapts, in_a_row = tonumber(ARGV[4]), tonumber(ARGV[5]), ARGV[6] == '1', tonumber(ARGV[7])
+local LONGEST, AT_ONCE, LATELY, IDLE = 3600000, 1000, 10000, 7 * 86400000
+local now = milliseconds()
+
+-- Those of that set whose time has come are ready.
+local function ripen(set, lapse)
+  local ids = call('ZRANGEBYSCORE', set, '-inf', now, 'LIMIT', 0, AT_ONCE)
+  if #ids == 0 then return end
+  local lanes, order = {}, {}
+  for i, state in ipairs(call('HMGET', STATE, unpack(ids))) do
+    if state and call('HEXISTS', JOBS, ids[i]) == 1 then
+      local _, lapsed, attempt, priority, tenant, failures = parsed(state)
+      if lapse then call('HSET', STATE, ids[i], state_of(NOBODY, '1', attempt, priority, tenant, failures)) end
+      local name = priority .. ':' .. tenant
+      if not lanes[name] then
+        lanes[name] = {priority, tenant, {}}
+        order[#order + 1] = name
+      end
+      table.insert(lanes[name][3], ids[i])
+    end
+  end
+  call('ZREM', set, unpack(ids))
+  for _, name in ipairs(order) do offer('RPUSH', unpack(lanes[name])) end
+end
+
+-- How many may be taken now; if none, when one may.
+local function room()
+  if most == 0 then return limit, LONGEST end
+  local known = call('HMGET', RATE, 'used', 'factor', 'raised')
+  local used, factor = tonumber(known[1] or 0), tonumber(known[2] or 1)
+  local oldest = call('LINDEX', STARTS, 0)
+  while oldest do
+    local at, number = string.match(oldest, '^(%d+):(%d+)$')
+    if tonumber(at) > now - window then break end
+    call('LPOP', STARTS)
+    used = used - number
+    oldest = call('LINDEX', STARTS, 0)
+  end
+  if not oldest then used = 0 end
+  if not adapts then
+    factor = 1
+  elseif factor < 1 and now - tonumber(known[3] or 0) >= window then
+    factor = math.min(1, factor + 0.1)
+    call('HSET', RATE, 'factor', factor, 'raised', now)
+  end
+  call('HSET', RATE, 'used', used)
+  local free = math.max(1, math.floor(most * factor + 1e-9)) - used
+  local wait = oldest and tonumber(string.match(oldest, '^%d+')) + window - now or LONGEST
+  return math.min(limit, free), free > 0 and LONGEST or wait
+end
+
+-- The rotation, as flow/fairness.py says it. Its head is read, turned here, and written back.
+local terms = call('HMGET', TERMS, 'paused', 'fair', 'weighted', 'pass', 'turn', 'tenant', 'streak')
+local paused, fair, weighted = terms[1], terms[2], terms[3]
+local pass, turn, last, streak = tonumber(terms[4] or 0), tonumber(terms[5] or 0), terms[6], tonumber(terms[7] or 0)
+local ring, is_whole, first, placed, records = {}, true, {}, {}, {}
+local ids, prefixes, seen = {}, {}, {}
+
+-- As much of the ring as so many turns need, two to choose from at each.
+local function read_ring(turns)
+  local rows, tenants = call('ZRANGE', RING, 0, turns, 'WITHSCORES'), {}
+  ring, first, placed = {}, {}, {}
+  is_whole = #rows < 2 * (turns + 1)
+  for i = 1, #rows, 2 do
+    local tenant = string.sub(rows[i], 15)
+    if rows[i] == NO_ID then
+      is_whole = true
+      break
+    end
+    ring[#ring + 1] = {tonumber(rows[i + 1]), rows[i], tenant}
+    if not records[tenant] then tenants[#tenants + 1] = tenant end
+    first[tenant] = rows[i]
+  end
+  if not fair or #tenants == 0 then return end
+  for i, known in ipairs(call('HMGET', TENANTS, unpack(tenants))) do
+    records[tenants[i]] = known and cmsgpack.unpack(known) or {'', 0, 0, 0, 0}
+  end
+end
+
+-- Who is next: where it stands in the ring, how many it may have, and the part of a turn that it is charged.
+local function choose(left)
+  local tenant = ring[1][3]
+  if not ring[2] then return 1, left, 1 end
+  if tenant == last and streak >= in_a_row then
+    if weighted then return 2, 1, 1 / in_a_row end
+    return 2, math.min(left, in_a_row), 1
+  end
+  return 1, math.min(left, tenant == last and in_a_row - streak or in_a_row), 1
+end
+
+-- Take that many of its most urgent ones; how many there were, and whether it has more.
+local function pop(tenant, number)
+  local urgency, taken = BASE .. ':urgency:' .. tenant, 0
+  while taken < number do
+    local priority = call('ZRANGE', urgency, 0, 0)[1]
+    if not priority then return taken, false end
+    local key, prefix = lane(tenant, priority), priority .. ':' .. tenant .. ':'
+    local some = call('LPOP', key, number - taken) or {}
+    for _, id in ipairs(some) do
+      ids[#ids + 1] = id
+      prefixes[#prefixes + 1] = prefix
+    end
+    taken = taken + #some
+    if call('EXISTS', key) == 0 then
+      call('ZREM', urgency, priority)
+    elseif taken == number then
+      return taken, true
+    end
+  end
+  return taken, call('EXISTS', urgency) == 1
+end
+
+-- Among those of the head; one that comes behind them stands where others are that were not read.
+local function insert(entry)
+  local at = #ring + 1
+  while at > 1 and (ring[at - 1][1] > entry[1] or (ring[at - 1][1] == entry[1] and ring[at - 1][2] > entry[2])) do
+    at = at - 1
+  end
+  if at <= #ring or is_whole then table.insert(ring, at, entry) end
+end
+
+local function serve(at, allowed, charge)
+  local score, _, tenant = unpack(ring[at])
+  local taken, has_more = pop(tenant, allowed)
+  streak = tenant == last and streak + taken or taken
+  last = tenant
+  if charge == 1 then pass = math.max(pass, score) end
+  local record = records[tenant]
+  if record then
+    if now - record[4] > LATELY then seen[#seen + 1], seen[#seen + 2] = string.format('%.0f', now), tenant end
+    record[3], record[4] = record[3] + taken, now
+  end
+  -- a turn that the limit cut short goes on with the next fetch
+  if has_more and #ids == limit and taken < in_a_row and streak < in_a_row then return end
+  turn = turn + 1
+  local its_pass = score + charge / (weighted and weight(tenant) or 1)
+  if record then record[2], record[5] = its_pass, turn end
+  table.remove(ring, at)
+  placed[tenant] = has_more and {its_pass, string.format('%014d', turn) .. tenant, tenant}
+  if has_more then insert(placed[tenant]) end
+end
+
+local function each(command, key, values)
+  if #values > 0 then call(command, key, unpack(values)) end
+end
+
+local function write_ring()
+  local gone, came, left, at = {}, {}, {}, {}
+  for tenant, entry in pairs(placed) do -- false: it has nothing to do any more
+    gone[#gone + 1] = first[tenant]
+    if entry then
+      came[#came + 1], came[#came + 2] = string.format('%.17g', entry[1]), entry[2]
+      at[#at + 1], at[#at + 2] = tenant, entry[2]
+    else
+      left[#left + 1] = tenant
+    end
+  end
+  each('ZREM', RING, gone)
+  each('ZADD', RING, came)
+  each('HDEL', PLACES, left)
+  each('HSET', PLACES, at)
+  call('HSET', TERMS, 'pass', string.format('%.17g', pass), 'turn', turn, 'tenant', last or '', 'streak', streak)
+end
+
+local function write_records()
+  local packed = {}
+  for tenant, record in pairs(records) do
+    if record[4] == now then packed[#packed + 1], packed[#packed + 2] = tenant, cmsgpack.pack(record) end
+  end
+  each('HSET', TENANTS, packed)
+  each('ZADD', SEEN, seen)
+  for _, tenant in ipairs(call('ZRANGEBYSCORE', SEEN, '-inf', now - IDLE, 'LIMIT', 0, 10)) do
+    if call('HEXISTS', PLACES, tenant) == 0 then
+      call('ZREM', SEEN, tenant)
+      call('HDEL', TENANTS, tenant)
+    end
+  end
+end
+
+local function leased()
+  local jobs, states, old = call('HMGET', JOBS, unpack(ids)), {}, call('HMGET', STATE, unpack(ids))
+  local written, ends, until_then = {}, {}, string.format('%.0f', now + lease)
+  for i, id in ipairs(ids) do
+    local state
+    if old[i] then
+      local _, lapsed, attempt, _, _, failures = parsed(old[i])
+      state = token .. lapsed .. string.format('%06d', attempt + 1) .. prefixes[i] .. failures
+    else
+      state = token .. '0000001' .. prefixes[i]
+    end
+    states[i] = state
+    written[2 * i - 1], written[2 * i] = id, state
+    ends[2 * i - 1], ends[2 * i] = until_then, id
+  end
+  call('HSET', STATE, unpack(written))
+  call('ZADD', LEASES, unpack(ends))
+  return jobs, states
+end
+
+local function first_of(set)
+  return tonumber(call('ZRANGE', set, 0, 0, 'WITHSCORES')[2] or now + LONGEST) - now
+end
+
+ripen(LEASES, true)
+ripen(DELAYED, false)
+local wait = LONGEST
+if paused then
+  limit = 0
+else
+  limit, wait = room()
+end
+while #ids < limit do
+  read_ring(math.ceil((limit - #ids) / in_a_row) + 1)
+  if #ring == 0 then break end
+  while #ids < limit and #ring > (is_whole and 0 or 1) do serve(choose(limit - #ids)) end
+  write_ring()
+end
+if limit > 0 and (#ring > 0 or not is_whole) then rouse() else call('DEL', WAKE) end
+if #ids == 0 then return {math.max(0, math.min(wait, first_of(LEASES), first_of(DELAYED)))} end
+if most > 0 then
+  call('RPUSH', STARTS, string.format('%.0f:%d', now, #ids))
+  call('HINCRBY', RATE, 'used', #ids)
+end
+if fair then write_records() end
+local jobs, states = leased()
+return {0, ids, jobs, states}

@@ -1,0 +1,78 @@
+-- What the scripts of a queue have in common. It stands before each of them (scripts.py).
+--
+-- KEYS[1] is the queue's name with its hash tag, `redrive:{orders}`; every other key is that name and a suffix, so that
+-- all of a queue's keys are in one slot of a cluster:
+--   :jobs     hash  id -> the message, packed by the client and never read here
+--   :state    hash  id -> what became of it so far (see below); only for jobs that were taken, delayed or sent again
+--   :leases   zset  id by the time its lease ends, in milliseconds of the server's own clock
+--   :delayed  zset  id by the time it is due
+--   :ready:T:P  list  ids of tenant T with priority P, the next one first (T is empty where tenants do not matter)
+--   :urgency:T  zset  the priorities that T has jobs of
+--   :ring     zset  a place (turn and tenant) by its pass: who is next among those that wait (flow/fairness.py)
+--   :places   hash  tenant -> its place in the ring
+--   :tenants  hash  tenant -> name, pass, total, time and turn of the last one, packed
+--   :seen     zset  tenant by the time of its last job, to forget the idle
+--   :weights  hash  tenant -> its weight, where it is not 1
+--   :terms    hash  fair, weighted, paused; and the rotation: pass, turn, tenant, streak
+--   :rate     hash  used, factor, cut, raised; :starts list "time:number" of what was taken within the window
+--   :wake     list  one entry while there is something to look at: idle workers wait for it
+--
+-- A state is 16 characters of the lease's token (or NOBODY), 1 whether a lease on it ever ended unsettled, 6 digits of
+-- attempts made, its `priority:tenant:`, and then its failures, packed by the client.
+local BASE = KEYS[1]
+local JOBS, STATE = BASE .. ':jobs', BASE .. ':state'
+local LEASES, DELAYED = BASE .. ':leases', BASE .. ':delayed'
+local RING, PLACES, TENANTS, SEEN = BASE .. ':ring', BASE .. ':places', BASE .. ':tenants', BASE .. ':seen'
+local TERMS, WEIGHTS = BASE .. ':terms', BASE .. ':weights'
+local RATE, STARTS = BASE .. ':rate', BASE .. ':starts'
+local WAKE = BASE .. ':wake'
+local NOBODY = '----------------'
+local NO_ID = string.rep('\255', 65) -- no text, so nobody's id (see govern.lua)
+local call = redis.call
+
+local function milliseconds()
+  local time = call('TIME')
+  return time[1] * 1000 + math.floor(time[2] / 1000)
+end
+
+local function lane(tenant, priority)
+  return BASE .. ':ready:' .. tenant .. ':' .. priority
+end
+
+local function state_of(token, lapsed, attempt, priority, tenant, failures)
+  return token .. lapsed .. string.format('%06d', attempt) .. priority .. ':' .. tenant .. ':' .. failures
+end
+
+-- token, lapsed, attempt, priority, tenant, failures
+local function parsed(state)
+  local _, last, priority, tenant = string.find(state, '^(-?%d+):(%x*):', 24)
+  return string.sub(state, 1, 16), string.sub(state, 17, 17), tonumber(string.sub(state, 18, 23)),
+    priority, tenant, string.sub(state, last + 1)
+end
+
+local function weight(tenant)
+  return tonumber(call('HGET', WEIGHTS, tenant) or 1)
+end
+
+-- A tenant that has something to do again takes a place behind those that wait.
+local function join(tenant)
+  if call('HEXISTS', PLACES, tenant) == 1 then return end
+  local now = call('HMGET', TERMS, 'pass', 'turn')
+  local pass = tonumber(now[1] or 0) + 1 / weight(tenant)
+  local known = call('HGET', TENANTS, tenant)
+  if known then pass = math.max(pass, cmsgpack.unpack(known)[2]) end
+  local place = string.format('%014d', now[2] or 0) .. tenant
+  call('ZADD', RING, string.format('%.17g', pass), place)
+  call('HSET', PLACES, tenant, place)
+end
+
+-- These are ready: last of their lane (RPUSH), or first (LPUSH, the first of them given last).
+local function offer(push, priority, tenant, ids)
+  call(push, lane(tenant, priority), unpack(ids))
+  call('ZADD', BASE .. ':urgency:' .. tenant, priority, priority)
+  join(tenant)
+end
+
+local function rouse()
+  if call('LLEN', WAKE) == 0 then call('RPUSH', WAKE, 1) end
+end

@@ -1,0 +1,21 @@
+#!lua flags=no-writes
+-- How the tenants of a fair queue fare, the last served first.
+--
+-- KEYS[1]  the queue (shared.lua names every key)
+-- ARGV     1 how many at most
+-- Returns  the turn, and for each: name, total, time of the last one (0: none yet), rounds without, in a row, how many wait
+local known = call('HMGET', TERMS, 'turn', 'tenant', 'streak')
+local turn, reply = tonumber(known[1] or 0), {}
+for _, tenant in ipairs(call('ZREVRANGE', SEEN, 0, ARGV[1] - 1)) do
+  local packed = call('HGET', TENANTS, tenant)
+  if packed then
+    local record, place, waiting = cmsgpack.unpack(packed), call('HGET', PLACES, tenant), 0
+    for _, priority in ipairs(call('ZRANGE', BASE .. ':urgency:' .. tenant, 0, -1)) do
+      waiting = waiting + call('LLEN', lane(tenant, priority))
+    end
+    local rounds = place and turn - tonumber(string.sub(place, 1, 14)) or 0
+    local in_a_row = tenant == known[2] and tonumber(known[3]) or 0
+    reply[#reply + 1] = {record[1], record[3], record[4], rounds, in_a_row, waiting}
+  end
+end
+return reply

@@ -1,0 +1,92 @@
+"""Messages as Redis keeps them: one packed value for each, what few have at its end."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from hashlib import blake2b
+
+import msgspec
+
+from redrive.clock import microseconds, moment
+from redrive.model import Failure, Headers, Message
+from redrive.transports.base import Delivery, Settlement
+
+
+class Parcel(msgspec.Struct, array_like=True, frozen=True, gc=False):
+    """A message without its id, source and attempt, which are elsewhere."""
+
+    body: bytes
+    enqueued_at: int
+    priority: int = 0
+    tenant: str | None = None
+    headers: Headers = ()
+    key: bytes | None = None
+    correlation_id: str | None = None
+    expires_at: int | None = None
+    origin: str = ""
+
+
+_encode = msgspec.msgpack.Encoder().encode
+_decode = msgspec.msgpack.Decoder(Parcel).decode
+_decode_failures = msgspec.msgpack.Decoder(tuple[Failure, ...]).decode
+Group = tuple[bool, str | None, int, int, int]  # sent back, tenant, priority, milliseconds to wait, attempts made
+
+
+def packed(message: Message) -> bytes:
+    """The value that is kept under its id."""
+    return _encode(
+        Parcel(
+            message.body,
+            microseconds(message.enqueued_at),
+            message.priority,
+            message.tenant,
+            message.headers,
+            message.key,
+            message.correlation_id,
+            None if message.expires_at is None else microseconds(message.expires_at),
+            message.origin,
+        )
+    )
+
+
+def digest(tenant: str | None) -> str:
+    """A tenant as a part of a key: short, whatever its name. Nobody is the empty one."""
+    return "" if tenant is None else blake2b(tenant.encode("utf-8", "surrogatepass"), digest_size=8).hexdigest()
+
+
+def delivered(
+    source: str, token: bytes, ids: Iterable[bytes], parcels: Iterable[bytes | None], states: Iterable[bytes]
+) -> list[Delivery]:
+    """What `fetch.lua` leased. One whose message is gone is left to its lease, which forgets it."""
+    return [
+        _delivery(source, token, id.decode("utf-8", "surrogatepass"), _decode(parcel), state)
+        for id, parcel, state in zip(ids, parcels, states, strict=True)
+        if parcel is not None
+    ]
+
+
+def _delivery(source: str, token: bytes, id: str, parcel: Parcel, state: bytes) -> Delivery:
+    message = Message(
+        id,
+        source,
+        parcel.body,
+        moment(parcel.enqueued_at),
+        parcel.headers,
+        parcel.key,
+        parcel.tenant,
+        parcel.correlation_id,
+        int(state[17:23]),
+        parcel.priority,
+        None if parcel.expires_at is None else moment(parcel.expires_at),
+        parcel.origin,
+    )
+    failures = state.split(b":", 2)[2]
+    return Delivery(message, token, _decode_failures(failures) if failures else (), state[16:17] == b"1")
+
+
+def history(settlement: Settlement) -> bytes:
+    """Every failure of it so far, as it is kept beside the message."""
+    failures: Sequence[Failure] = settlement.delivery.failures
+    if settlement.failure is not None:
+        failures = (*failures, settlement.failure)
+    return _encode(failures) if failures else b""

@@ -1,0 +1,17 @@
+"""The scripts that run on the server; each file says at its top what it takes and gives."""
+
+from redrive.drivers.redis import Script, script
+
+
+def _script(name: str) -> Script:
+    return script("redrive.transports.redis", name, "shared")
+
+
+ADD = _script("add")
+FETCH = _script("fetch")
+SETTLE = _script("settle")
+EXTEND = _script("extend")
+DEPTH = _script("depth")
+GOVERN = _script("govern")
+PAUSE = _script("pause")
+TENANTS = _script("tenants")

@@ -1,0 +1,324 @@
+"""The queue: what is leased, settled and sent in batches, each one round trip."""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+from collections import defaultdict
+from collections.abc import Collection, Coroutine, Iterable, Iterator, Sequence
+from contextlib import suppress
+from datetime import timedelta
+from typing import Any
+
+from redrive.clock import Clock
+from redrive.drivers.redis import Link, Value
+from redrive.errors import TransportUnavailable
+from redrive.model import Category, Done, Message, Release, Retry
+from redrive.terms import Terms
+from redrive.transports.base import Delivery, Depth, Features, Settlement
+from redrive.transports.redis import scripts
+from redrive.transports.redis.bell import Bell
+from redrive.transports.redis.packing import Group, delivered, digest, history, packed
+from redrive.transports.redis.tenants import TenantMetrics, metrics
+
+_MOST_AT_ONCE, _LARGEST = 500, 1 << 20  # jobs and bytes that one script is given
+_CALLS_AT_ONCE = 16  # scripts in one round trip: more would make a server that is busy look like one that is away
+_NAMED_FOR = 60.0
+_NO_TERMS = Terms()
+
+
+class RedisTransport:
+    """Messages leased by the server's own clock: what a dead worker held comes back by itself."""
+
+    features = Features(
+        durable=True,
+        native_delay=True,
+        counts_attempts=True,
+        keeps_history=True,
+        ordered_by="source",
+        idempotent_send=True,
+        shared=True,
+        delays_sends=True,
+    )
+
+    def __init__(self, url: str, *, clock: Clock, lease: timedelta) -> None:
+        self._link = Link(url, unavailable=TransportUnavailable)
+        self._clock = clock
+        self._lease = _milliseconds(lease)
+        self._terms: dict[str, Terms] = {}
+        self._governed: set[str] = set()  # sources whose terms the server knows
+        self._named: dict[str, float] = {}  # source -> when we last wrote it down
+        self._bells: dict[str, Bell] = {}
+        self._background: set[asyncio.Task[None]] = set()
+        self._sources = f"{self._link.address.prefix}:sources"
+
+    # -- the seam ------------------------------------------------------------------------------------------------
+
+    async def receive(self, source: str, limit: int) -> Sequence[Delivery]:
+        """The most urgent first; a tenant's turn by turn where the source is fair."""
+        try:
+            await self._introduce(source)
+            while True:
+                wait, deliveries = await self._fetch(source, min(limit, _MOST_AT_ONCE))
+                if deliveries:
+                    return deliveries
+                await self._wait(source, wait)
+        except TransportUnavailable:
+            self._governed.discard(source)  # what comes back may be another server
+            raise
+
+    async def extend(self, deliveries: Sequence[Delivery]) -> Sequence[Delivery]:
+        lost: set[tuple[bytes, bytes]] = set()
+        for source, some in _by_source(deliveries).items():
+            arguments: list[Value] = [self._lease]
+            for token, ids in _by_token(some).items():
+                arguments += (token, len(ids), *ids)
+            lost |= _pairs(await self._link.run(scripts.EXTEND, [self.queue(source)], arguments))
+        return _those(deliveries, lost)
+
+    async def settle(self, settlements: Sequence[Settlement]) -> Sequence[Delivery]:
+        by_source: dict[str, list[Settlement]] = defaultdict(list)
+        for one in settlements:
+            by_source[one.delivery.message.source].append(one)
+        lost: set[tuple[bytes, bytes]] = set()
+        for source, some in by_source.items():
+            lost |= _pairs(await self._link.run(scripts.SETTLE, [self.queue(source)], self._decided(source, some)))
+        return _those([one.delivery for one in settlements], lost)
+
+    async def send(self, messages: Sequence[Message]) -> None:
+        if not messages:
+            return
+        await self._link.trust()
+        by_source: dict[str, list[Message]] = defaultdict(list)
+        for message in messages:
+            by_source[message.source].append(message)
+        for source in by_source.keys() & self._terms.keys():
+            await self._introduce(source)  # what is added before the server knows the terms is in no tenant's turn
+        await self._name(by_source)
+        calls = [
+            ([self.queue(source)], self._groups(chunk)) for source, some in by_source.items() for chunk in _chunks(some)
+        ]
+        for start in range(0, len(calls), _CALLS_AT_ONCE):
+            await self._link.run_all(scripts.ADD, calls[start : start + _CALLS_AT_ONCE])
+
+    async def depths(self) -> dict[str, Depth]:
+        names = await self._names()
+        if not names:
+            return {}
+        counts = await self._link.run_all(scripts.DEPTH, [([self.queue(name)], ()) for name in names])
+        depths = {name: Depth(*numbers) for name, numbers in zip(names, counts, strict=True)}
+        return {name: depth for name, depth in depths.items() if depth.total}
+
+    async def check(self) -> None:
+        """By writing: a replica, or a server whose disk is full, can be read and takes nothing."""
+        await self._link.command("SREM", f"{self._sources}:check", "")
+        await self._link.trust()
+
+    async def aclose(self) -> None:
+        """What a cancelled receive had taken is given back first."""
+        await asyncio.gather(*self._background, return_exceptions=True)
+        await self._link.aclose()
+        await asyncio.gather(*(bell.silence() for bell in self._bells.values()))
+
+    # -- more than the seam asks for -----------------------------------------------------------------------------
+
+    def govern(self, source: str, terms: Terms) -> None:
+        """From the next receive on, for every worker of that source."""
+        self._terms[source] = terms
+        self._governed.discard(source)
+
+    async def pause(self, source: str) -> None:
+        """Nobody receives anything of it until it is resumed. What runs may end; sending goes on."""
+        await self._name([source])
+        await self._link.run(scripts.PAUSE, [self.queue(source)], ["pause"])
+
+    async def resume(self, source: str) -> None:
+        """Undo `pause`."""
+        await self._link.run(scripts.PAUSE, [self.queue(source)], ["resume"])
+
+    async def paused(self) -> Collection[str]:
+        """The sources that are held now."""
+        names = await self._names()
+        held = await self._link.commands([("HEXISTS", f"{self.queue(name)}:terms", "paused") for name in names])
+        return [name for name, is_held in zip(names, held, strict=True) if is_held]
+
+    async def tenants(self, source: str, limit: int = 1000) -> list[TenantMetrics]:
+        """How each tenant of a fair source fares, the last served first."""
+        return metrics(await self._link.run(scripts.TENANTS, [self.queue(source)], [limit]))
+
+    def queue(self, source: str) -> str:
+        """The name that every key of that source begins with, its hash tag in it."""
+        tag = source.replace("%", "%25").replace("{", "%7B").replace("}", "%7D")
+        return f"{self._link.address.prefix}:{{{tag}}}"
+
+    async def _name(self, sources: Iterable[str]) -> None:
+        """Write down that there are such sources: once a minute, in case that somebody has emptied the server."""
+        now = self._clock.elapsed()
+        unnamed = [source for source in sources if self._named.get(source, -_NAMED_FOR) + _NAMED_FOR <= now]
+        if unnamed:
+            await self._link.command("SADD", self._sources, *(source.encode() for source in unnamed))
+            self._named.update(dict.fromkeys(unnamed, now))
+
+    async def _names(self) -> list[str]:
+        """Every source that something was ever sent to."""
+        return sorted(name.decode() for name in await self._link.command("SMEMBERS", self._sources))
+
+    # -- receiving -----------------------------------------------------------------------------------------------
+
+    async def _introduce(self, source: str) -> None:
+        """Once: is the server to be trusted, and does it know our terms?"""
+        if source in self._governed:
+            return
+        await self._link.trust()
+        terms = self._terms.get(source, _NO_TERMS)
+        weights = terms.fair.weights if terms.fair else {}
+        named = [part for tenant, weight in weights.items() for part in (digest(tenant), weight)]
+        await self._link.run(scripts.GOVERN, [self.queue(source)], [int(terms.fair is not None), *named])
+        self._governed.add(source)
+
+    async def _fetch(self, source: str, limit: int) -> tuple[float, Sequence[Delivery]]:
+        """Seconds until there may be more, and what was leased. If we are cancelled, it is given back."""
+        token = secrets.token_hex(8).encode()
+        arguments = (limit, token, self._lease, *self._limits(source))
+        fetching = asyncio.ensure_future(self._link.run(scripts.FETCH, [self.queue(source)], arguments))
+        try:
+            wait, *leased = await asyncio.shield(fetching)
+        except asyncio.CancelledError:
+            self._later(self._give_back(source, token, fetching))
+            raise
+        return wait / 1000, delivered(source, token, *leased) if leased else ()
+
+    def _limits(self, source: str) -> tuple[Value, ...]:
+        terms = self._terms.get(source, _NO_TERMS)
+        in_a_row = terms.fair.in_a_row if terms.fair else 3
+        if terms.rate is None:
+            return 0, 0, 0, in_a_row
+        return terms.rate.limit, _milliseconds(terms.rate.per), int(terms.rate.adaptive), in_a_row
+
+    async def _give_back(self, source: str, token: bytes, fetching: asyncio.Future[Any]) -> None:
+        _, *leased = await fetching
+        if leased:
+            ids = leased[0]
+            released = (0, token, 0, 0, len(ids), *(part for id in ids for part in (id, 0)))
+            await self._link.run(scripts.SETTLE, [self.queue(source)], released)
+
+    async def _wait(self, source: str, seconds: float) -> None:
+        """Until there may be something to receive."""
+        queue = self.queue(source)
+        bell = self._bells.get(queue)
+        if bell is None:
+            bell = self._bells[queue] = Bell(self._link, queue)
+        try:
+            await bell.wait(self._clock, seconds)
+        except asyncio.CancelledError:
+            self._later(bell.pass_on())
+            raise
+
+    def _later(self, work: Coroutine[Any, Any, Any]) -> None:
+        """Beside whatever else is done; a server that is away ends it, and the lease does the rest."""
+
+        async def quietly() -> None:
+            with suppress(TransportUnavailable):
+                await work
+
+        task = asyncio.ensure_future(quietly())
+        self._background.add(task)
+        task.add_done_callback(self._background.discard)
+
+    # -- settling and sending ------------------------------------------------------------------------------------
+
+    def _decided(self, source: str, settlements: Sequence[Settlement]) -> list[Value]:
+        """The arguments of `settle.lua`."""
+        arguments: list[Value] = [self._throttled(source, settlements)]
+        by_token: dict[bytes, list[Settlement]] = defaultdict(list)
+        for one in settlements:
+            by_token[one.delivery.token].append(one)
+        for token, some in by_token.items():
+            done: list[Value] = []
+            retried: list[Value] = []
+            released: list[Value] = []
+            for one in some:
+                id = _bytes(one.delivery.message.id)
+                match one.outcome:
+                    case Done():
+                        done.append(id)
+                    case Retry(after):
+                        retried += (id, _milliseconds(after), history(one))
+                    case Release(pause):
+                        released += (id, _milliseconds(pause))
+            arguments += (token, len(done), len(retried) // 3, len(released) // 2, *done, *retried, *released)
+        return arguments
+
+    def _throttled(self, source: str, settlements: Iterable[Settlement]) -> int:
+        """The window of a rate that has to give way, in milliseconds; 0 if none has."""
+        rate = self._terms.get(source, _NO_TERMS).rate
+        if rate is None or not rate.adaptive:
+            return 0
+        throttled = any(one.failure is not None and one.failure.category is Category.RESOURCE for one in settlements)
+        return _milliseconds(rate.per) if throttled else 0
+
+    def _groups(self, messages: Sequence[Message]) -> list[Value]:
+        """The arguments of `add.lua`: messages that go the same way are told of together, in their order."""
+        groups: dict[Group, list[Value]] = defaultdict(list)
+        for message in messages:
+            group = message.was_sent_back, message.tenant, message.priority, self._delay(message), message.attempt - 1
+            groups[group] += (_bytes(message.id), packed(message))
+        arguments: list[Value] = []
+        for (back, tenant, priority, delay, tried), jobs in groups.items():
+            name = _bytes(tenant or "")
+            arguments += (int(back), digest(tenant), name, priority, delay, tried, len(jobs) // 2, *jobs)
+        return arguments
+
+    def _delay(self, message: Message) -> int:
+        if message.not_before is None:
+            return 0
+        return max(0, _milliseconds(message.not_before - self._clock.now()))
+
+
+def _chunks(messages: Sequence[Message]) -> Iterator[list[Message]]:
+    """Neither too many nor too large for one script: while it runs, nobody else is served."""
+    chunk: list[Message] = []
+    size = 0
+    for message in messages:
+        if chunk and (len(chunk) == _MOST_AT_ONCE or size + len(message.body) > _LARGEST):
+            yield chunk
+            chunk, size = [], 0
+        chunk.append(message)
+        size += len(message.body)
+    yield chunk
+
+
+def _by_source(deliveries: Iterable[Delivery]) -> dict[str, list[Delivery]]:
+    by_source: dict[str, list[Delivery]] = defaultdict(list)
+    for one in deliveries:
+        by_source[one.message.source].append(one)
+    return by_source
+
+
+def _by_token(deliveries: Iterable[Delivery]) -> dict[bytes, list[bytes]]:
+    by_token: dict[bytes, list[bytes]] = defaultdict(list)
+    for one in deliveries:
+        by_token[one.token].append(_bytes(one.message.id))
+    return by_token
+
+
+def _pairs(flat: Sequence[bytes]) -> set[tuple[bytes, bytes]]:
+    return set(zip(flat[::2], flat[1::2], strict=True))
+
+
+def _those(deliveries: Sequence[Delivery], lost: set[tuple[bytes, bytes]]) -> list[Delivery]:
+    return [one for one in deliveries if (one.token, _bytes(one.message.id)) in lost] if lost else []
+
+
+def _bytes(text: str) -> bytes:
+    return text.encode("utf-8", "surrogatepass")
+
+
+def _milliseconds(span: timedelta) -> int:
+    """Rounded up, so that nothing comes before its time."""
+    return -(-span // timedelta(milliseconds=1))
+
+
+def open_transport(url: str, *, clock: Clock, lease: timedelta) -> RedisTransport:
+    """`redis://host:6379/0`, `rediss://…`, `redis+cluster://…`."""
+    return RedisTransport(url, clock=clock, lease=lease)

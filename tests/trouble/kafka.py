@@ -1,0 +1,104 @@
+"""Topics of a test's own on a real Kafka, raw records in and out of them, and apps on top."""
+
+from __future__ import annotations
+
+import itertools
+import logging
+import os
+from collections.abc import Sequence
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
+from confluent_kafka.admin import AdminClient, NewTopic
+
+from redrive import Redrive
+from redrive.testing.waiting import until
+from redrive.transports.base import Transport
+from redrive.transports.kafka import KafkaTransport
+from tests.servers.kafka import Kafka
+from tests.trouble.helpers import make_app
+
+_quiet = logging.getLogger("redrive.kafka.driver")
+_numbers = itertools.count(1)
+Headers = Sequence[tuple[str, bytes | None]]
+
+
+@cache
+def admin(servers: str) -> Any:
+    return AdminClient({"bootstrap.servers": servers, "logger": _quiet})
+
+
+@cache
+def producer(servers: str) -> Any:
+    """It keeps the order of what it is given even when it has to try again, as after a topic was just made."""
+    options = {"bootstrap.servers": servers, "message.max.bytes": 8 << 20, "enable.idempotence": True}
+    return Producer({**options, "partitioner": "murmur2_random", "logger": _quiet})
+
+
+class Topic:
+    """A topic that nobody else has, and a group to read it."""
+
+    def __init__(self, server: Kafka, *, partitions: int = 3, make: bool = True, most: int = 4 << 20) -> None:
+        self.servers = server.bootstrap
+        self.name = f"trouble-{os.getpid()}-{next(_numbers)}"
+        self.group = f"group-of-{self.name}"
+        self._onlooker: Any = None
+        if make:
+            self.make(self.name, partitions, most)
+
+    def make(self, name: str, partitions: int = 1, most: int = 4 << 20) -> None:
+        new = NewTopic(name, partitions, config={"max.message.bytes": str(most)})
+        admin(self.servers).create_topics([new])[name].result()
+
+    def url(self, **options: str | int) -> str:
+        given = {"group": self.group, "consumer.heartbeat.interval.ms": 100, **options}
+        return f"kafka://{self.servers}/?" + "&".join(f"{name}={value}" for name, value in given.items())
+
+    def app(self, directory: Path, **changes: Any) -> Redrive:
+        """On this topic's Kafka, with letters in a SQLite file; `url` has more options of the transport."""
+        options = changes.pop("url", {})
+        store = f"sqlite:///{directory / 'letters.db'}"
+        return make_app(directory, **{"transport": self.url(**options), "store": store, **changes})
+
+    def produce(self, *records: tuple[bytes | None, bytes | None], headers: Headers = (), partition: int = -1) -> None:
+        """Key and value of each, as a producer that does not know us would."""
+        for key, value in records:
+            producer(self.servers).produce(self.name, value, key, partition=partition, headers=list(headers))
+        assert producer(self.servers).flush(30) == 0
+
+    def records(self, name: str | None = None) -> list[Any]:
+        """Everything on it now."""
+        topic = name or self.name
+        reader: Any = Consumer({"bootstrap.servers": self.servers, "group.id": "nobody", "logger": _quiet})
+        places = [TopicPartition(topic, number, 0) for number in reader.list_topics(topic).topics[topic].partitions]
+        wanted = sum(reader.get_watermark_offsets(place)[1] for place in places)
+        reader.assign(places)
+        found: list[Any] = []
+        while len(found) < wanted:
+            found += reader.consume(wanted - len(found), 1)
+        reader.close()
+        return found
+
+    def committed(self) -> dict[int, int]:
+        """By partition."""
+        if self._onlooker is None:
+            options = {"bootstrap.servers": self.servers, "group.id": self.group, "logger": _quiet}
+            self._onlooker = Consumer(options)
+        try:
+            numbers = self._onlooker.list_topics(self.name, timeout=10).topics[self.name].partitions
+            found = self._onlooker.committed([TopicPartition(self.name, number) for number in numbers], timeout=10)
+        except KafkaException:  # the coordinator of its group is not ready yet
+            return {}
+        return {one.partition: one.offset for one in found if one.offset >= 0}
+
+    async def until_committed(self, number: int) -> None:
+        """The group has finished so many, over all partitions."""
+        await until(lambda: sum(self.committed().values()) == number, what=f"{number} are committed")
+
+
+def transport_of(app: Redrive) -> KafkaTransport:
+    transport: Transport = app.transport()
+    assert isinstance(transport, KafkaTransport)
+    return transport

@@ -1,0 +1,252 @@
+"""Partitions that move between workers, brokers that die, workers that are killed, a key stuck for an hour."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from collections import Counter, defaultdict
+from pathlib import Path
+from typing import Any
+
+from redrive import Message, Policy, Redrive, constant
+from redrive.model import Reason
+from redrive.telemetry.events import BackendDown
+from redrive.testing.clock import ManualClock
+from redrive.testing.faults import Step
+from redrive.testing.waiting import until
+from tests.servers.fixtures import StartsServer
+from tests.servers.kafka import Kafka
+from tests.trouble.helpers import ROOT, Told, letters, working
+from tests.trouble.kafka import Topic, transport_of
+
+Seen = defaultdict[bytes | None, list[int]]
+
+
+def _app(topic: Topic, directory: Path, seen: Seen, **changes: Any) -> Redrive:
+    app = topic.app(directory, concurrency=20, batch=20, **changes)
+
+    @app.handler(topic.name, policy=Policy(attempts=50, backoff=constant("5ms")))
+    async def handle(number: int, message: Message) -> None:
+        await asyncio.sleep(0.002)
+        if number % 50 == 0 and message.attempt == 1:
+            raise ConnectionError("not yet")
+        seen[message.key].append(number)
+
+    return app
+
+
+def _partitions(app: Redrive, topic: Topic) -> int:
+    reader = transport_of(app)._readers.get(topic.name)
+    return 0 if reader is None else len(reader.shelf.partitions)
+
+
+def _first_times(numbers: list[int]) -> list[int]:
+    return list(dict.fromkeys(numbers))
+
+
+async def test_workers_that_join_and_leave_in_the_middle_lose_nothing_and_keep_the_order(
+    kafka_server: Kafka, tmp_path: Path
+) -> None:
+    topic, seen, total = Topic(kafka_server, partitions=6), Seen(list), 3000
+    topic.produce(*[(b"key-%d" % (number % 40), b"%d" % number) for number in range(total)])
+    first, second = _app(topic, tmp_path, seen), _app(topic, tmp_path, seen)
+    told = [Told(first), Told(second)]
+    async with first, working(first):
+        await until(lambda: sum(map(len, seen.values())) > 100, what="the first one works")
+        async with second:
+            async with working(second):
+                await until(lambda: _partitions(second, topic) == 3, what="the second one has its share")
+                assert _partitions(first, topic) == 3
+            await second.transport().aclose()
+        await until(lambda: _partitions(first, topic) == 6, what="the first one has all again")
+        await topic.until_committed(total)
+    counts = Counter(number for numbers in seen.values() for number in numbers)
+    assert sorted(counts) == list(range(total))
+    assert {key: _first_times(n) == sorted(set(n)) for key, n in seen.items()} == dict.fromkeys(seen, True)
+    repeated = sum(number - 1 for number in counts.values())
+    assert repeated <= 2 * 20 + sum(len(one.events) for one in told), "more was repeated than was under way"
+    assert await letters(first) == []
+
+
+async def test_a_broker_that_is_killed_and_comes_back_under_load(start_server: StartsServer, tmp_path: Path) -> None:
+    server = start_server(Kafka)
+    topic, seen, total = Topic(server, partitions=3), Seen(list), 1200
+    app = _app(topic, tmp_path, seen, url={"reconnect.backoff.max.ms": 500})
+    told = Told(app)
+    messages = [app.message(topic.name, number, key=f"key-{number % 10}") for number in range(total)]
+    async with app, working(app):
+        await app.send_messages(messages[:600])
+        await until(lambda: sum(map(len, seen.values())) > 50, what="it works")
+        server.kill9()
+        await until(lambda: bool(told.of(BackendDown)), what="it says so")
+        server.start()
+        await app.send_messages(messages[600:])
+        await until(lambda: len({n for numbers in seen.values() for n in numbers}) == total, timeout=60)
+        await topic.until_committed(total)
+    assert {key: _first_times(n) == sorted(set(n)) for key, n in seen.items()} == dict.fromkeys(seen, True)
+    assert await letters(app) == []
+
+
+async def test_one_key_stuck_for_an_hour_keeps_what_is_held_bounded_and_loses_nothing(
+    kafka_server: Kafka, tmp_path: Path
+) -> None:
+    topic, clock, total = Topic(kafka_server, partitions=1), ManualClock(), 2000
+    topic.produce((b"stuck", b"0"), *[(b"k%d" % (n % 30), b"%d" % n) for n in range(1, total)])
+    app = topic.app(tmp_path, url={"most_open": 300}, clock=clock, batch=50)
+    handled: Counter[int] = Counter()
+    mended = asyncio.Event()
+
+    @app.handler(topic.name, policy=Policy(attempts=10_000, backoff=constant("1m")))
+    async def handle(number: int) -> None:
+        if number == 0 and not mended.is_set():
+            raise ConnectionError("down")
+        handled[number] += 1
+
+    def held() -> int:
+        [partition] = transport_of(app)._readers[topic.name].shelf.partitions.values()
+        return len(partition.open)
+
+    most = 300 + 2 * 500  # what may be open, and what a poll may bring before it is paused
+    async with app, working(app):
+        await until(lambda: len(handled) >= 250, what="others go on")
+        for _ in range(60):
+            await clock.advance(60)
+            assert held() <= most
+        assert topic.committed() == {0: 0}
+        assert len(handled) <= most
+        mended.set()
+        await clock.eventually(topic.until_committed(total))
+    assert set(handled) == set(range(total))
+
+
+# -- killed --------------------------------------------------------------------------------------------------------
+
+_WORKER = """
+import asyncio, os, signal, sys
+from datetime import timedelta
+from redrive import Message, Policy, Redrive, Transient, immediate
+from redrive.config import Settings
+from redrive.registry import open_store, open_transport
+from redrive.clock import SystemClock
+from redrive.testing.faults import FaultyStore, FaultyTransport, Killer, Step, faulty_handler
+from redrive.worker import Worker
+
+url, store, topic, done, step, nth = sys.argv[1:]
+
+def append(line):
+    file = os.open(done, os.O_WRONLY | os.O_APPEND | os.O_CREAT)
+    os.write(file, f"{line}\\n".encode())
+    os.close(file)
+
+async def is_done(transport):
+    reader = transport._readers.get(topic)
+    return reader is not None and len(reader.shelf.partitions) == 2 and not await transport.depths()
+
+async def main():
+    probe = Killer(Step(step) if step else None, int(nth))
+    transport = open_transport(url, clock=SystemClock(), lease=timedelta(seconds=6))
+    app = Redrive(
+        transport=FaultyTransport(transport, probe), store=FaultyStore(open_store(store), probe),
+        settings=Settings(batch=10, concurrency=5),
+    )
+
+    async def handle(number: int, message: Message) -> None:
+        if number % 10 == 3:
+            raise ValueError("never")
+        if number % 10 == 5 and message.attempt == 1:
+            raise Transient("not yet")
+        if number == 666:
+            append("666")
+            os.kill(os.getpid(), signal.SIGKILL)
+        append(f"{message.key.decode()} {number}")
+
+    app.handler(topic, policy=Policy(attempts=3, backoff=immediate()))(faulty_handler(handle, probe))
+    async with app:
+        worker = Worker(app, upkeep=False)
+        running = asyncio.create_task(worker.run())
+        while not await is_done(transport):
+            await asyncio.sleep(0.05)
+        worker.stop()
+        await running
+
+asyncio.run(main())
+"""
+
+
+class Killed:
+    """A worker process on a topic of its own, killed where it is told to be, and started again."""
+
+    def __init__(self, server: Kafka, directory: Path, step: Step | None = None, nth: int = 1) -> None:
+        self.topic = Topic(server, partitions=2)
+        self.directory = directory
+        directory.mkdir(exist_ok=True)
+        self.step, self.nth = step, nth
+        self.app = self.topic.app(directory)
+
+    @property
+    def done(self) -> list[str]:
+        path = self.directory / "done"
+        return path.read_text().splitlines() if path.exists() else []
+
+    async def run(self, step: Step | None = None) -> int:
+        """Its exit code. A static member of its group: the one that is started next need not wait for its session."""
+        url = self.topic.url(
+            **{"counters": f"sqlite:///{self.directory}/counters.db", "consumer.group.instance.id": "worker"}
+        )
+        store = f"sqlite:///{self.directory}/letters.db"
+        arguments = (url, store, self.topic.name, str(self.directory / "done"), step or "", str(self.nth))
+        process = await asyncio.create_subprocess_exec(sys.executable, "-c", _WORKER, *arguments, cwd=ROOT)
+        try:
+            return await asyncio.wait_for(process.wait(), 60)
+        finally:
+            if process.returncode is None:
+                process.kill()
+
+
+STEPS = {
+    Step.RECEIVED: 2,
+    Step.ATTEMPTED: 25,
+    Step.BEFORE_RECORD: 2,
+    Step.AFTER_RECORD: 2,
+    Step.BEFORE_ACK: 3,
+    Step.AFTER_ACK: 3,
+}
+
+
+async def test_a_worker_killed_at_any_step_loses_nothing_and_keeps_the_order(
+    kafka_server: Kafka, tmp_path: Path
+) -> None:
+    async def killed(step: Step, nth: int) -> None:
+        one, total = Killed(kafka_server, tmp_path / step, step, nth), 100
+        one.topic.produce(*[(b"k%d" % (number % 7), b"%d" % number) for number in range(total)])
+        assert await one.run(step) == -9, f"it was not killed: {step}"
+        assert await one.run() == 0
+        by_key = defaultdict[str, list[int]](list)
+        for line in one.done:
+            key, number = line.split()
+            by_key[key].append(int(number))
+        good = {number for number in range(total) if number % 10 != 3}
+        assert {number for numbers in by_key.values() for number in numbers} == good, step
+        assert [n for n in by_key.values() if _first_times(n) != sorted(set(n))] == [], step
+        assert sum(map(len, by_key.values())) - len(good) <= 40, "more was repeated than was under way"
+        async with one.app:
+            buried = await letters(one.app)
+        assert {int(letter.message.body) for letter in buried} == set(range(total)) - good, step
+        assert sum(one.topic.committed().values()) == total, step
+
+    for steps in (list(STEPS.items())[:3], list(STEPS.items())[3:]):
+        await asyncio.gather(*(killed(step, nth) for step, nth in steps))
+
+
+async def test_a_message_that_kills_its_worker_each_time_is_buried_in_the_end_and_alone(
+    kafka_server: Kafka, tmp_path: Path
+) -> None:
+    one = Killed(kafka_server, tmp_path)
+    one.topic.produce(*[(b"k%d" % number, b"%d" % (number or 666)) for number in (1, 2, 0, 4)], partition=0)
+    assert [await one.run() for _ in range(5)] == [-9, -9, -9, -9, 0]
+    async with one.app:
+        [letter] = await letters(one.app)
+    assert (letter.message.body, letter.reason) == (b"666", Reason.CRASHED)
+    assert one.done.count("666") == 4, "three attempts, and the first one, of which nobody knew"
+    assert {line.split()[-1] for line in one.done} == {"1", "2", "4", "666"}
+    assert sum(one.topic.committed().values()) == 4
