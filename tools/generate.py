@@ -22,10 +22,14 @@ _BLOCK = re.compile(r"(<!-- generated: (\w+) -->\n).*?(<!-- end -->)", re.DOTALL
 _TRANSPORTS = {
     "memory": "redrive.transports.memory:MemoryTransport",
     "sqlite": "redrive.transports.sqlite:SqliteTransport",
+    "redis": "redrive.transports.redis:RedisTransport",
+    "kafka": "redrive.transports.kafka:KafkaTransport",
 }
 _STORES = {
     "memory": "redrive.stores.memory:MemoryStore",
     "sqlite": "redrive.stores.sqlite:SqliteStore",
+    "redis": "redrive.stores.redis:RedisStore",
+    "opensearch": "redrive.stores.opensearch:OpenSearchStore",
     "mongodb": "redrive.stores.mongodb:MongoStore",
 }
 

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from redrive.flow.classify import Classifier, Verdict
     from redrive.model import Category, Failure, Letter, Message, State
     from redrive.policy import Again, Policy
+    from redrive.terms import Fair, Rate
 
 __version__ = "0.1.0"
 
@@ -21,10 +22,12 @@ __all__ = [
     "Category",
     "Classifier",
     "Failure",
+    "Fair",
     "Letter",
     "Message",
     "Permanent",
     "Policy",
+    "Rate",
     "Redrive",
     "RedriveError",
     "State",
@@ -45,6 +48,7 @@ _HOMES = {
     "redrive.flow.classify": ("Classifier", "Verdict"),
     "redrive.model": ("Category", "Failure", "Letter", "Message", "State"),
     "redrive.policy": ("Again", "Policy"),
+    "redrive.terms": ("Fair", "Rate"),
 }
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
 

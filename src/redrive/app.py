@@ -9,7 +9,7 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from datetime import timedelta
 from pathlib import Path
 from types import TracebackType
-from typing import Any, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
 from redrive.clock import Clock, SystemClock
 from redrive.config import Settings, load
@@ -18,14 +18,18 @@ from redrive.errors import ConfigError, MessageTooLarge, UnknownSource, UsageErr
 from redrive.flow.classify import Classifier
 from redrive.flow.decode import encode, name_of, signature_of
 from redrive.flow.line import Handler, Line, Span
-from redrive.model import Message, MessageId
-from redrive.outgoing import GivenHeaders, bytes_of, expiry_of, headers_of, priority_of, text_of
+from redrive.model import Holds, Message, MessageId
+from redrive.outgoing import GivenHeaders, bytes_of, headers_of, moment_of, priority_of, text_of
 from redrive.policy import Policy
 from redrive.registry import open_store, open_transport
 from redrive.stores.base import Store
 from redrive.telemetry.events import Events
+from redrive.terms import Fair, Rate, Terms
 from redrive.threads import Threads
-from redrive.transports.base import Transport
+from redrive.transports.base import Governed, HasGraves, KeepsOrder, Transport
+
+if TYPE_CHECKING:
+    from redrive.alerts.model import Notifier
 
 F = TypeVar("F", bound=Callable[..., Any])
 Inject: TypeAlias = Callable[[GivenHeaders], GivenHeaders]
@@ -54,6 +58,7 @@ class Redrive:
         self.classify = classifier or Classifier()
         self.handlers: dict[str, Handler] = {}
         self.span: Span | None = None
+        self.notifiers: list[Notifier] = []  # your own, beside those of `alerts.urls`
         self.inject: Inject | None = None  # adds the trace to what is sent (telemetry/tracing.py)
         self._declared: dict[str, str] = {}
         self._transports: dict[str, Transport] = {}
@@ -84,14 +89,21 @@ class Redrive:
         policy: Policy | None = None,
         concurrency: int | None = None,
         transport: str = "default",
+        rate: Rate | None = None,
+        fair: bool | Fair = False,
     ) -> Callable[[F], F]:
         """Handle the messages of that source. The function may be sync or async; its first parameter is the body,
-        decoded to what its annotation says, its second, if there is one, the Message."""
+        decoded to what its annotation says, its second, if there is one, the Message.
+
+        rate    at most so many within any span of time, over all workers: `Rate(100, "60s")`
+        fair    tenants take turns, over all workers: True, or `Fair(...)` for more than the defaults
+        """
         if callable(source):
             raise ConfigError("a handler is registered for a source: write @app.handler('orders')")
 
         def register(function: F) -> F:
-            self._register(source, function, Policy() if policy is None else policy, concurrency, transport)
+            terms = _terms(rate, fair)
+            self._register(source, function, Policy() if policy is None else policy, concurrency, transport, terms)
             return function
 
         return register
@@ -106,7 +118,13 @@ class Redrive:
         return {*self.handlers, *self._declared}
 
     def _register(
-        self, source: str, function: Callable[..., Any], policy: Policy, concurrency: int | None, transport: str
+        self,
+        source: str,
+        function: Callable[..., Any],
+        policy: Policy,
+        concurrency: int | None,
+        transport: str,
+        terms: Terms,
     ) -> None:
         try:
             text_of("source", source)
@@ -132,7 +150,10 @@ class Redrive:
             concurrency=width,
             transport=transport,
             name=name_of(function),
+            terms=terms,
         )
+        if transport in self._transports:
+            self._tell_terms(self._transports[transport], [self.handlers[source]])
 
     def _in_thread(self, function: Callable[..., Any]) -> Callable[..., Awaitable[Any]]:
         """A sync handler runs in a thread, so that it never stops the loop. One that hangs keeps its thread after its
@@ -161,10 +182,12 @@ class Redrive:
         headers: Mapping[str, str | bytes] | None = None,
         priority: int = 0,
         ttl: Duration | None = None,
+        delay: Duration | None = None,
         after: Iterable[MessageId] = (),
     ) -> MessageId:
         """Durable when it returns; gives the message's id. The same id again, while it is queued, changes nothing.
 
+        delay   it is not received before, where the transport has a delay of its own
         after   ids of messages: if this one is buried, it is not retried before their letters are resolved or archived
         """
         message = self.message(
@@ -177,6 +200,7 @@ class Redrive:
             headers=headers,
             priority=priority,
             ttl=ttl,
+            delay=delay,
             after=after,
         )
         await self.send_messages([message])
@@ -194,6 +218,7 @@ class Redrive:
         headers: Mapping[str, str | bytes] | None = None,
         priority: int = 0,
         ttl: Duration | None = None,
+        delay: Duration | None = None,
         after: Iterable[MessageId] = (),
     ) -> Message:
         """The message that `send` would send."""
@@ -214,7 +239,8 @@ class Redrive:
             tenant=tenant,
             correlation_id=correlation_id,
             priority=priority_of(priority),
-            expires_at=expiry_of(ttl, now),
+            expires_at=moment_of("ttl", ttl, now),
+            not_before=moment_of("delay", delay, now),
         )
 
     async def send_messages(self, messages: Sequence[Message]) -> None:
@@ -223,7 +249,12 @@ class Redrive:
         for message in messages:
             by_transport.setdefault(self._transport_of(message.source), []).append(message)
         for name, some in by_transport.items():
-            await self.transport(name).send(some)
+            transport = self.transport(name)
+            if not transport.features.delays_sends and any(one.not_before for one in some):
+                raise UsageError(
+                    f"transport {name!r} cannot delay a message: send it when it is due, or without `delay`"
+                )
+            await transport.send(some)
 
     def _transport_of(self, source: str) -> str:
         if source in self.handlers:
@@ -239,8 +270,17 @@ class Redrive:
         if name not in self._transports:
             if name not in self._urls:
                 raise ConfigError(f"transport {name!r} is not configured: there is {', '.join(self._urls)}")
-            self._transports[name] = open_transport(self._urls[name], clock=self.clock, lease=self.settings.lease)
+            opened = open_transport(self._urls[name], clock=self.clock, lease=self.settings.lease)
+            self._transports[name] = opened
+            self._tell_terms(opened, [one for one in self.handlers.values() if one.transport == name])
         return self._transports[name]
+
+    def _tell_terms(self, transport: Transport, handlers: Iterable[Handler]) -> None:
+        """So that what is sent before any worker has run waits under its terms, too."""
+        if isinstance(transport, Governed):
+            for handler in handlers:
+                if handler.terms.asks:
+                    transport.govern(handler.source, handler.terms)
 
     @property
     def transports(self) -> dict[str, Transport]:
@@ -260,17 +300,25 @@ class Redrive:
 
     def line(self, handler: Handler) -> Line:
         """Everything that handler's messages need on their way."""
+        transport, holds = self.transport(handler.transport), handler.policy.holds
+        if isinstance(transport, KeepsOrder):
+            transport.hold(handler.source, holds or Holds.KEY)
+        elif holds not in (None, Holds.NOTHING):
+            raise ConfigError(f"{handler.source!r}: holds={holds.value!r} needs a transport that keeps order, as Kafka")
+        if handler.terms.asks:
+            _govern(transport, handler)
         return Line(
             handler=handler,
-            transport=self.transport(handler.transport),
-            store=self.store,
+            transport=transport,
+            store=transport.burying(self.store) if isinstance(transport, HasGraves) else self.store,
             classifier=self.classify,
             events=self.events,
             clock=self.clock,
             worker=self.settings.worker_name,
             version=self.settings.version,
             body_limit=self.settings.body_limit,
-            batch=self.settings.batch,
+            # what is taken ahead of a rate may begin too late, together with what the rate allows then
+            batch=min(self.settings.batch, handler.concurrency) if handler.terms.rate else self.settings.batch,
             lease=self.settings.lease,
             span=self.span,
         )
@@ -292,8 +340,27 @@ class Redrive:
     ) -> None:
         await self.aclose()
 
-    def run(self, *, upkeep: bool = True, grace: timedelta | None = None) -> None:
-        """Handle messages until Ctrl-C or SIGTERM."""
+    def run(
+        self, *, upkeep: bool = True, grace: timedelta | None = None, beside: Sequence[Callable[[], Any]] = ()
+    ) -> None:
+        """Handle messages until Ctrl-C or SIGTERM; what is given as `beside` runs until then too."""
         from redrive.worker import run
 
-        run(self, upkeep=upkeep, grace=grace)
+        run(self, upkeep=upkeep, grace=grace, beside=beside)
+
+
+def _terms(rate: Rate | None, fair: bool | Fair) -> Terms:
+    if rate is not None and not isinstance(rate, Rate):
+        raise ConfigError(f"rate={rate!r}: it takes a Rate, such as Rate(100, '60s')")
+    if not isinstance(fair, bool | Fair):
+        raise ConfigError(f"fair={fair!r}: it takes True, or a Fair")
+    return Terms(rate, Fair() if fair is True else fair or None)
+
+
+def _govern(transport: Transport, handler: Handler) -> None:
+    if not isinstance(transport, Governed):
+        raise ConfigError(
+            f"the handler of {handler.source!r} asks for {handler.terms}, which transport {handler.transport!r} "
+            "cannot keep over all workers: use one that can, such as redis://"
+        )
+    transport.govern(handler.source, handler.terms)

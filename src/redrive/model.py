@@ -71,6 +71,14 @@ class Stage(StrEnum):
     HANDLE = "handle"
 
 
+class Holds(StrEnum):
+    """What waits behind a message while it waits for its retry, where its transport keeps order."""
+
+    KEY = "key"  # the messages of its key; all others go on
+    PARTITION = "partition"  # everything behind it: strict order
+    NOTHING = "nothing"  # it steps aside, and what is behind it goes first
+
+
 class Message(Struct, frozen=True, gc=False):
     """Raw bytes and what travels with them. Never needs decoding to be carried."""
 
@@ -86,6 +94,7 @@ class Message(Struct, frozen=True, gc=False):
     priority: int = 0  # lower is more urgent
     expires_at: datetime | None = None
     origin: str = ""  # where the broker had it, for people: `orders[3]@1007`
+    not_before: datetime | None = None  # for `send`: when it may be received. Who receives it sees none
 
     def header(self, name: str) -> bytes | None:
         """The last value of that name, as a broker would resolve a repeat."""

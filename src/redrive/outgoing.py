@@ -42,11 +42,12 @@ def priority_of(value: Any) -> int:
     return value
 
 
-def expiry_of(ttl: Duration | None, now: datetime) -> datetime | None:
+def moment_of(name: str, span: Duration | None, now: datetime) -> datetime | None:
+    """So long from now."""
     try:
-        return None if ttl is None else now + positive("ttl", ttl)
+        return None if span is None else now + positive(name, span)
     except OverflowError:
-        raise UsageError(f"ttl={ttl!r}: that is longer than the calendar") from None
+        raise UsageError(f"{name}={span!r}: that is longer than the calendar") from None
 
 
 def headers_of(headers: GivenHeaders | None, after: Iterable[MessageId]) -> Headers:

@@ -10,7 +10,7 @@ from msgspec import Struct
 from redrive.durations import Duration, duration
 from redrive.errors import ConfigError, nearest
 from redrive.flow.backoff import Backoff, exponential
-from redrive.model import Category
+from redrive.model import Category, Holds
 
 _DEFAULT_BACKOFF = exponential("1s", cap="60s", jitter=0.25)
 
@@ -41,6 +41,8 @@ class Policy:
                 `attempts=1` buries at once. A category named here is retried even where it would not be by itself
     again       automatic retries of the letter: `again=5` with the same backoff, or `Again(5, linear("5m"))`. In the
                 policy of a category None means as for all others, or none where that category is buried at once
+    holds       where the transport keeps order (Kafka): what waits behind a message that is to be retried. Its `key`
+                (what None means), its whole `partition`, or `nothing`: it steps aside
     """
 
     __slots__ = (
@@ -50,6 +52,7 @@ class Policy:
         "attempts",
         "backoff",
         "categories",
+        "holds",
         "most_attempts",
         "timeout",
         "ttl",
@@ -64,6 +67,7 @@ class Policy:
         ttl: Duration | None = None,
         categories: Mapping[Category | str, Policy] | None = None,
         again: int | Again | None = None,
+        holds: Holds | str | None = None,
     ) -> None:
         if not _is_whole(attempts) or attempts < 1:
             raise ConfigError(f"attempts={attempts!r}: a message is tried at least once, so 1 or more")
@@ -71,6 +75,7 @@ class Policy:
         self.backoff = _checked("backoff", backoff)
         self.timeout = None if timeout is None else positive("timeout", timeout)
         self.ttl = None if ttl is None else positive("ttl", ttl)
+        self.holds = None if holds is None else _holds(holds)
         self.categories = {category_named(name): _policy(name, policy) for name, policy in (categories or {}).items()}
         self.again = again if isinstance(again, Again) else Again(0 if again is None else again, backoff)
         self._says_again = again is not None
@@ -119,6 +124,13 @@ def category_named(name: Category | str) -> Category:
         return Category(name)
     except ValueError:
         raise ConfigError(f"unknown category {name!r}{nearest(str(name), map(str, Category))}") from None
+
+
+def _holds(name: Holds | str) -> Holds:
+    try:
+        return Holds(name)
+    except ValueError:
+        raise ConfigError(f"holds={name!r}: it is {', '.join(Holds)}{nearest(str(name), Holds)}") from None
 
 
 def _checked(name: str, backoff: Backoff) -> Backoff:

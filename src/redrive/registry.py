@@ -19,10 +19,15 @@ from redrive.transports.base import Transport
 TRANSPORTS = {
     "memory": "redrive.transports.memory:open_transport",
     "sqlite": "redrive.transports.sqlite:open_transport",
+    "workflow+sqlite": "redrive.systems.workflow.replayed:open_transport",
+    "workflow+opensearch": "redrive.systems.workflow.replayed:open_transport",
+    "workflow+opensearch+https": "redrive.systems.workflow.replayed:open_transport",
     "redis": "redrive.transports.redis:open_transport",
     "rediss": "redrive.transports.redis:open_transport",
     "redis+cluster": "redrive.transports.redis:open_transport",
     "rediss+cluster": "redrive.transports.redis:open_transport",
+    "amqp": "redrive.transports.rabbitmq.transport:open_transport",
+    "amqps": "redrive.transports.rabbitmq.transport:open_transport",
     "kafka": "redrive.transports.kafka:open_transport",
     "kafka+ssl": "redrive.transports.kafka:open_transport",
 }
@@ -33,8 +38,16 @@ STORES = {
     "rediss": "redrive.stores.redis:open_store",
     "redis+cluster": "redrive.stores.redis:open_store",
     "rediss+cluster": "redrive.stores.redis:open_store",
+    "email+redis": "redrive.systems.email.dlq:open_store",
+    "email+rediss": "redrive.systems.email.dlq:open_store",
+    "email+redis+cluster": "redrive.systems.email.dlq:open_store",
+    "email+rediss+cluster": "redrive.systems.email.dlq:open_store",
+    "workflow+opensearch": "redrive.systems.workflow.stores:open_store",
+    "workflow+opensearch+https": "redrive.systems.workflow.stores:open_store",
     "opensearch": "redrive.stores.opensearch:open_store",
     "opensearch+https": "redrive.stores.opensearch:open_store",
+    "tickets+mongodb": "redrive.systems.tickets.store:open_tickets",
+    "tickets+mongodb+srv": "redrive.systems.tickets.store:open_tickets",
     "mongodb": "redrive.stores.mongodb:open_store",
     "mongodb+srv": "redrive.stores.mongodb:open_store",
 }
@@ -59,6 +72,8 @@ def _opener(kind: str, url: str, known: dict[str, str]) -> Any:
     plugins = {point.name: point.value for point in entry_points(group=f"redrive.{kind}s")}
     target = (known | plugins).get(scheme)
     if target is None:
-        raise ConfigError(f"no {kind} speaks {scheme!r}{nearest(scheme, known | plugins)}")
+        every = known | plugins
+        plain = [name for name in every if "+" not in name]
+        raise ConfigError(f"no {kind} speaks {scheme!r}{nearest(scheme, every) or nearest(scheme, plain)}")
     module, _, name = target.partition(":")
     return getattr(import_module(module), name)

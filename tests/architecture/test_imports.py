@@ -11,7 +11,15 @@ from pathlib import Path
 import pytest
 
 SRC = Path(__file__).parents[2] / "src"
-OUTSIDE = ("redrive.app", "redrive.service", "redrive.worker", "redrive.cli", "redrive.admin", "redrive.registry")
+OUTSIDE = (
+    "redrive.alerts",
+    "redrive.app",
+    "redrive.service",
+    "redrive.worker",
+    "redrive.cli",
+    "redrive.admin",
+    "redrive.registry",
+)
 SHELL = ("redrive.app", "redrive.service", "redrive.cli", "redrive.admin")
 DRIVERS = (
     *("sqlite3", "redis", "aioredis", "hiredis", "confluent_kafka", "aiokafka", "kafka", "pika", "aio_pika", "aiormq"),

@@ -19,7 +19,7 @@ from tests.docs.transcript import agrees, shape
 
 _STAYS = re.compile(r"redrive (?:run|up|demo)\b")
 _EXPORT = re.compile(r"export (?P<name>\w+)=(?P<value>.+)")
-_PLACE = re.compile(r"\b(LETTER|ID|GROUP|REPLAY)\b")
+_PLACE = re.compile(r"\b(LETTER|ID|GROUP|REPLAY|INCIDENT)\b")
 _PORT = "8321"
 _OURS = ("REDRIVE_", "PYTEST_", "COLUMNS", "LINES")  # what the reader's own environment would not have
 _EXITS = {
@@ -167,6 +167,8 @@ class Reader:
     def _name(self, what: str) -> str:
         if what == "GROUP":
             return str(self._ask("groups")["groups"][0]["id"])
+        if what == "INCIDENT":
+            return str(self._ask("incidents")["incidents"][0]["id"])
         if what == "REPLAY":
             return str(self._ask("replays")["replays"][0]["replay"]["id"])
         return str(self._ask("letters")["letters"][0]["id"])

@@ -12,10 +12,11 @@ from msgspec import Struct
 from redrive.clock import Clock
 from redrive.flow.classify import Classifier
 from redrive.flow.decode import Decoder
-from redrive.model import Message
+from redrive.model import Holds, Message
 from redrive.policy import Policy
 from redrive.stores.base import Store
 from redrive.telemetry.events import Events
+from redrive.terms import Terms
 from redrive.transports.base import Transport
 
 Span: TypeAlias = Callable[[Message], AbstractContextManager[Any]]
@@ -33,6 +34,7 @@ class Handler(Struct, frozen=True):
     concurrency: int
     transport: str = "default"
     name: str = ""
+    terms: Terms = Terms()
 
 
 class Line(Struct, frozen=True):
@@ -58,3 +60,9 @@ class Line(Struct, frozen=True):
     @property
     def policy(self) -> Policy:
         return self.handler.policy
+
+    @property
+    def parks(self) -> bool:
+        """Retries wait in the store: the transport cannot delay them, or not without holding up what is behind."""
+        features = self.transport.features
+        return not features.native_delay or (self.policy.holds is Holds.NOTHING and not features.sets_aside)

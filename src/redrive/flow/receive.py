@@ -6,15 +6,20 @@
 
 One task fetches, a fixed pool of tasks attempts, one task settles: a task or a round trip for each message is
 what makes consumers slow. While one settlement is under way the next batch of outcomes gathers by itself.
+
+Where the transport keeps order, each delivery has a lane. Those of one lane are attempted one after the other; and
+when one of them is not simply done, what is behind it waits until it is settled, and is given back if it is to wait on.
 """
 
 from __future__ import annotations
 
 import asyncio
+import itertools
 import time
 from collections import deque
-from collections.abc import Iterable, Sequence
+from collections.abc import Hashable, Iterable, Sequence
 from datetime import timedelta
+from typing import cast
 
 from redrive.errors import Unavailable
 from redrive.flow.attempt import attempt, undelivered
@@ -22,10 +27,11 @@ from redrive.flow.deadline import Deadline, Deadlines
 from redrive.flow.decide import admit, decide
 from redrive.flow.line import Line
 from redrive.flow.settle import Attempted, settle
-from redrive.model import Bury, Category, Message, Reason, Release
+from redrive.model import Bury, Category, Done, Holds, Message, Outcome, Reason, Release, Retry
 from redrive.telemetry.events import BackendDown, BackendUp, LeaseLost
-from redrive.transports.base import Delivery
+from redrive.transports.base import Delivery, KeepsOrder
 
+_DONE = Done()
 _SHORTEST_PAUSE, _LONGEST_PAUSE = 0.1, 10.0
 
 
@@ -39,6 +45,10 @@ class Consumer:
         self._most = max(2 * line.batch, 2 * line.handler.concurrency)
         self._held: dict[int, Delivery] = {}  # leased and not settled yet
         self._buffer: deque[Delivery] = deque()
+        self._lanes: dict[Hashable, deque[Delivery]] = {}  # those busy, and what is behind in each
+        self._undecided: dict[int, Hashable] = {}  # deliveries whose settlement decides how their lane goes on
+        self._is_ours = line.transport.is_ours if isinstance(line.transport, KeepsOrder) else None
+        self._steps_aside = line.policy.holds is Holds.NOTHING
         self._outcomes: list[Attempted] = []
         self._arrived = asyncio.Event()
         self._decided = asyncio.Event()
@@ -59,8 +69,7 @@ class Consumer:
         finally:
             self.stop()  # whatever ended it: a cancellation and a bug of ours end the idle ones too
             await _cancel([helpers[0]])
-            self._give_back(self._buffer)
-            self._buffer.clear()
+            self._give_back_all()
             await _finish(pool, grace)
             await self._settled(settler)
             await _cancel([helpers[1], settler])
@@ -92,7 +101,7 @@ class Consumer:
             suspect = next((one for one in deliveries if one.redelivered and self._is_last(one)), None)
             self._careful = suspect is not None
             if suspect is not None:
-                await self._alone(suspect, [one for one in deliveries if one is not suspect])
+                await self._alone(suspect, deliveries)
                 continue
             self._buffer.extend(deliveries)
             self._arrived.set()
@@ -100,10 +109,13 @@ class Consumer:
     def _is_last(self, delivery: Delivery) -> bool:
         return delivery.message.attempt == self.line.policy.most_attempts
 
-    async def _alone(self, suspect: Delivery, others: Sequence[Delivery]) -> None:
+    async def _alone(self, suspect: Delivery, deliveries: Sequence[Delivery]) -> None:
         """Whoever held it did not settle it, and this is its last attempt: with nothing else in our hands, so that
         a message that takes its worker down takes no innocent one along."""
-        self._give_back(others)
+        if self._has_earlier(suspect, deliveries):
+            self._give_back(deliveries)
+            return await self._until_held(0)
+        self._give_back(one for one in deliveries if one is not suspect)
         try:
             await self._until_held(1)
         except asyncio.CancelledError:
@@ -111,7 +123,14 @@ class Consumer:
             raise
         self._buffer.append(suspect)
         self._arrived.set()
-        await self._until_held(0)
+        return await self._until_held(0)
+
+    def _has_earlier(self, suspect: Delivery, deliveries: Sequence[Delivery]) -> bool:
+        """Whether something of its lane has to come before it."""
+        if suspect.lane is None:
+            return False
+        earlier = itertools.takewhile(lambda one: one is not suspect, deliveries)
+        return suspect.lane in self._lanes or any(one.lane == suspect.lane for one in earlier)
 
     async def _until_held(self, number: int) -> None:
         while len(self._held) > number:
@@ -119,18 +138,20 @@ class Consumer:
             await self._room.wait()
 
     async def _work(self) -> None:
-        buffer, deadline = self._buffer, Deadline(self._deadlines)
+        deadline = Deadline(self._deadlines)
         while not self._stopping.is_set():
-            if not buffer:
+            delivery = self._next()
+            if delivery is None:
                 self._arrived.clear()
                 await self._arrived.wait()
                 continue
-            delivery = buffer.popleft()
             try:
-                attempted = await self._attempted(delivery, deadline)
-                self._outcomes.append(attempted)  # looked up after the wait: the list is swapped meanwhile
+                while delivery is not None:
+                    attempted = await self._attempted(delivery, deadline)
+                    self._outcomes.append(attempted)  # looked up after the wait: the list is swapped meanwhile
+                    delivery = None if attempted.delivery.lane is None else self._behind(attempted)
             except asyncio.CancelledError:  # the grace is over: it was not the message's fault
-                self._outcomes.append(Attempted(delivery, Release()))
+                self._outcomes.append(Attempted(cast(Delivery, delivery), Release()))
                 raise
             except BaseException:  # a bug of ours: left to its lease, so that this attempt counts
                 self._held.pop(id(delivery), None)
@@ -138,13 +159,80 @@ class Consumer:
             finally:
                 self._decided.set()
 
+    def _next(self) -> Delivery | None:
+        """The first whose lane is free; it takes the lane."""
+        buffer, lanes = self._buffer, self._lanes
+        while buffer:
+            delivery = buffer.popleft()
+            if self._is_ours is None:
+                return delivery
+            if not self._is_ours(delivery):
+                self._held.pop(id(delivery), None)
+                continue
+            lane = delivery.lane
+            if lane is None:
+                return delivery
+            if lane not in lanes:
+                lanes[lane] = deque()
+                return delivery
+            lanes[lane].append(delivery)
+        return None
+
+    def _behind(self, attempted: Attempted) -> Delivery | None:
+        """The next of its lane, if it may go on at once; otherwise its settlement decides (`_leave_lanes`)."""
+        delivery = attempted.delivery
+        lane = delivery.lane
+        if attempted.outcome is not _DONE or delivery.redelivered or delivery.message.was_sent_back:
+            self._undecided[id(delivery)] = lane  # it waits, or a store has to take it first
+            return None
+        behind = self._lanes[lane]
+        while behind:
+            if self._stopping.is_set():
+                return None  # they are given back
+            following = behind.popleft()
+            if self._is_ours is None or self._is_ours(following):
+                return following
+            self._held.pop(id(following), None)
+        del self._lanes[lane]
+        return None
+
+    def _leave_lanes(self, batch: Sequence[Attempted], written: bool) -> None:
+        """They are settled: what is behind each goes on, or waits with it at the transport."""
+        waiting = set()
+        for attempted in batch:
+            lane = self._undecided.pop(id(attempted.delivery), None)
+            if lane is None:
+                continue
+            behind = self._lanes.pop(lane)
+            if written and self._goes_on(attempted.outcome):
+                self._buffer.extendleft(reversed(behind))
+            else:
+                waiting.add(lane)
+                self._give_back(behind)
+        self._give_back_of(waiting)
+        self._arrived.set()
+
+    def _goes_on(self, outcome: Outcome) -> bool:
+        return isinstance(outcome, Done | Bury) or (isinstance(outcome, Retry) and self._steps_aside)
+
+    def _give_back_of(self, lanes: set[Hashable]) -> None:
+        """What has just arrived for these lanes, and nobody has looked at yet."""
+        if any(delivery.lane in lanes for delivery in self._buffer):
+            waiting = list(self._buffer)
+            self._buffer.clear()
+            self._buffer.extend(one for one in waiting if one.lane not in lanes)
+            self._give_back(one for one in waiting if one.lane in lanes)
+
     async def _attempted(self, delivery: Delivery, deadline: Deadline) -> Attempted:
         line, message = self.line, delivery.message
-        refused = admit(message, line.policy, line.body_limit, line.clock.now())
-        if refused is not None:
-            return Attempted(delivery, Bury(refused), undelivered(line, message, *_why(refused, message, line)))
+        if message.attempt > line.policy.most_attempts or message.expires_at or len(message.body) > line.body_limit:
+            refused = admit(message, line.policy, line.body_limit, line.clock.now())
+            if refused is not None:
+                return Attempted(delivery, Bury(refused), undelivered(line, message, *_why(refused, message, line)))
         began = time.perf_counter()
         failure = await attempt(line, message, deadline)
+        if failure is None:
+            return Attempted(delivery, _DONE, None, time.perf_counter() - began)
         outcome = decide(message, failure, line.policy, line.clock.now(), line.clock.rng)
         return Attempted(delivery, outcome, failure, time.perf_counter() - began)
 
@@ -154,13 +242,18 @@ class Consumer:
             self._decided.clear()
             batch, self._outcomes = self._outcomes, []
             if batch:
-                await self._carry_out(batch)
+                written = await self._carry_out(batch)
                 for item in batch:
                     self._held.pop(id(item.delivery), None)
+                if self._undecided:
+                    self._leave_lanes(batch, written)
                 self._room.set()
 
-    async def _carry_out(self, batch: Sequence[Attempted]) -> None:
-        """Until it is done: a broker that is away keeps us from taking more, not from keeping our word."""
+    async def _carry_out(self, batch: Sequence[Attempted]) -> bool:
+        """Until it is done: a broker that is away keeps us from taking more, not from keeping our word.
+
+        Whether the store took what it was given; what it did not take was given back.
+        """
         pause = _SHORTEST_PAUSE
         while True:
             wait = max(self._store_pause, 1.0)
@@ -169,14 +262,14 @@ class Consumer:
             except Unavailable as error:
                 self._is_down(error, pause)
                 if self._ending.is_set():
-                    return  # it comes back when its lease ends
+                    return False  # it comes back when its lease ends
                 await self.line.clock.wait(self._ending, pause)
                 pause = min(2 * pause, _LONGEST_PAUSE)
             else:
                 self._is_up()
                 self._store_pause = 0.0 if written else min(2 * wait, _LONGEST_PAUSE)
                 self.released += sum(isinstance(item.outcome, Release) for item in batch)
-                return
+                return written
 
     async def _renew(self) -> None:
         """Keep the leases of what we hold for as long as we hold it."""
@@ -207,6 +300,12 @@ class Consumer:
             self._room.clear()
             self._decided.set()
             await _until(self._room, [settler])
+
+    def _give_back_all(self) -> None:
+        """What was not begun."""
+        for waiting in (self._buffer, *self._lanes.values()):
+            self._give_back(waiting)
+            waiting.clear()
 
     def _give_back(self, deliveries: Iterable[Delivery]) -> None:
         self._outcomes.extend(Attempted(delivery, Release()) for delivery in deliveries)

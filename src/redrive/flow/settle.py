@@ -53,8 +53,8 @@ async def settle(line: Line, batch: Sequence[Attempted], pause: timedelta = _PAU
     written = True
     if any(item.failure is not None or _came_back(item) for item in batch):
         batch, buried, written = await _write(line, batch, pause)
-    native_delay = line.transport.features.native_delay
-    lost = await line.transport.settle([_settlement(item, native_delay) for item in batch])
+    parks = line.parks
+    lost = await line.transport.settle([_settlement(item, parks) for item in batch])
     _tell(line, batch, buried, lost)
     return written
 
@@ -100,7 +100,7 @@ def _letter(line: Line, item: Attempted) -> Letter | None:
                 now=now,
                 rng=line.clock.rng,
             )
-        case Retry(after) if not line.transport.features.native_delay:
+        case Retry(after) if line.parks:
             return parked(item.delivery, item.failure, after, transport=transport, now=now)
     return None
 
@@ -177,10 +177,10 @@ def _came_back(item: Attempted) -> bool:
     )
 
 
-def _settlement(item: Attempted, native_delay: bool) -> Settlement:
+def _settlement(item: Attempted, parks: bool) -> Settlement:
     """Its transport knows three outcomes; to it, a buried or parked message is done."""
     outcome = item.outcome
-    if isinstance(outcome, Retry) and native_delay:
+    if isinstance(outcome, Retry) and not parks:
         return Settlement(item.delivery, outcome, item.failure)
     return Settlement(item.delivery, outcome if isinstance(outcome, Release) else _DONE)
 

@@ -1,14 +1,14 @@
 -- The embedded queue's statements. Parameters by name; lists come as JSON arrays.
 
 -- name: send
-INSERT INTO queue (source, id, priority, visible_at, attempt, enqueued_at, expires_at, body, rest)
-VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)
+INSERT INTO queue (source, id, priority, visible_at, attempt, enqueued_at, expires_at, body, rest, failures)
+VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
 ON CONFLICT (source, id) DO NOTHING;
 
 -- name: send_back
 -- A copy that a dead worker could not ack is still there: it stays where it is, and becomes what is sent back.
-INSERT INTO queue (source, id, priority, visible_at, attempt, enqueued_at, expires_at, body, rest)
-VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)
+INSERT INTO queue (source, id, priority, visible_at, attempt, enqueued_at, expires_at, body, rest, failures)
+VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
 ON CONFLICT (source, id) DO UPDATE
 SET attempt = excluded.attempt, expires_at = excluded.expires_at, rest = excluded.rest, failures = NULL;
 
@@ -68,7 +68,8 @@ SELECT source,
 FROM queue GROUP BY source;
 
 -- name: heal_ready
--- Nothing is sent with a delay: what was not received yet and is not visible was sent by a clock ahead of ours.
+-- What was not received yet, was not sent with a delay (whose failures are empty, and not NULL) and is not visible was
+-- sent by a clock ahead of ours.
 UPDATE queue SET visible_at = :now WHERE visible_at > :now AND lease IS NULL AND failures IS NULL;
 
 -- name: heal_leases

@@ -8,7 +8,7 @@ lays it over what the shape loads.
 
 from __future__ import annotations
 
-from typing import Any, Protocol
+from typing import Any, ClassVar, Protocol
 
 import msgspec
 
@@ -32,9 +32,13 @@ class Shape(Protocol):
 
 
 class DocumentShape:
-    """The base of the systems' shapes: write `dump` and `load`, and the bytes follow."""
+    """The base of the systems' shapes: write `dump` and `load`, and the bytes follow.
+
+    `mapping` names the types of those fields that a search engine is to search by; the others it only keeps.
+    """
 
     name = "document"
+    mapping: ClassVar[Document] = {}
 
     def dump(self, letter: Letter) -> Document:
         raise NotImplementedError

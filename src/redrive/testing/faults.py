@@ -82,6 +82,10 @@ class FaultyTransport:
         self._inner = transport
         self._probe = probe
 
+    def __getattr__(self, name: str) -> Any:
+        """What not every transport has, such as `hold`."""
+        return getattr(self._inner, name)
+
     async def receive(self, source: str, limit: int) -> Sequence[Delivery]:
         deliveries = await self._inner.receive(source, limit)
         self._probe(Step.RECEIVED)

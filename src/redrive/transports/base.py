@@ -2,24 +2,31 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any, Protocol
+from collections.abc import Collection, Hashable, Sequence
+from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 from msgspec import Struct
 
-from redrive.model import Done, Failure, Message, Outcome, Release, Retry
+from redrive.model import Done, Failure, Holds, Message, Outcome, Release, Retry
+from redrive.terms import Terms
+
+if TYPE_CHECKING:
+    from redrive.stores.base import Store
 
 
 class Features(Struct, frozen=True, kw_only=True):
     """What a backend can promise. docs/guarantees.md is generated from these."""
 
     durable: bool  # what `send` accepted survives a crash of every process
-    native_delay: bool  # it can hold a message back itself; otherwise the core parks it in the store
+    native_delay: bool  # it can hold a retry back itself; otherwise the core parks it in the store
     counts_attempts: bool  # an attempt that died with its worker is counted too
     keeps_history: bool  # the failures of earlier attempts come back with the delivery
     ordered_by: str  # "source", "key", "none": what comes out in the order it went in, retries aside
     idempotent_send: bool  # an id sent again while it is queued is one message, not two
     shared: bool  # several processes can work on it at once
+    urgent_first: bool = True  # of what is ready, the lower `priority` comes first
+    delays_sends: bool = False  # `not_before` of what is sent is kept; otherwise the core refuses to send it
+    sets_aside: bool = True  # a retry can wait without holding up what is behind it; otherwise the core parks it
 
 
 class Delivery(Struct, frozen=True, gc=False):
@@ -29,6 +36,7 @@ class Delivery(Struct, frozen=True, gc=False):
     token: Any  # the transport's own proof of the lease
     failures: tuple[Failure, ...] = ()
     redelivered: bool = False  # some earlier lease on it ended without a settlement, however long ago
+    lane: Hashable = None  # those of one lane are attempted one after the other; None: in any order
 
 
 class Settlement(Struct, frozen=True, gc=False):
@@ -69,7 +77,8 @@ class Transport(Protocol):
         ...
 
     async def send(self, messages: Sequence[Message]) -> None:
-        """Put each into its source; returns when they are durable.
+        """Put each into its source; returns when they are durable. One with `not_before`, which comes only where the
+        features promise it, is not received before.
 
         Where sends are idempotent, an id that is still queued stays where it is: as it was, or, if this one was sent
         back from a letter, as this one, so that its outcome finds its letter.
@@ -89,4 +98,75 @@ class Transport(Protocol):
         ...
 
 
-__all__ = ["Delivery", "Depth", "Features", "Outcome", "Settlement", "Transport"]
+@runtime_checkable
+class KeepsOrder(Protocol):
+    """A transport whose features say `ordered_by="key"`: a retry can hold up what is behind it."""
+
+    def hold(self, source: str, holds: Holds) -> None:
+        """From the first receive on: what waits behind a message of that source that is to be retried, or was given
+        back. Deliveries get their `lane` by it."""
+        ...
+
+    def is_ours(self, delivery: Delivery) -> bool:
+        """Asked before it is attempted: its partition may have moved to another worker since it was received."""
+        ...
+
+
+@runtime_checkable
+class HasGraves(Protocol):
+    """A transport that has a place of its own for dead messages, such as a dead-letter topic."""
+
+    def burying(self, store: Store) -> Store:
+        """The store that letters of its messages are recorded in: it lays them there too, or there only."""
+        ...
+
+
+@runtime_checkable
+class Governed(Protocol):
+    """A transport that can keep a rate, and share a source fairly among tenants, over all its workers."""
+
+    def govern(self, source: str, terms: Terms) -> None:
+        """Keep to these from now on. Called before the first `receive` of that source."""
+        ...
+
+
+@runtime_checkable
+class TakesTurns(Protocol):
+    """A transport that knows how the tenants of a fair source fare."""
+
+    async def tenants(self, source: str, limit: int = 1000) -> Sequence[Any]:
+        """Each with name, waiting, rounds_without_processing, current_priority, total_processed,
+        consecutive_batch_count and last_processed_at; the last served first. Nobody where a source is not fair."""
+        ...
+
+
+@runtime_checkable
+class Pausable(Protocol):
+    """A transport that can hold a source for all its workers."""
+
+    async def pause(self, source: str) -> None:
+        """Nobody receives of it until it is resumed. What runs may end; sending goes on."""
+        ...
+
+    async def resume(self, source: str) -> None:
+        """Undo `pause`."""
+        ...
+
+    async def paused(self) -> Collection[str]:
+        """The sources that are held now."""
+        ...
+
+
+__all__ = [
+    "Delivery",
+    "Depth",
+    "Features",
+    "Governed",
+    "HasGraves",
+    "KeepsOrder",
+    "Outcome",
+    "Pausable",
+    "Settlement",
+    "TakesTurns",
+    "Transport",
+]

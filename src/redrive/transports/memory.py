@@ -23,7 +23,7 @@ class Parcel:
     __slots__ = ("attempt", "failures", "lapsed", "lease", "message", "turn")
 
     def __init__(self, message: Message) -> None:
-        self.message = message
+        self.message = _due(message)
         self.attempt = message.attempt - 1
         self.failures: tuple[Failure, ...] = ()
         self.lease = 0  # 0: nobody holds it
@@ -54,6 +54,7 @@ class MemoryTransport:
             ordered_by="source",
             idempotent_send=True,
             shared=False,
+            delays_sends=native_delay,
         )
         self._clock = clock
         self._lease = lease.total_seconds()
@@ -81,9 +82,9 @@ class MemoryTransport:
             known = shelf.parcels.get(message.id)
             if known is None:
                 parcel = shelf.parcels[message.id] = Parcel(message)
-                self._offer(shelf, parcel)
+                self._hold_back(shelf, parcel, self._delay(message))
             elif message.was_sent_back:
-                known.message, known.attempt, known.failures = message, message.attempt - 1, ()
+                known.message, known.attempt, known.failures = _due(message), message.attempt - 1, ()
 
     async def depths(self) -> dict[str, Depth]:
         return {source: self._depth(shelf) for source, shelf in self._shelves.items() if shelf.parcels}
@@ -155,6 +156,9 @@ class MemoryTransport:
         shelf.event.set()
         return None
 
+    def _delay(self, message: Message) -> timedelta:
+        return timedelta() if message.not_before is None else message.not_before - self._clock.now()
+
     def _offer(self, shelf: Shelf, parcel: Parcel) -> None:
         parcel.turn = next(self._turns)
         heapq.heappush(shelf.ready, (parcel.message.priority, parcel.turn, parcel))
@@ -183,6 +187,11 @@ class MemoryTransport:
         ready = sum(turn == parcel.turn for _, turn, parcel in shelf.ready)
         leased = len(shelf.leased)
         return Depth(ready, len(shelf.parcels) - ready - leased, leased)
+
+
+def _due(message: Message) -> Message:
+    """As it is once it may be received."""
+    return message if message.not_before is None else replace(message, not_before=None)
 
 
 def open_transport(url: str, *, clock: Clock, lease: timedelta) -> MemoryTransport:

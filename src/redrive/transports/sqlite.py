@@ -38,6 +38,7 @@ class Rest(msgspec.Struct, array_like=True, frozen=True):
 
 _NO_REST = Rest()
 _encode = msgspec.msgpack.Encoder().encode
+_NO_FAILURES = _encode(())  # unlike NULL it says that a row is meant to wait (heal_ready in queue.sql)
 _decode_rest = msgspec.msgpack.Decoder(Rest).decode
 _decode_failures = msgspec.msgpack.Decoder(tuple[Failure, ...]).decode
 Token = tuple[int, int]  # row, lease
@@ -56,6 +57,7 @@ class SqliteTransport:
         ordered_by="source",
         idempotent_send=True,
         shared=True,
+        delays_sends=True,
     )
 
     def __init__(self, url: str, *, clock: Clock, lease: timedelta) -> None:
@@ -97,8 +99,8 @@ class SqliteTransport:
 
     async def send(self, messages: Sequence[Message]) -> None:
         now = self._now()
-        rows = [_row(message, now) for message in messages if not message.was_sent_back]
-        back = [_row(message, now) for message in messages if message.was_sent_back]
+        rows = [_row(message, self._visible_at(message, now)) for message in messages if not message.was_sent_back]
+        back = [_row(message, self._visible_at(message, now)) for message in messages if message.was_sent_back]
 
         def work(connection: sqlite3.Connection) -> None:
             connection.executemany(_SQL["send"], rows)
@@ -123,6 +125,11 @@ class SqliteTransport:
 
     def _now(self) -> int:
         return self._steady.micros()
+
+    def _visible_at(self, message: Message, now: int) -> int:
+        if message.not_before is None:
+            return now
+        return now + max(0, microseconds(message.not_before) - microseconds(self._clock.now()))
 
     async def _has_ready(self, source: str) -> bool:
         if not self._healed:
@@ -211,18 +218,19 @@ def _lost(
     return [one for one in deliveries if one.token in lost] if lost else []
 
 
-def _row(message: Message, now: int) -> Row:
+def _row(message: Message, visible_at: int) -> Row:
     rest = Rest(message.headers, message.key, message.tenant, message.correlation_id, message.origin)
     return (
         message.source,
         message.id,
         message.priority,
-        now,
+        visible_at,
         message.attempt - 1,
         microseconds(message.enqueued_at),
         None if message.expires_at is None else microseconds(message.expires_at),
         message.body,
         None if rest == _NO_REST else _encode(rest),
+        None if message.not_before is None else _NO_FAILURES,
     )
 
 

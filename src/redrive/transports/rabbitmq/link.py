@@ -60,6 +60,13 @@ class Channel:
         finally:
             self._waiting.discard(answer)
 
+    def tell(self, method: Callable[..., object], *arguments: Any, **options: Any) -> None:
+        """What has no answer, such as an ack. Where it cannot be said, the broker does as if it never was."""
+        try:
+            method(*arguments, **options)
+        except AMQPError as error:
+            raise self.closed or TransportUnavailable(self._name, _why(error)) from error
+
     async def close(self) -> None:
         if self.closed is None and self.raw.is_open:
             done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
@@ -67,9 +74,14 @@ class Channel:
             self.raw.close()
             await done
 
+    def abandon(self) -> None:
+        """Close it, and wait for nothing."""
+        if self.raw.is_open:
+            self.raw.close()
+
     def _closed(self, _: Raw, reason: BaseException) -> None:
         code = reason.reply_code if isinstance(reason, ChannelClosedByBroker) else 0
-        self.closed = ChannelClosed(self._name, _why(reason), code)
+        self.closed = self.closed or ChannelClosed(self._name, _why(reason), code)
         for answer in self._waiting:
             if not answer.done():
                 answer.set_exception(self.closed)
@@ -98,7 +110,7 @@ class Link:
         opened: asyncio.Future[Raw] = asyncio.get_running_loop().create_future()
         self._waiting.add(opened)
         try:
-            connection.channel(on_open_callback=lambda raw: _give(opened, raw))
+            connection.channel(on_open_callback=lambda raw: raw.close() if opened.done() else opened.set_result(raw))
             return Channel(await opened, self.name)
         except AMQPError as error:
             raise TransportUnavailable(self.name, _why(error)) from error
@@ -132,7 +144,11 @@ class Link:
             async with asyncio.timeout(_OPENING):
                 await opened
         except TimeoutError:
+            _abandon(connection)
             raise TransportUnavailable(self.name, f"no answer within {_OPENING:g} s") from None
+        except asyncio.CancelledError:
+            _abandon(connection)
+            raise
         self.blocked = ""
         connection.add_on_close_callback(self._lost)
         connection.add_on_connection_blocked_callback(self._is_blocked)
@@ -155,6 +171,12 @@ class Link:
         if isinstance(reason, ProbableAuthenticationError | ProbableAccessDeniedError):
             return TransportUnavailable(self.name, "it refuses this user, password or virtual host")
         return TransportUnavailable(self.name, _why(reason))
+
+
+def _abandon(connection: AsyncioConnection) -> None:
+    """Nobody waits for it any more, so it must not come up later."""
+    if not (connection.is_closing or connection.is_closed):
+        connection.close()
 
 
 def _give(future: asyncio.Future[T], value: T) -> None:

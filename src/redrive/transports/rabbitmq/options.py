@@ -113,7 +113,9 @@ def _one_of(kind: type[E], name: str, value: str) -> E:
     try:
         return kind(value)
     except ValueError:
-        raise ConfigError(f"{name}={value!r}: it is {' or '.join(kind)}{nearest(value, kind)}") from None
+        raise ConfigError(
+            f"{name}={value!r}: it is {' or '.join(kind)}{nearest(value, [one.value for one in kind])}"
+        ) from None
 
 
 def _kind(value: str) -> Literal["classic", "quorum"]:

@@ -17,7 +17,7 @@ from redrive.stores.base import Letters
 from redrive.stores.relayed import RelayedLetters
 from redrive.transports.rabbitmq.publisher import Parcel, Publisher
 from redrive.transports.rabbitmq.topology import PARKING, dlq_exchange
-from redrive.transports.rabbitmq.wire import STORY, properties_of, story
+from redrive.transports.rabbitmq.wire import STORY, fits, properties_of, story
 
 DEAD = "redrive-dead"
 _ABOUT = "x-redrive-"
@@ -51,6 +51,8 @@ def parcel_of(letter: Letter) -> Parcel:
         f"{_ABOUT}attempts": last.attempt,
         f"{_ABOUT}parked-at": letter.updated_at.isoformat(),
     }
+    if not fits(properties.headers):
+        del properties.headers[STORY]
     return Parcel(dlq_exchange(message.source), PARKING, properties, message.body)
 
 

@@ -6,8 +6,7 @@ Everything is mandatory. What no queue takes comes back and is an error, never a
 from __future__ import annotations
 
 import asyncio
-from collections import deque
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from datetime import timedelta
 from typing import Any
 
@@ -18,9 +17,11 @@ from pika.spec import Basic
 
 from redrive.errors import TransportUnavailable
 from redrive.transports.rabbitmq.link import Channel, Link
+from redrive.transports.rabbitmq.wire import fits
 
 _AT_ONCE = 1000  # in flight
 _BREATH = 100  # published before the loop may do something else
+Outcomes = list[TransportUnavailable | None]
 
 
 class Parcel(Struct, frozen=True):
@@ -37,15 +38,22 @@ class Unroutable(TransportUnavailable):
 
 
 class Publisher:
-    """One channel for all that is published. Its order is the order of the calls."""
+    """One channel for all that is published, on a connection of its own: a broker whose memory is full reads nothing
+    from who publishes, and the acks of consumers must still reach it."""
 
     def __init__(self, link: Link, patience: timedelta) -> None:
         self._link = link
         self._patience = patience.total_seconds()
-        self._channel: Channel | None = None
+        self._confirms: _Confirms | None = None
         self._opening = asyncio.Lock()
-        self._sent = 0
-        self._unconfirmed: deque[tuple[int, asyncio.Future[None], Parcel]] = deque()
+
+    @property
+    def blocked(self) -> str:
+        """Why the broker takes nothing now."""
+        return self._link.blocked
+
+    async def aclose(self) -> None:
+        await self._link.aclose()
 
     async def publish(self, parcels: Sequence[Parcel]) -> None:
         """Returns when all are confirmed; raises the first error when all are known."""
@@ -53,124 +61,146 @@ class Publisher:
             if error is not None:
                 raise error
 
-    async def outcomes(self, parcels: Sequence[Parcel]) -> list[TransportUnavailable | None]:
-        """For each None, once it is confirmed, or why it is not."""
-        found: list[TransportUnavailable | None] = []
-        for start in range(0, len(parcels), _AT_ONCE):
-            found += await self._some(parcels[start : start + _AT_ONCE])
+    async def outcomes(self, parcels: Sequence[Parcel]) -> Outcomes:
+        """For each None, once it is confirmed, or why it is not. After a broken connection the rest is not tried."""
+        found: Outcomes = []
+        while len(found) < len(parcels):
+            try:
+                found += await self._some(parcels[len(found) : len(found) + _AT_ONCE])
+            except TransportUnavailable as error:
+                found += [error] * (len(parcels) - len(found))
         return found
 
-    async def _some(self, parcels: Sequence[Parcel]) -> list[TransportUnavailable | None]:
-        if self._link.blocked:
-            raise self._unavailable(f"it takes nothing from publishers: {self._link.blocked}")
-        channel = await self._opened()
-        confirms: list[asyncio.Future[None]] = []
-        for number, parcel in enumerate(parcels, 1):
-            confirms.append(self._publish(channel, parcel))
-            if not number % _BREATH:
+    async def _some(self, parcels: Sequence[Parcel]) -> Outcomes:
+        if self.blocked:
+            raise self._unavailable(f"it takes nothing from publishers: {self.blocked}")
+        confirms = await self._opened()
+        batch = _Batch(len(parcels))
+        for number, parcel in enumerate(parcels):
+            if not fits(parcel.properties.headers or {}):
+                batch.answer(number, self._unavailable(f"the headers of {parcel.properties.message_id!r} fill a frame"))
+            else:
+                confirms.publish(parcel, batch, number)
+            if number % _BREATH == _BREATH - 1:
                 await asyncio.sleep(0)
         try:
             async with asyncio.timeout(self._patience):
-                await asyncio.wait(confirms)
+                await batch.known
         except TimeoutError:
-            await self._give_up(channel)
-        return [_outcome(one) for one in confirms]
+            self._give_up(confirms)
+        return batch.outcomes
 
-    def _publish(self, channel: Channel, parcel: Parcel) -> asyncio.Future[None]:
-        confirmed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        if channel.closed is not None:
-            confirmed.set_exception(channel.closed)
-            return confirmed
-        self._sent += 1
-        self._unconfirmed.append((self._sent, confirmed, parcel))
-        try:
-            channel.raw.basic_publish(parcel.exchange, parcel.key, parcel.body, parcel.properties, mandatory=True)
-        except AMQPError as error:
-            _fail(confirmed, channel.closed or self._unavailable(str(error) or type(error).__name__))
-        return confirmed
-
-    async def _opened(self) -> Channel:
+    async def _opened(self) -> _Confirms:
         async with self._opening:
-            if self._channel is None or self._channel.closed is not None:
-                channel = await self._link.channel()
-                self._sent = 0
-                self._unconfirmed = deque()
-                channel.on_close.append(self._closed)
-                channel.raw.add_on_return_callback(self._returned)
-                await channel.call(channel.raw.confirm_delivery, self._confirmed)
-                self._channel = channel
-            return self._channel
+            if self._confirms is None or self._confirms.channel.closed is not None:
+                made = _Confirms(await self._link.channel(), self._link.name)
+                try:
+                    await made.begin()
+                except BaseException:
+                    made.channel.abandon()
+                    raise
+                self._confirms = made
+            return self._confirms
 
-    async def _give_up(self, channel: Channel) -> None:
-        """No confirm in time: the channel is left, so that a late one is not taken for another's."""
+    def _give_up(self, confirms: _Confirms) -> None:
+        """No confirm in time: the channel is left, and whoever waits on it is told."""
         why = f"nothing was confirmed within {self._patience:g} s"
-        if self._link.blocked:
-            why += f": {self._link.blocked}"
-        self._fail_all(self._unavailable(why))
-        self._channel = None
-        channel.on_close.clear()
-        if channel.raw.is_open:
-            channel.raw.close()
-
-    # -- what the broker says ----------------------------------------------------------------------------------------
-
-    def _confirmed(self, frame: Any) -> None:
-        method = frame.method
-        bad = isinstance(method, Basic.Nack)
-        last, queue = method.delivery_tag, self._unconfirmed
-        if method.multiple:
-            while queue and queue[0][0] <= last:
-                self._answer(queue.popleft()[1], bad)
-        elif queue and queue[0][0] == last:
-            self._answer(queue.popleft()[1], bad)
-        else:
-            self._answer(next((one for tag, one, _ in queue if tag == last), None), bad)
-        while queue and queue[0][1].done():
-            queue.popleft()
-
-    def _answer(self, confirmed: asyncio.Future[None] | None, bad: bool) -> None:
-        if confirmed is None or confirmed.done():
-            return
-        if bad:
-            confirmed.set_exception(self._unavailable("the broker refused a message: the queue may be at its limit"))
-        else:
-            confirmed.set_result(None)
-
-    def _returned(self, _: Any, method: Any, properties: BasicProperties, body: bytes) -> None:
-        """It comes before the confirm of the same message; ids tell which that is."""
-        why = f"no queue takes what is published to exchange {method.exchange!r} with key {method.routing_key!r}"
-        for _tag, confirmed, parcel in self._unconfirmed:
-            same = (parcel.exchange, parcel.key, parcel.properties.message_id) == (
-                method.exchange,
-                method.routing_key,
-                properties.message_id,
-            )
-            if same and not confirmed.done() and len(parcel.body) == len(body):
-                return _fail(confirmed, Unroutable(self._link.name, f"{why} ({method.reply_text})"))
-        return None
-
-    def _closed(self, reason: TransportUnavailable) -> None:
-        self._fail_all(reason)
-
-    def _fail_all(self, reason: TransportUnavailable) -> None:
-        waiting, self._unconfirmed = self._unconfirmed, deque()
-        _fail_each((one for _, one, _ in waiting), reason)
+        confirms.end(self._unavailable(f"{why}: {self.blocked}" if self.blocked else why))
+        if self._confirms is confirms:
+            self._confirms = None
 
     def _unavailable(self, why: str) -> TransportUnavailable:
         return TransportUnavailable(self._link.name, why)
 
 
-def _fail_each(waiting: Iterable[asyncio.Future[None]], reason: TransportUnavailable) -> None:
-    for one in waiting:
-        _fail(one, reason)
+class _Batch:
+    """What is published together: one future for all of it."""
+
+    def __init__(self, size: int) -> None:
+        self.outcomes: Outcomes = [None] * size
+        self.known: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._unknown = size
+
+    def answer(self, number: int, error: TransportUnavailable | None) -> None:
+        if error is not None:
+            self.outcomes[number] = error
+        self._unknown -= 1
+        if not self._unknown and not self.known.done():
+            self.known.set_result(None)
 
 
-def _fail(confirmed: asyncio.Future[None], reason: TransportUnavailable) -> None:
-    if not confirmed.done():
-        confirmed.set_exception(reason)
+class _Confirms:
+    """A channel, and what is published on it and not yet confirmed. Both end together."""
+
+    def __init__(self, channel: Channel, name: str) -> None:
+        self.channel = channel
+        self._name = name
+        self._sent = 0
+        self._first = 1  # no tag below it is open
+        self._open: dict[int, tuple[_Batch, int, Parcel]] = {}
+        self._returned: dict[int, TransportUnavailable] = {}  # each comes back before its confirm
+
+    async def begin(self) -> None:
+        raw = self.channel.raw
+        self.channel.on_close.append(self._fail)
+        raw.add_on_return_callback(self._came_back)
+        await self.channel.call(raw.confirm_delivery, self._confirmed)
+
+    def publish(self, parcel: Parcel, batch: _Batch, number: int) -> None:
+        """Its tag is counted once it is on its way: what cannot be encoded never had one."""
+        channel = self.channel
+        if channel.closed is not None:
+            return batch.answer(number, channel.closed)
+        try:
+            channel.raw.basic_publish(parcel.exchange, parcel.key, parcel.body, parcel.properties, mandatory=True)
+        except AMQPError as error:
+            why = str(error) or type(error).__name__
+            return batch.answer(number, channel.closed or TransportUnavailable(self._name, why))
+        self._sent += 1
+        self._open[self._sent] = batch, number, parcel
+        return None
+
+    def end(self, reason: TransportUnavailable) -> None:
+        self.channel.closed = self.channel.closed or reason
+        self._fail(reason)
+        self.channel.abandon()
+
+    def _confirmed(self, frame: Any) -> None:
+        method = frame.method
+        error = self._refused() if isinstance(method, Basic.Nack) else None
+        last = method.delivery_tag
+        if not method.multiple:
+            return self._answer(last, error)
+        for tag in range(self._first, last + 1):
+            self._answer(tag, error)
+        self._first = last + 1
+        return None
+
+    def _answer(self, tag: int, error: TransportUnavailable | None) -> None:
+        found = self._open.pop(tag, None)
+        if found is not None:
+            batch, number, _ = found
+            batch.answer(number, self._returned.pop(tag, error) if self._returned else error)
+
+    def _came_back(self, _: Any, method: Any, properties: BasicProperties, body: bytes) -> None:
+        """The broker does not say which it is; where several look like it, they are alike."""
+        way = (method.exchange, method.routing_key, properties.message_id, body)
+        for tag, (_batch, _number, parcel) in self._open.items():
+            if tag not in self._returned and way == _way(parcel):
+                self._returned[tag] = self._unroutable(method)
+                return
+
+    def _fail(self, reason: TransportUnavailable) -> None:
+        for tag in tuple(self._open):
+            self._answer(tag, reason)
+
+    def _refused(self) -> TransportUnavailable:
+        return TransportUnavailable(self._name, "the broker refused a message: the queue may be at its limit")
+
+    def _unroutable(self, method: Any) -> Unroutable:
+        where = f"exchange {method.exchange!r} with key {method.routing_key!r}"
+        return Unroutable(self._name, f"no queue takes what is published to {where} ({method.reply_text})")
 
 
-def _outcome(confirmed: asyncio.Future[None]) -> TransportUnavailable | None:
-    error = confirmed.exception()
-    assert error is None or isinstance(error, TransportUnavailable)
-    return error
+def _way(parcel: Parcel) -> tuple[str, str, str | None, bytes]:
+    return parcel.exchange, parcel.key, parcel.properties.message_id, parcel.body

@@ -59,10 +59,11 @@ class Parkings:
     def __init__(self, options: Options, clock: Clock) -> None:
         self._clock = clock
         self._link = Link(options)
-        self._publisher = Publisher(self._link, options.confirm_timeout)
+        self._publisher = Publisher(Link(options), options.confirm_timeout)
 
     async def aclose(self) -> None:
         await self._link.aclose()
+        await self._publisher.aclose()
 
     async def count(self, queue: str) -> int | None:
         """How many lie there now; None: there is no such queue."""
@@ -82,6 +83,8 @@ class Parkings:
         try:
             number = min(limit, await _count(channel, queue))
             found = [one for _ in range(number) if (one := await _get(channel, queue)) is not None]
+            if channel.closed is not None:
+                raise channel.closed
             return [_parked(*one) for one in found]
         finally:
             await channel.close()  # what was not acknowledged goes back to where it was
@@ -162,10 +165,10 @@ class _Taking:
         if not tags:
             return
         if tags[-1] - tags[0] == len(tags) - 1:
-            self._channel.raw.basic_ack(tags[-1], multiple=True)
+            self._channel.tell(self._channel.raw.basic_ack, tags[-1], multiple=True)
         else:
             for tag in tags:
-                self._channel.raw.basic_ack(tag)
+                self._channel.tell(self._channel.raw.basic_ack, tag)
 
     def _take(self, _: Any, method: Any, properties: BasicProperties, body: bytes) -> None:
         self._taken.append((method, properties, body))
@@ -221,7 +224,7 @@ async def _get(channel: Channel, queue: str) -> tuple[Any, BasicProperties, byte
 
     channel.on_close.append(lambda _: answer(None))
     channel.raw.add_callback(lambda _: answer(None), [Basic.GetEmpty])
-    channel.raw.basic_get(queue, lambda _, method, properties, body: answer((method, properties, body)))
+    channel.tell(channel.raw.basic_get, queue, lambda _, method, properties, body: answer((method, properties, body)))
     return await got
 
 

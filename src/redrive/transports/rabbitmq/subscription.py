@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Awaitable, Callable, Collection
+from collections.abc import Awaitable, Callable, Collection, Sequence
+from contextlib import suppress
 from datetime import timedelta
 from typing import Any
 
@@ -45,8 +46,8 @@ class Subscription:
         self._buffer: deque[Taken] = deque()
         self._suspects: deque[Taken] = deque()  # delivered before, and settled by nobody
         self._deadlines: dict[int, float] = {}  # of what was handed out
-        self._order: deque[int] = deque()  # every tag from the first that is not settled
-        self._settled: set[int] = set()  # those of them that are
+        self._first = 1  # of a channel's tags, which count up by one: those below are settled
+        self._settled: set[int] = set()  # and so are these, above it
         self._arrived = asyncio.Event()
         self._tag = ""
         self._sweeper: asyncio.Task[None] | None = None
@@ -95,6 +96,11 @@ class Subscription:
         self._suspects.clear()
         return found
 
+    def take_back(self, suspects: Sequence[Taken]) -> None:
+        """Nobody could settle them yet."""
+        if self.closed is None:
+            self._suspects.extendleft(reversed(suspects))
+
     def unread(self) -> list[Taken]:
         """What was taken ahead and handed to nobody."""
         found = [*self._suspects, *self._buffer]
@@ -128,35 +134,48 @@ class Subscription:
         """
         if self.closed is not None:
             return
-        mine, settled, order, last = frozenset(tags), self._settled, self._order, 0
+        mine = [tag for tag in tags if self._is_open(tag)]  # the lease of some may have ended while a copy was made
+        self._settled.update(mine)
         for tag in mine:
             self._deadlines.pop(tag, None)
-        settled |= mine
-        while order and order[0] in settled:
-            first = order.popleft()
-            settled.discard(first)
-            if first in mine:
-                last = first
-        raw = self._channel.raw
+        first = self._first
+        self._pass_settled()
+        last = max([tag for tag in mine if tag < self._first], default=0)
+        channel = self._channel
         if last:
-            raw.basic_ack(last, multiple=True)
+            channel.tell(channel.raw.basic_ack, last, multiple=last > first)
         for tag in mine:
             if tag > last:
-                raw.basic_ack(tag)
+                channel.tell(channel.raw.basic_ack, tag)
+
+    def _is_open(self, tag: int) -> bool:
+        return tag >= self._first and tag not in self._settled
+
+    def _pass_settled(self) -> None:
+        while self._first in self._settled:
+            self._settled.discard(self._first)
+            self._first += 1
 
     def reject(self, tag: int, *, requeue: bool) -> None:
         """Back to the head of the queue, or into the retry queue."""
-        if self.closed is not None:
+        if self.closed is not None or not self._is_open(tag):
             return
         self._deadlines.pop(tag, None)
         self._settled.add(tag)
-        self._channel.raw.basic_reject(tag, requeue=requeue)
+        self._pass_settled()
+        self._channel.tell(self._channel.raw.basic_reject, tag, requeue=requeue)
 
     async def stop(self) -> None:
         """Take nothing more."""
         if self.closed is None and self._tag:
             tag, self._tag = self._tag, ""
-            await self._channel.call(self._channel.raw.basic_cancel, tag)
+            await self._channel.call(self._cancel, tag)
+
+    def _cancel(self, tag: str, callback: Callable[[Any], None]) -> None:
+        """pika would reject what is still on its way, and the broker would call that delivered before."""
+        raw = self._channel.raw
+        raw.basic_cancel(tag, callback)
+        raw._cancelled.discard(tag)
 
     async def aclose(self) -> None:
         if self._sweeper is not None:
@@ -167,7 +186,6 @@ class Subscription:
 
     def _came(self, _: Any, method: Any, properties: BasicProperties, body: bytes) -> None:
         tag = method.delivery_tag
-        self._order.append(tag)
         origin = f"{method.exchange}/{method.routing_key}" if method.exchange else ""
         place = self._suspects if method.redelivered else self._buffer
         place.append((tag, origin, properties, body))
@@ -193,4 +211,5 @@ class Subscription:
             await self._clock.sleep(max(nearest - self._clock.elapsed(), self._lease / 100))
             now = self._clock.elapsed()
             for tag in [tag for tag, until in self._deadlines.items() if until <= now]:
-                self.reject(tag, requeue=True)
+                with suppress(TransportUnavailable):  # the connection ends: then they go back by themselves
+                    self.reject(tag, requeue=True)

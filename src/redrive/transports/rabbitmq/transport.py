@@ -18,7 +18,7 @@ from redrive.transports.rabbitmq.link import Link
 from redrive.transports.rabbitmq.options import BuryIn, Options, RetryBy, options_of
 from redrive.transports.rabbitmq.parking import ParkedLetters
 from redrive.transports.rabbitmq.publisher import Parcel, Publisher
-from redrive.transports.rabbitmq.subscription import Held, Subscription
+from redrive.transports.rabbitmq.subscription import Held, Subscription, Taken
 from redrive.transports.rabbitmq.topology import retry_exchange, retry_key
 from redrive.transports.rabbitmq.wire import copy_of, properties_of
 
@@ -41,7 +41,7 @@ class RabbitTransport:
         self._clock = clock
         self._lease = lease
         self._link = Link(options)
-        self._publisher = Publisher(self._link, options.confirm_timeout)
+        self._publisher = Publisher(Link(options), options.confirm_timeout)
         self._declaring = Declaring(self._link, options)
         self._subscriptions: dict[str, Subscription] = {}
         self._subscribing: dict[str, asyncio.Lock] = defaultdict(asyncio.Lock)
@@ -61,8 +61,13 @@ class RabbitTransport:
                 self._declaring.forget(source)
                 await known.aclose()
             await self._declaring.ensure(source)
-            made = Subscription(source, await self._link.channel(), self._clock, self._lease)
-            await made.begin(self.options.prefetch)
+            channel = await self._link.channel()
+            made = Subscription(source, channel, self._clock, self._lease)
+            try:
+                await made.begin(self.options.prefetch)
+            except BaseException:
+                channel.abandon()  # with all that was sent ahead on it
+                raise
             self._subscriptions[source] = made
             return made
 
@@ -70,13 +75,16 @@ class RabbitTransport:
         """Somebody had them and settled nothing. RabbitMQ does not count that, so a copy does: it goes in at the end
         of the queue, with one attempt more, and only then is the old one acknowledged."""
         taken = subscription.suspects()
-        parcels = []
-        for one in taken:
-            came = subscription.read(one)
-            properties = copy_of(came, attempt=came.message.attempt + 1, redelivered=True, failures=came.failures)
-            parcels.append(Parcel("", subscription.source, properties, came.message.body))
-        await self._publisher.publish(parcels)
-        subscription.ack([one[0] for one in taken])
+        unsettled = taken
+        try:
+            outcomes = await self._publisher.outcomes([_counted(subscription, one) for one in taken])
+            subscription.ack([one[0] for one, error in zip(taken, outcomes, strict=True) if error is None])
+            unsettled = [one for one, error in zip(taken, outcomes, strict=True) if error is not None]
+        finally:
+            subscription.take_back(unsettled)
+        for error in outcomes:
+            if error is not None:
+                raise error
 
     async def extend(self, deliveries: Sequence[Delivery]) -> Sequence[Delivery]:
         return [one for one in deliveries if not _held(one).subscription.extend(_held(one).tag)]
@@ -160,8 +168,8 @@ class RabbitTransport:
     async def check(self) -> None:
         channel = await self._link.channel()
         await channel.close()
-        if self._link.blocked:
-            raise TransportUnavailable(self._link.name, f"it takes nothing from publishers: {self._link.blocked}")
+        if self._publisher.blocked:
+            raise TransportUnavailable(self._link.name, f"it takes nothing from publishers: {self._publisher.blocked}")
 
     def burying(self, store: Store) -> Store:
         """Where letters of its messages are recorded: in the store, in `q.X.dlq`, or in both."""
@@ -181,23 +189,29 @@ class RabbitTransport:
                 pass  # it comes back by itself, as delivered before
             await one.aclose()
         await self._link.aclose()
+        await self._publisher.aclose()
 
     async def _give_back(self, subscription: Subscription) -> None:
+        suspects = subscription.suspects()
+        parcels = [_counted(subscription, one) for one in suspects]
         unread = subscription.unread()
-        if not unread:
-            return
-        came = [subscription.read(one) for one in unread]
-        parcels = [
-            Parcel(
-                "",
-                subscription.source,
-                copy_of(one, attempt=one.message.attempt, redelivered=one.redelivered, failures=one.failures),
-                one.message.body,
-            )
-            for one in came
-        ]
-        await self._publisher.publish(parcels)
-        subscription.ack([one[0] for one in unread])
+        parcels += [_unchanged(subscription, one) for one in unread]
+        outcomes = await self._publisher.outcomes(parcels)
+        taken = [*suspects, *unread]
+        subscription.ack([one[0] for one, error in zip(taken, outcomes, strict=True) if error is None])
+
+
+def _counted(subscription: Subscription, taken: Taken) -> Parcel:
+    """A copy that says that somebody had it before."""
+    came = subscription.read(taken)
+    properties = copy_of(came, attempt=came.message.attempt + 1, redelivered=True, failures=came.failures)
+    return Parcel("", subscription.source, properties, came.message.body)
+
+
+def _unchanged(subscription: Subscription, taken: Taken) -> Parcel:
+    came = subscription.read(taken)
+    properties = copy_of(came, attempt=came.message.attempt, redelivered=came.redelivered, failures=came.failures)
+    return Parcel("", subscription.source, properties, came.message.body)
 
 
 def _held(delivery: Delivery) -> Held:

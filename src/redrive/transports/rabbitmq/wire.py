@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
-from typing import Any
+from typing import Annotated, Any
 
 import msgspec
-from msgspec import Struct, structs
+from msgspec import Meta, Struct, structs
 from pika import BasicProperties
 
 from redrive.clock import Clock, microseconds, moment
@@ -20,25 +20,31 @@ from redrive.model import Failure, Headers, Message
 OURS, STORY, TYPED = "redrive", "redrive-failures", "redrive-amqp"
 X_DEATH = "x-death"
 _DEATH_HEADERS = (X_DEATH, "x-first-death-exchange", "x-first-death-queue", "x-first-death-reason")
+_NOT_THEIRS = (OURS, STORY, *_DEATH_HEADERS)
 _PERSISTENT = 2
 _SHORT = 255  # bytes of a shortstr
-_LONGEST_STORY = 48 << 10  # a frame has 128 KiB, and all headers have to fit into one
+_LONGEST_STORY = 48 << 10
+_ROOM = 120 << 10  # bytes: a frame has 128 KiB, and all headers have to fit into one
 _KEPT = ("content_type", "content_encoding", "reply_to", "type", "user_id", "app_id", "priority")
 _failures = msgspec.msgpack.Decoder(tuple[Failure, ...])
 _pack = msgspec.msgpack.Encoder()
 
 
+Count = Annotated[int, Meta(ge=1, lt=1 << 31)]
+Microseconds = Annotated[int, Meta(ge=0, lt=253_402_300_800_000_000)]  # until the year 9999
+
+
 class Ours(Struct, frozen=True, omit_defaults=True):
     """What AMQP has no place for."""
 
-    at: int = 0  # microseconds
+    at: Microseconds = 0
     id: str | None = None  # where it is too long for AMQP
     correlation_id: str | None = None
     key: bytes | None = None
     tenant: str | None = None
     priority: int = 0
-    expires: int | None = None
-    attempt: int = 1
+    expires: Microseconds | None = None
+    attempt: Count = 1
     redelivered: bool = False
     origin: str = ""  # exchange/key where it came in first: a retry comes by another way
     pairs: tuple[tuple[str, bytes], ...] | None = None  # headers that a table cannot hold: repeated, or long names
@@ -103,14 +109,27 @@ def copy_of(
     table[OURS] = _ours_text.encode(ours).decode()
     if failures:
         table[STORY] = story(failures)
+    table |= more
+    if STORY in table and not fits(table):
+        del table[STORY]
     return BasicProperties(
         message_id=message.id if ours.id is None else None,
         correlation_id=old.correlation_id,
         timestamp=old.timestamp,
         delivery_mode=_PERSISTENT,
-        headers={**table, **more},
+        headers=table,
         **{name: getattr(old, name) for name in _KEPT},
     )
+
+
+def fits(table: Mapping[str, Any]) -> bool:
+    """Whether these headers go into one frame. The broker ends the connection of whoever sends more."""
+    size = 0
+    for name, value in table.items():
+        size += len(name) + (len(value) if isinstance(value, str | bytes) else 16)
+    if size < _ROOM // 4:  # a character has at most four bytes
+        return True
+    return sum(len(_bytes(name)) + len(_bytes(value)) + 8 for name, value in table.items()) < _ROOM
 
 
 def type_of(message: Message) -> str | None:
@@ -157,14 +176,14 @@ def arrived(source: str, origin: str, properties: BasicProperties, body: bytes, 
     table: Mapping[str, Any] = properties.headers or {}
     ours = _read(table.get(OURS))
     message = Message(
-        ours.id or properties.message_id or clock.new_id(),
+        ours.id or _text(properties.message_id) or clock.new_id(),
         source,
         body,
         moment(ours.at) if ours.at else _timestamp(properties, clock),
         ours.pairs if ours.pairs is not None else _headers(properties, table),
         ours.key,
         ours.tenant,
-        ours.correlation_id or properties.correlation_id,
+        ours.correlation_id or _text(properties.correlation_id),
         ours.attempt + rejections(table, source),
         ours.priority,
         None if ours.expires is None else moment(ours.expires),
@@ -235,13 +254,18 @@ def _timestamp(properties: BasicProperties, clock: Clock) -> datetime:
 
 
 def _headers(properties: BasicProperties, table: Mapping[str, Any]) -> Headers:
-    pairs = [(name, _bytes(value)) for name, value in table.items() if name not in (OURS, STORY, *_DEATH_HEADERS)]
+    pairs = [(_text(name) or "", _bytes(value)) for name, value in table.items() if name not in _NOT_THEIRS]
     kept = {name: value for name in _KEPT if (value := getattr(properties, name)) is not None}
     typed = {name: value for name, value in table.items() if not isinstance(value, str | bytes)}
     typed = without_deaths(typed)
     if kept or typed:
         pairs.append((TYPED, _packed(kept, typed)))
     return tuple(pairs)
+
+
+def _text(value: str | bytes | None) -> str | None:
+    """AMQP calls them text; what is none comes as bytes."""
+    return value.decode(errors="backslashreplace") if isinstance(value, bytes) else value
 
 
 def _bytes(value: object) -> bytes:

@@ -1,0 +1,161 @@
+"""A dead-letter topic: letters are published there, confirmed, before their message is committed.
+
+It stands in the place of the store (`Letters.record`), so that the path of a message stays the one it is: publish, then
+clear the counter, then commit. In addition to the store, or instead of it; whoever reads the topic then writes the
+letters down (`letter_in` makes them from what `grave_of` has written).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Sequence
+from datetime import datetime
+from typing import Any, TypeAlias
+
+import msgspec
+from msgspec.structs import replace
+
+from redrive.forensics.query import Query
+from redrive.model import Headers, Letter, LetterId, Message, Owner, Reason, State
+from redrive.stores.base import Cursor, Documents, Group, Ledger, Letters, Page, Store, Tally
+from redrive.transports.kafka.options import topic_named
+from redrive.transports.kafka.wire import headers_of, value_of
+from redrive.transports.kafka.writer import Parcel, TooLarge, Writer
+
+Grave: TypeAlias = Callable[[Letter, str], Parcel]
+"""How a letter looks on that topic. A ready system brings the form of its contract."""
+DEAD = "redrive-dead"
+"""The whole letter as JSON, less the body, which is the record's value."""
+STUB = "redrive-stub"
+"""The id of a letter that was too large for the topic: its body is in the store."""
+_ABOUT = "redrive-dlq-"
+
+
+def grave_of(letter: Letter, topic: str) -> Parcel:
+    """Key, value and headers as they were; why it died in headers that people and programs can read."""
+    message, last = letter.message, letter.last
+    bare = replace(letter, message=replace(message, body=b"", headers=()))
+    about = {
+        "reason": letter.reason,
+        "error-type": last.type,
+        "error-message": last.message,
+        "category": last.category,
+        "attempts": str(last.attempt),
+        "origin": message.origin,
+        "at": last.at.isoformat(),
+    }
+    return Parcel(
+        topic=topic,
+        value=value_of(message),
+        key=message.key,
+        headers=[
+            *headers_of(message),
+            *((f"{_ABOUT}{name}", text.encode()) for name, text in about.items()),
+            (DEAD, msgspec.json.encode(bare)),
+        ],
+        at=letter.updated_at,
+    )
+
+
+def letter_in(headers: Headers, message: Message) -> Letter | None:
+    """The letter that `grave_of` wrote; None if somebody else wrote that record, or if it is a stub."""
+    found = dict(headers)
+    if DEAD not in found or STUB in found:
+        return None
+    try:
+        letter = msgspec.json.decode(found[DEAD], type=Letter)
+    except (msgspec.MsgspecError, UnicodeDecodeError):
+        return None
+    own = tuple(pair for pair in headers if pair[0] != DEAD and not pair[0].startswith(_ABOUT))
+    return replace(letter, message=replace(letter.message, body=message.body, headers=own))
+
+
+def stub_of(letter: Letter, topic: str) -> Parcel:
+    """What stands on the topic for a letter that is too large for it."""
+    about = {"letter": letter.id, "reason": letter.reason, "error_type": letter.last.type, "in": "store"}
+    return Parcel(
+        topic=topic,
+        value=msgspec.json.encode({**about, "size": len(letter.message.body)}),
+        key=letter.message.key,
+        headers=[(STUB, letter.id.encode()), (f"{_ABOUT}reason", letter.reason.encode())],
+        at=letter.updated_at,
+    )
+
+
+class DlqStore:
+    """A store whose new letters are published too, or only."""
+
+    def __init__(
+        self, store: Store, writer: Writer, *, topic: str, grave: Grave = grave_of, also_stored: bool = True
+    ) -> None:
+        self.features = store.features
+        self.letters: Letters = DlqLetters(store.letters, writer, topic_named(topic), grave, also_stored)
+        self.ledger: Ledger = store.ledger
+        self.documents: Documents = store.documents
+        self._store = store
+
+    async def check(self) -> None:
+        await self._store.check()
+
+    async def aclose(self) -> None:
+        await self._store.aclose()
+
+
+class DlqLetters:
+    """Published first: a letter in the store whose message was given back would not be resolved by its success."""
+
+    def __init__(self, letters: Letters, writer: Writer, topic: str, grave: Grave, also_stored: bool) -> None:
+        self._letters = letters
+        self._writer = writer
+        self._topic = topic
+        self._grave = grave
+        self._also_stored = also_stored
+
+    async def record(self, letters: Sequence[Letter]) -> None:
+        dead = [letter for letter in letters if letter.reason is not Reason.PARKED]
+        too_large = await self._publish(dead)
+        stored = letters if self._also_stored else [one for one in letters if one not in dead or one in too_large]
+        if stored:
+            await self._letters.record(stored)
+        await self._writer.send([stub_of(letter, self._topic) for letter in too_large])
+
+    async def _publish(self, letters: Sequence[Letter]) -> list[Letter]:
+        """Returns those that the topic refuses for their size."""
+        results = await self._writer.outcomes([self._grave(letter, self._topic) for letter in letters])
+        for error in results:
+            if error is not None and not isinstance(error, TooLarge):
+                raise error
+        return [letter for letter, error in zip(letters, results, strict=True) if error is not None]
+
+    async def get(self, id: LetterId) -> Letter | None:
+        return await self._letters.get(id)
+
+    async def search(
+        self, query: Query, *, after: Cursor | None = None, limit: int = 50, oldest_first: bool = False
+    ) -> Page:
+        return await self._letters.search(query, after=after, limit=limit, oldest_first=oldest_first)
+
+    async def count(self, query: Query) -> int:
+        return await self._letters.count(query)
+
+    async def groups(self, query: Query, *, limit: int = 50) -> Sequence[Group]:
+        return await self._letters.groups(query, limit=limit)
+
+    async def tallies(self) -> Sequence[Tally]:
+        return await self._letters.tallies()
+
+    async def claim(self, query: Query, **how: Any) -> Sequence[Letter]:
+        return await self._letters.claim(query, **how)
+
+    async def move(
+        self,
+        ids: Collection[LetterId],
+        *,
+        expect: Collection[State],
+        to: State,
+        now: datetime,
+        owner: Owner | None = None,
+    ) -> Sequence[LetterId]:
+        return await self._letters.move(ids, expect=expect, to=to, now=now, owner=owner)
+
+    async def prune(self, query: Query, *, limit: int) -> Sequence[LetterId]:
+        return await self._letters.prune(query, limit=limit)

@@ -1,0 +1,70 @@
+"""confluent-kafka, imported here and nowhere else, and its errors in our words."""
+
+from __future__ import annotations
+
+import logging
+
+from redrive.errors import MissingExtra
+
+try:
+    from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
+    from confluent_kafka.admin import AdminClient, NewTopic
+except ImportError as error:
+    raise MissingExtra("Kafka", "kafka") from error
+
+__all__ = ["AdminClient", "Consumer", "KafkaError", "KafkaException", "NewTopic", "Producer", "TopicPartition", "log"]
+
+log = logging.getLogger("redrive.kafka")
+driver_log = logging.getLogger("redrive.kafka.driver")
+if driver_log.level == logging.NOTSET:
+    driver_log.setLevel(logging.CRITICAL)  # one line a second while a broker is away; what matters, we say ourselves
+NAME = "kafka"
+AWAY = frozenset(
+    {
+        KafkaError._ALL_BROKERS_DOWN,
+        KafkaError._TRANSPORT,
+        KafkaError._RESOLVE,
+        KafkaError._TIMED_OUT,
+        KafkaError._MSG_TIMED_OUT,
+    }
+)
+NO_TOPIC = frozenset({KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._UNKNOWN_TOPIC})
+REFUSED = frozenset(
+    {
+        KafkaError.TOPIC_AUTHORIZATION_FAILED,
+        KafkaError.GROUP_AUTHORIZATION_FAILED,
+        KafkaError.CLUSTER_AUTHORIZATION_FAILED,
+        KafkaError._AUTHENTICATION,
+        KafkaError.SASL_AUTHENTICATION_FAILED,
+    }
+)
+STARTING = frozenset(
+    {
+        KafkaError.COORDINATOR_LOAD_IN_PROGRESS,
+        KafkaError.COORDINATOR_NOT_AVAILABLE,
+        KafkaError.NOT_COORDINATOR,
+    }
+)
+"""A broker that has just begun, or has just taken over: it is soon ready."""
+TOO_LARGE = frozenset({KafkaError.MSG_SIZE_TOO_LARGE, KafkaError.RECORD_LIST_TOO_LARGE, KafkaError.INVALID_MSG_SIZE})
+
+
+def inner(error: KafkaException) -> KafkaError:
+    """What it was raised for."""
+    found = error.args[0]
+    return found if isinstance(found, KafkaError) else KafkaError(KafkaError._FAIL, str(found))
+
+
+def why(error: object, servers: str, topic: str | None = None) -> str:
+    """What happened, in words that say what to do where something can be done."""
+    if isinstance(error, KafkaException):
+        error = inner(error)
+    if not isinstance(error, KafkaError):
+        return str(error)
+    if error.code() in NO_TOPIC and topic is not None:
+        return f"there is no topic {topic!r} on {servers}: create it, or correct the name of the source"
+    if error.code() in REFUSED:
+        return f"{servers} refuses us: correct the login in the URL, or the rights of its user ({error.str()})"
+    if error.code() in AWAY:
+        return f"{servers} does not answer ({error.str()})"
+    return str(error.str())

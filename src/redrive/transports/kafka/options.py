@@ -1,0 +1,175 @@
+"""What a URL of Kafka says.
+
+    kafka://host:9092,other:9092/?group=billing
+    kafka+ssl://user:password@host:9093/?group=billing&sasl.mechanisms=SCRAM-SHA-512
+
+Ours are the options without a dot. Those with one are librdkafka's own, and given to it as they are; with `consumer.`
+or `producer.` before them (`consumer.fetch.min.bytes`) to that one only.
+"""
+
+from __future__ import annotations
+
+import re
+from datetime import timedelta
+from typing import Any
+from urllib.parse import parse_qsl, unquote, urlsplit
+
+from msgspec import Struct
+
+from redrive.durations import duration, spoken
+from redrive.errors import ConfigError, UsageError, nearest
+
+OPTIONS = ("group", "start", "counters", "retry_topics", "dlq", "dlq_only", "most_open", "most_bytes")
+_TOPIC = re.compile(r"[a-zA-Z0-9._-]{1,249}")
+_SHORTEST_SESSION, _LONGEST_SESSION = timedelta(seconds=6), timedelta(minutes=30)  # what brokers allow by default
+
+
+class Options(Struct, frozen=True, kw_only=True):
+    """A URL, taken apart.
+
+    group         the consumer group
+    start         where a group that has committed nothing begins: earliest or latest
+    counters      where attempts are counted: memory://, sqlite:///file.db or redis://…
+    retry_topics  the delays of the retry topics, shortest first; used by policies that hold nothing
+    dlq           the topic that dead messages are published to
+    dlq_only      to that topic only, and not to the store too
+    most_open     messages of a partition that may be finished or held beyond the first unfinished one
+    most_bytes    the same in bytes
+    """
+
+    servers: str
+    group: str = "redrive"
+    start: str = "earliest"
+    counters: str = "memory://"
+    retry_topics: tuple[timedelta, ...] = ()
+    dlq: str | None = None
+    dlq_only: bool = False
+    most_open: int = 5_000
+    most_bytes: int = 64 << 20
+    driver: dict[str, str] = {}
+
+    def client(self) -> dict[str, Any]:
+        """What every client of librdkafka is given."""
+        common = {name: value for name, value in self.driver.items() if not name.startswith(("consumer.", "producer."))}
+        return {"bootstrap.servers": self.servers, "log.connection.close": "false", **common}
+
+    def _only(self, kind: str) -> dict[str, str]:
+        return {name.removeprefix(kind): value for name, value in self.driver.items() if name.startswith(kind)}
+
+    def consumer(self, lease: timedelta) -> dict[str, Any]:
+        """A session is our lease: a worker that is gone for so long has lost its partitions."""
+        session = min(max(lease, _SHORTEST_SESSION), _LONGEST_SESSION)
+        return {
+            "group.id": self.group,
+            "partition.assignment.strategy": "cooperative-sticky",
+            "session.timeout.ms": int(session.total_seconds() * 1000),
+            "max.poll.interval.ms": int(max(session, timedelta(minutes=5)).total_seconds() * 1000),
+            "heartbeat.interval.ms": 1000,  # by which a member learns that another one has joined
+            "queued.max.messages.kbytes": 32 << 10,
+            "auto.offset.reset": self.start,
+            **self.client(),
+            **self._only("consumer."),
+            "enable.auto.commit": "false",
+            "enable.auto.offset.store": "false",
+        }
+
+    def producer(self) -> dict[str, Any]:
+        """Nothing is confirmed before every replica in sync has it, and nothing is written twice or out of order."""
+        return {
+            "partitioner": "murmur2_random",  # as Java's, so that a key stays in its partition whoever sends
+            "linger.ms": "2",
+            "message.timeout.ms": "30000",
+            "message.max.bytes": str(100 << 20),  # the topic decides
+            "topic.metadata.propagation.max.ms": "3000",
+            **self.client(),
+            **self._only("producer."),
+            "enable.idempotence": "true",
+            "acks": "all",
+        }
+
+    def rung(self, source: str, delay: timedelta) -> str:
+        """The retry topic for that delay."""
+        return f"{source}.retry.{spoken(delay)}"
+
+    def rungs(self, source: str) -> list[str]:
+        return [self.rung(source, delay) for delay in self.retry_topics]
+
+
+def options_of(url: str) -> Options:
+    """What that URL means; ConfigError says what is wrong with it."""
+    parts = urlsplit(url)
+    given = dict(parse_qsl(parts.query, keep_blank_values=True))
+    driver = {name: value for name, value in given.items() if "." in name}
+    ours = {name: value for name, value in given.items() if "." not in name}
+    for name in ours:
+        if name not in OPTIONS:
+            raise ConfigError(f"unknown option {name!r} in a URL of Kafka{nearest(name, OPTIONS)}")
+    login, _, servers = parts.netloc.rpartition("@")
+    if not servers or parts.path.strip("/"):
+        raise ConfigError(f"{_shown(url)}: a URL of Kafka is like kafka://host:9092/?group=billing; topics are sources")
+    return Options(
+        servers=servers,
+        group=_text(ours, "group", "redrive"),
+        start=_choice(ours, "start", ("earliest", "latest")),
+        counters=_text(ours, "counters", "memory://"),
+        retry_topics=_delays(ours.get("retry_topics", "")),
+        dlq=topic_named(ours["dlq"]) if "dlq" in ours else None,
+        dlq_only=_choice(ours, "dlq_only", ("no", "yes")) == "yes",
+        most_open=_number(ours, "most_open", 5_000),
+        most_bytes=_number(ours, "most_bytes", 64 << 20),
+        driver={**_security(parts.scheme, login), **driver},
+    )
+
+
+def topic_named(source: str) -> str:
+    """That source, if a topic can have its name."""
+    if not _TOPIC.fullmatch(source) or source in (".", ".."):
+        raise UsageError(
+            f"{source!r} is no name of a Kafka topic: use letters, digits, '.', '_' and '-', at most 249 of them"
+        )
+    return source
+
+
+def _security(scheme: str, login: str) -> dict[str, str]:
+    is_tls = scheme == "kafka+ssl"
+    if not login:
+        return {"security.protocol": "SSL"} if is_tls else {}
+    user, _, password = login.partition(":")
+    return {
+        "security.protocol": "SASL_SSL" if is_tls else "SASL_PLAINTEXT",
+        "sasl.mechanisms": "PLAIN",
+        "sasl.username": unquote(user),
+        "sasl.password": unquote(password),
+    }
+
+
+def _delays(text: str) -> tuple[timedelta, ...]:
+    delays = tuple(duration(one) for one in text.split(",") if one)
+    if list(delays) != sorted(set(delays)) or any(delay <= timedelta() for delay in delays):
+        raise ConfigError(f"retry_topics={text!r}: write the delays from the shortest to the longest, as 10s,1m,10m")
+    return delays
+
+
+def _text(ours: dict[str, str], name: str, default: str) -> str:
+    value = ours.get(name, default)
+    if not value:
+        raise ConfigError(f"{name} in a URL of Kafka must not be empty")
+    return value
+
+
+def _choice(ours: dict[str, str], name: str, choices: tuple[str, ...]) -> str:
+    value = ours.get(name, choices[0])
+    if value not in choices:
+        raise ConfigError(f"{name}={value!r} in a URL of Kafka: it is {' or '.join(choices)}")
+    return value
+
+
+def _number(ours: dict[str, str], name: str, default: int) -> int:
+    value = ours.get(name, str(default))
+    if not value.isdecimal() or int(value) < 1:
+        raise ConfigError(f"{name}={value!r} in a URL of Kafka: it is a number, 1 or more")
+    return int(value)
+
+
+def _shown(url: str) -> str:
+    return re.sub(r"//[^@/]*@", "//…@", url)

@@ -1,0 +1,129 @@
+"""What the brokers know: which topics there are, how far they reach, and how far a group has come."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, TypeVar
+
+from redrive.errors import TransportUnavailable
+from redrive.transports.kafka.driver import (
+    NAME,
+    STARTING,
+    AdminClient,
+    Consumer,
+    KafkaError,
+    KafkaException,
+    NewTopic,
+    TopicPartition,
+    driver_log,
+    inner,
+    why,
+)
+from redrive.transports.kafka.options import Options
+from redrive.transports.kafka.shelf import Place
+
+T = TypeVar("T")
+_PATIENCE = 10.0
+_AGAIN = 0.2
+
+
+class Topics:
+    """Asks in a thread, because the driver blocks; raises TransportUnavailable when nobody answers."""
+
+    def __init__(self, options: Options) -> None:
+        self._options = options
+        self._client: Any = None
+        self._consumer: Any = None
+
+    async def check(self) -> None:
+        """That somebody answers."""
+        await self._ask(lambda admin: admin.list_topics(timeout=_PATIENCE))
+
+    async def partitions(self, topic: str) -> int:
+        """How many it has; says so if there is no such topic."""
+        found = await self._ask(lambda admin: admin.list_topics(topic, timeout=_PATIENCE).topics[topic])
+        if found.error is not None:
+            raise TransportUnavailable(NAME, why(found.error, self._options.servers, topic))
+        return len(found.partitions)
+
+    async def make(self, topics: Sequence[str], partitions: int) -> None:
+        """Those that are missing."""
+        await self._ask(lambda admin: _make(admin, topics, partitions))
+
+    async def reach(self, topics: Iterable[str]) -> dict[Place, tuple[int, int]]:
+        """The first and the next offset of each partition of these topics; a topic that is missing has none."""
+        return await self._ask(lambda admin: _reach(admin, set(topics)))
+
+    async def committed(self) -> dict[Place, int]:
+        """How far the group has come."""
+        return await self._ask(lambda admin: _committed(admin, self._passive()))
+
+    async def aclose(self) -> None:
+        if self._consumer is not None:
+            consumer, self._consumer = self._consumer, None
+            await asyncio.to_thread(consumer.close)
+
+    def _passive(self) -> Any:
+        if self._consumer is None:
+            options = {**self._options.client(), "group.id": self._options.group}
+            self._consumer = Consumer({**options, "logger": driver_log, "error_cb": lambda _: None})
+        return self._consumer
+
+    async def _ask(self, question: Callable[[Any], T]) -> T:
+        def ask() -> T:
+            if self._client is None:
+                self._client = AdminClient({**self._options.client(), "logger": driver_log, "error_cb": lambda _: None})
+            return question(self._client)
+
+        end = time.monotonic() + _PATIENCE
+        while True:
+            try:
+                return await asyncio.to_thread(ask)
+            except KafkaException as error:
+                if inner(error).code() not in STARTING or time.monotonic() > end:
+                    raise TransportUnavailable(NAME, why(error, self._options.servers)) from error
+            await asyncio.sleep(_AGAIN)
+
+
+def _make(admin: Any, topics: Sequence[str], partitions: int) -> None:
+    if not topics:
+        return
+    wanted = [NewTopic(topic, num_partitions=partitions) for topic in topics]
+    for future in admin.create_topics(wanted).values():
+        try:
+            future.result()
+        except KafkaException as error:
+            if inner(error).code() != KafkaError.TOPIC_ALREADY_EXISTS:
+                raise
+
+
+def _reach(admin: Any, topics: set[str]) -> dict[Place, tuple[int, int]]:
+    from confluent_kafka.admin import OffsetSpec
+
+    known = admin.list_topics(timeout=_PATIENCE).topics
+    places = [(topic, number) for topic in topics if topic in known for number in known[topic].partitions]
+    if not places:
+        return {}
+
+    def ask(spec: Any) -> dict[Place, int]:
+        answers = admin.list_offsets({TopicPartition(*place): spec for place in places}, request_timeout=_PATIENCE)
+        return {(one.topic, one.partition): future.result().offset for one, future in answers.items()}
+
+    first, following = ask(OffsetSpec.earliest()), ask(OffsetSpec.latest())
+    return {place: (first[place], following[place]) for place in places}
+
+
+def _committed(admin: Any, consumer: Any) -> dict[Place, int]:
+    """Asked of a consumer that reads nothing: librdkafka's own question for it (2.16) ends the process with a
+    segmentation fault when the coordinator of the group is not ready."""
+    known = admin.list_topics(timeout=_PATIENCE).topics
+    places = [
+        TopicPartition(topic, number)
+        for topic, found in known.items()
+        if not topic.startswith("__")
+        for number in found.partitions
+    ]
+    found = consumer.committed(places, timeout=_PATIENCE) if places else []
+    return {(one.topic, one.partition): one.offset for one in found if one.offset >= 0}

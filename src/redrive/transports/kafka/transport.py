@@ -1,0 +1,333 @@
+"""Kafka as a transport: messages of one key in order, different keys in parallel, offsets committed only up to the
+lowest unfinished message.
+
+    receive   the reader's thread polls; what it has put on the shelf is leased from there, lane by lane
+    settle    attempts are counted durably, then the shelf moves on; the reader's thread commits how far it came
+    send      confirmed by every replica in sync
+
+A lease is held in this process: another worker gets a message when its partition moves, at the end of the session.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from datetime import timedelta
+from typing import TypeVar
+
+from msgspec.structs import replace
+
+from redrive.clock import Clock, Steady
+from redrive.errors import TransportUnavailable, Unavailable
+from redrive.model import Done, Holds, Message, Release, Retry
+from redrive.stores.base import Store
+from redrive.transports.base import Delivery, Depth, Features, Settlement
+from redrive.transports.kafka.counters import Counters, open_counters
+from redrive.transports.kafka.dlq import DlqStore, Grave, grave_of
+from redrive.transports.kafka.driver import NAME
+from redrive.transports.kafka.options import Options, options_of, topic_named
+from redrive.transports.kafka.reader import Reader
+from redrive.transports.kafka.shelf import Place, Record
+from redrive.transports.kafka.topics import Topics
+from redrive.transports.kafka.writer import Parcel, TooLarge, Writer, delayed_parcel, parcel_of
+
+T = TypeVar("T")
+Name = Callable[[Message], str]
+"""What the attempts of a message are counted under."""
+
+
+class KafkaTransport:
+    """Topics are sources. Topics have to exist; retry topics are made where they are used."""
+
+    features = Features(
+        durable=True,
+        native_delay=True,
+        counts_attempts=False,  # but with counters in Redis or SQLite
+        keeps_history=True,
+        ordered_by="key",
+        idempotent_send=False,
+        shared=True,
+        urgent_first=False,
+        sets_aside=False,  # but with retry topics
+    )
+
+    def __init__(
+        self,
+        options: Options,
+        *,
+        clock: Clock,
+        lease: timedelta,
+        counters: Counters | None = None,
+        name: Name | None = None,
+        grave: Grave = grave_of,
+    ) -> None:
+        self.options = options
+        self.counters = open_counters(options.counters) if counters is None else counters
+        self.writer = Writer(options)
+        self.topics = Topics(options)
+        self.features = replace(
+            self.features, counts_attempts=self.counters.durable, sets_aside=bool(options.retry_topics)
+        )
+        self._clock = clock
+        self._steady = Steady(clock)
+        self._lease = lease
+        self._name: Name = name or _id
+        self._grave = grave
+        self._holds: dict[str, Holds] = {}
+        self._readers: dict[str, Reader] = {}
+        self._opening = asyncio.Lock()
+        self._sent: set[str] = set()
+        self._closed = False
+
+    def hold(self, source: str, holds: Holds) -> None:
+        self._holds[source] = holds
+
+    def is_ours(self, delivery: Delivery) -> bool:
+        record, turn = delivery.token
+        return bool(record.turn == turn and record.partition.alive)
+
+    def burying(self, store: Store) -> Store:
+        """Letters go to the DLQ topic before they, or instead of that they, go to the store."""
+        if self.options.dlq is None:
+            return store
+        return DlqStore(
+            store, self.writer, topic=self.options.dlq, grave=self._grave, also_stored=not self.options.dlq_only
+        )
+
+    # -- receiving -----------------------------------------------------------------------------------------------
+
+    async def receive(self, source: str, limit: int) -> Sequence[Delivery]:
+        reader = self._readers.get(source) or await self._open(source)
+        while True:
+            reader.arrived.clear()
+            if taken := reader.take(limit):
+                if not self.counters.is_empty:
+                    await self._count(reader, taken)
+                    if self.counters.durable:  # those in memory answer at once: nothing else happened meanwhile
+                        taken = reader.still_first(taken)
+                if taken:
+                    return reader.deliveries(taken)
+                continue
+            if reader.trouble is not None:
+                trouble, reader.trouble = reader.trouble, None
+                raise TransportUnavailable(NAME, trouble)
+            await self._clock.wait(reader.arrived, reader.wait_seconds())
+
+    async def _open(self, source: str) -> Reader:
+        async with self._opening:
+            if source not in self._readers:
+                partitions = await self.topics.partitions(topic_named(source))
+                holds = self._holds.get(source, Holds.KEY)
+                rungs = self.options.rungs(source) if holds is Holds.NOTHING else []
+                await self.topics.make(rungs, partitions)
+                self._readers[source] = Reader(
+                    self.options,
+                    source,
+                    [source, *rungs],
+                    lease=self._lease,
+                    holds=holds,
+                    elapsed=self._clock.elapsed,
+                    steady=self._steady,
+                )
+            return self._readers[source]
+
+    async def _count(self, reader: Reader, records: Sequence[Record]) -> None:
+        """What earlier workers have tried. Where the last one did not end cleanly, an attempt counts before it is
+        made: the message may be what ended it."""
+        fresh = [record for record in records if not record.known]
+        try:
+            for record, number in zip(fresh, await self._counts(fresh), strict=True):
+                record.tried, record.known, record.counted = number, True, number > 0
+            suspects = [record for record in records if record.suspect]
+            if suspects and self.counters.durable:
+                with _ours():
+                    await self.counters.put({self._name(one.message): one.tried + 1 for one in suspects})
+                for one in suspects:
+                    one.counted = True
+        except BaseException:
+            with reader.lock:
+                for record in records:
+                    reader.shelf.give_back(record, self._clock.elapsed())
+            reader.settled()
+            raise
+
+    async def _counts(self, records: Sequence[Record]) -> Sequence[int]:
+        with _ours():
+            return await self.counters.get([self._name(record.message) for record in records])
+
+    async def extend(self, deliveries: Sequence[Delivery]) -> Sequence[Delivery]:
+        now, lost = self._clock.elapsed(), []
+        for reader, some in self._by_reader(deliveries, lambda one: one):
+            if reader is None:
+                lost += some
+                continue
+            with reader.lock:
+                reader.shelf.ripen(now)
+                for one in some:
+                    if self.is_ours(one):
+                        reader.shelf.extend(one.token[0], now)
+                    else:
+                        lost.append(one)
+        return lost
+
+    # -- settling ------------------------------------------------------------------------------------------------
+
+    async def settle(self, settlements: Sequence[Settlement]) -> Sequence[Delivery]:
+        """What has to be durable first is written first: until then nothing is settled, and all can be repeated."""
+        if slow := [one for one in settlements if type(one.outcome) is not Done or one.delivery.token[0].counted]:
+            ours = [one for one in slow if self.is_ours(one.delivery)]
+            await self._set_aside([one for one in ours if self._goes_aside(one)])
+            await self._write_counts(ours)
+        lost: list[Delivery] = []
+        for reader, some in self._by_reader(settlements, _delivery):
+            lost += map(_delivery, some) if reader is None else self._carry_out(reader, some)
+        return lost
+
+    def _carry_out(self, reader: Reader, settlements: Sequence[Settlement]) -> list[Delivery]:
+        lost, shelf = [], reader.shelf
+        with reader.lock:
+            for one in settlements:
+                record, turn = one.delivery.token
+                if record.turn != turn or not record.partition.alive:
+                    lost.append(one.delivery)
+                elif type(one.outcome) is Done or record.aside:
+                    shelf.finish(record)
+                else:
+                    self._put_back(reader, record, one)
+            for partition in shelf.partitions.values():
+                partition.advance()
+        reader.settled()
+        return lost
+
+    def _put_back(self, reader: Reader, record: Record, settlement: Settlement) -> None:
+        """In place: it waits on the shelf, and what is behind it in its lane with it."""
+        match settlement.outcome:
+            case Retry(span):
+                record.tried += 1
+                record.known = record.counted = True
+                if settlement.failure is not None:
+                    record.failures = (*record.failures, settlement.failure)
+            case Release(span):
+                pass
+            case _:
+                raise AssertionError(settlement.outcome)
+        reader.shelf.give_back(record, self._clock.elapsed() + span.total_seconds())
+
+    def _goes_aside(self, settlement: Settlement) -> bool:
+        holds = self._holds.get(settlement.delivery.message.source)
+        return holds is Holds.NOTHING and self.features.sets_aside and isinstance(settlement.outcome, Retry)
+
+    async def _set_aside(self, settlements: Sequence[Settlement]) -> None:
+        """A copy on a retry topic, confirmed; the original is then done with. What is too large for it waits here."""
+        waiting = [one for one in settlements if not one.delivery.token[0].aside]
+        errors = await self.writer.outcomes([self._delayed(one) for one in waiting])
+        for one, error in zip(waiting, errors, strict=True):
+            one.delivery.token[0].aside = error is None
+        for error in errors:
+            if error is not None and not isinstance(error, TooLarge):
+                raise error
+
+    def _delayed(self, settlement: Settlement) -> Parcel:
+        assert isinstance(settlement.outcome, Retry)
+        message, after = settlement.delivery.message, settlement.outcome.after
+        delays = self.options.retry_topics
+        rung = next((delay for delay in delays if delay >= after), delays[-1])
+        failures = settlement.delivery.failures
+        return delayed_parcel(
+            replace(message, attempt=message.attempt + 1),
+            self.options.rung(message.source, rung),
+            self._clock.now() + after,
+            failures if settlement.failure is None else (*failures, settlement.failure),
+        )
+
+    async def _write_counts(self, settlements: Sequence[Settlement]) -> None:
+        counts = {}
+        for one in settlements:
+            record = one.delivery.token[0]
+            if isinstance(one.outcome, Retry) and not record.aside:
+                counts[self._name(record.message)] = record.tried + 1
+            elif record.counted:
+                counts[self._name(record.message)] = record.tried if isinstance(one.outcome, Release) else 0
+        if counts:
+            with _ours():
+                await self.counters.put(counts)
+
+    # -- the rest ------------------------------------------------------------------------------------------------
+
+    async def send(self, messages: Sequence[Message]) -> None:
+        await self.writer.send([parcel_of(message) for message in messages])
+        self._sent.update(message.source for message in messages)
+
+    async def depths(self) -> dict[str, Depth]:
+        """Of the topics that this group has read, and those that this process has sent to."""
+        committed = await self.topics.committed()
+        rungs = {rung: source for source in self._known(committed) for rung in self.options.rungs(source)}
+        sources = self._known(committed) - rungs.keys()
+        depths = dict.fromkeys(sources, Depth(0, 0, 0))
+        for place, (first, following) in (await self.topics.reach({*sources, *rungs})).items():
+            source = rungs.get(place[0], place[0])
+            depths[source] = _sum(depths[source], self._depth(source, place, committed.get(place, first), following))
+        return {source: depth for source, depth in depths.items() if depth.total}
+
+    def _known(self, committed: dict[Place, int]) -> set[str]:
+        return {topic for topic, _ in committed} | self._readers.keys() | self._sent
+
+    def _depth(self, source: str, place: Place, committed: int, following: int) -> Depth:
+        reader = self._readers.get(source)
+        if reader is not None:
+            with reader.lock:
+                if place in reader.shelf.partitions:
+                    return reader.shelf.depth(place, following, self._clock.elapsed())
+        waiting = max(following - committed, 0)
+        return Depth(waiting, 0, 0) if place[0] == source else Depth(0, waiting, 0)
+
+    async def check(self) -> None:
+        await self.topics.check()
+
+    async def aclose(self) -> None:
+        readers, self._readers = list(self._readers.values()), {}
+        await asyncio.gather(*(reader.aclose() for reader in readers))
+        await self.writer.aclose()
+        await self.topics.aclose()
+        if not self._closed:
+            self._closed = True
+            await self.counters.aclose()
+
+    def _by_reader(
+        self, items: Sequence[T], delivery: Callable[[T], Delivery]
+    ) -> Iterator[tuple[Reader | None, list[T]]]:
+        """Usually there is one; None when it was closed."""
+        grouped: dict[str, list[T]] = defaultdict(list)
+        for item in items:
+            grouped[delivery(item).message.source].append(item)
+        for source, some in grouped.items():
+            yield self._readers.get(source), some
+
+
+def _delivery(settlement: Settlement) -> Delivery:
+    return settlement.delivery
+
+
+def _id(message: Message) -> str:
+    return message.id
+
+
+def _sum(one: Depth, other: Depth) -> Depth:
+    return Depth(one.ready + other.ready, one.delayed + other.delayed, one.leased + other.leased)
+
+
+@contextmanager
+def _ours() -> Iterator[None]:
+    try:
+        yield
+    except TransportUnavailable:
+        raise
+    except Unavailable as error:
+        raise TransportUnavailable(error.name, error.why) from error
+
+
+def open_transport(url: str, *, clock: Clock, lease: timedelta) -> KafkaTransport:
+    """`kafka://host:9092/?group=billing`."""
+    return KafkaTransport(options_of(url), clock=clock, lease=lease)

@@ -1,0 +1,193 @@
+"""The producer: what it has sent is on every replica in sync when `send` returns."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import threading
+import time
+from collections.abc import Sequence
+from datetime import datetime
+from typing import Any
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from redrive.clock import microseconds
+from redrive.errors import TransportUnavailable, UsageError
+from redrive.model import Failure, Message
+from redrive.transports.kafka.driver import (
+    NAME,
+    TOO_LARGE,
+    KafkaError,
+    KafkaException,
+    Producer,
+    driver_log,
+    inner,
+    log,
+    why,
+)
+from redrive.transports.kafka.options import Options, topic_named
+from redrive.transports.kafka.wire import headers_of, value_of
+
+_TICK = 0.2
+_PLACE = re.compile(r"(.+)\[(\d{1,9})\]@\d+")
+
+
+class Parcel(Struct, frozen=True):
+    """One record to be written."""
+
+    topic: str
+    value: bytes | None
+    key: bytes | None
+    headers: list[tuple[str, bytes]]
+    at: datetime
+    partition: int | None = None
+
+
+class TooLarge(UsageError):
+    """The topic refuses a message of that size."""
+
+    def __init__(self, topic: str, size: int) -> None:
+        self.topic = topic
+        super().__init__(
+            f"topic {topic!r} refuses a message of {size:,} bytes: raise its `max.message.bytes`, or send a reference"
+        )
+
+
+class Writer:
+    """One producer, made when it is first needed, and the thread that hears its reports."""
+
+    def __init__(self, options: Options) -> None:
+        self._options = options
+        self._producer: Any = None
+        self._thread: threading.Thread | None = None
+        self._closing = threading.Event()
+
+    async def send(self, parcels: Sequence[Parcel]) -> None:
+        """Returns when all are confirmed; raises for the first that was not."""
+        for error in await self.outcomes(parcels):
+            if error is not None:
+                raise error
+
+    async def outcomes(self, parcels: Sequence[Parcel]) -> list[Exception | None]:
+        """What came of each, when it has come of all: None, or why it was not taken."""
+        if not parcels:
+            return []
+        producer = self._opened()
+        sending = _Sending(len(parcels))
+        for number, parcel in enumerate(parcels):
+            await self._produce(producer, parcel, number, sending)
+        await sending.future
+        errors = [None if error is None else self._error(parcels[n], error) for n, error in enumerate(sending.errors)]
+        for number, error in enumerate(sending.errors):
+            if error is not None and error.code() == KafkaError._UNKNOWN_PARTITION:
+                # its topic was made anew, and the partition that it came from is gone
+                [errors[number]] = await self.outcomes([replace(parcels[number], partition=None)])
+        return errors
+
+    async def aclose(self) -> None:
+        if self._producer is None or self._closing.is_set():
+            return
+        self._closing.set()
+        assert self._thread is not None
+        await asyncio.to_thread(self._thread.join)
+        await asyncio.to_thread(self._producer.flush, 5)
+
+    def _opened(self) -> Any:
+        if self._producer is None:
+            try:
+                self._producer = Producer({**self._options.producer(), "error_cb": _say, "logger": driver_log})
+            except KafkaException as error:
+                raise UsageError(f"the URL of Kafka cannot be used: {why(error, self._options.servers)}") from error
+            self._thread = threading.Thread(target=self._listen, name="redrive-kafka-write", daemon=True)
+            self._thread.start()
+        return self._producer
+
+    def _listen(self) -> None:
+        while not self._closing.is_set():
+            self._producer.poll(_TICK)
+
+    async def _produce(self, producer: Any, parcel: Parcel, number: int, sending: _Sending) -> None:
+        partition = {} if parcel.partition is None else {"partition": parcel.partition}
+        while True:
+            try:
+                producer.produce(
+                    parcel.topic,
+                    value=parcel.value,
+                    key=parcel.key,
+                    headers=parcel.headers,
+                    timestamp=_timestamp(parcel.at),
+                    on_delivery=lambda error, _: sending.report(number, error),
+                    **partition,
+                )
+                return
+            except BufferError:  # it holds all it may: wait until some of it is gone
+                await asyncio.sleep(0.01)
+            except KafkaException as error:
+                sending.report(number, inner(error))
+                return
+
+    def _error(self, parcel: Parcel, error: Any) -> Exception:
+        if error.code() in TOO_LARGE:
+            return TooLarge(parcel.topic, len(parcel.value or b""))
+        return TransportUnavailable(NAME, why(error, self._options.servers, parcel.topic))
+
+
+class _Sending:
+    """One call of `send` under way."""
+
+    def __init__(self, count: int) -> None:
+        self._loop = asyncio.get_running_loop()
+        self.future: asyncio.Future[None] = self._loop.create_future()
+        self.errors: list[KafkaError | None] = [None] * count
+        self._left = count
+        self._lock = threading.Lock()
+
+    def report(self, number: int, error: KafkaError | None) -> None:
+        """In whatever thread."""
+        with self._lock:
+            self._left -= 1
+            self.errors[number] = error
+            is_last = not self._left
+        if is_last and not self._loop.is_closed():
+            self._loop.call_soon_threadsafe(self._end)
+
+    def _end(self) -> None:
+        if not self.future.done():
+            self.future.set_result(None)
+
+
+def parcel_of(message: Message) -> Parcel:
+    """The message on its way to its source. What is sent back goes to the partition that it came from."""
+    place = _PLACE.fullmatch(message.origin) if message.was_sent_back else None
+    is_home = place is not None and place[1] == message.source
+    return Parcel(
+        topic=topic_named(message.source),
+        value=value_of(message),
+        key=message.key,
+        headers=headers_of(message),
+        at=message.enqueued_at,
+        partition=int(place[2]) if place is not None and is_home else None,
+    )
+
+
+def delayed_parcel(message: Message, topic: str, due: datetime, failures: tuple[Failure, ...]) -> Parcel:
+    """The message on its way to a retry topic."""
+    return Parcel(
+        topic=topic,
+        value=value_of(message),
+        key=message.key,
+        headers=headers_of(message, due=due, failures=failures),
+        at=message.enqueued_at,
+    )
+
+
+def _timestamp(at: datetime) -> int:
+    """Brokers refuse what is from the future; 0 is now. The exact time travels in the envelope."""
+    millis = microseconds(at) // 1000
+    return millis if 0 < millis <= time.time() * 1000 else 0
+
+
+def _say(error: Any) -> None:
+    log.debug("the producer: %s", error.str())

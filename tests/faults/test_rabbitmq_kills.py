@@ -1,0 +1,90 @@
+"""The same kills with the queue in RabbitMQ, and kills of a re-drive between its copies and their acks."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from uuid import uuid4
+
+import pytest
+
+from redrive.testing.faults import Step
+from tests.faults.harness import Account, check
+from tests.faults.rabbitmq_redrive import Moment, account_of_kills
+from tests.faults.scenarios import KILLS, run_all, seed, soak
+from tests.servers import web
+from tests.servers.rabbitmq import GUEST, RabbitMQ
+
+Results = dict[tuple[Step, int], Account | BaseException]
+FIRST = {step: times[:1] for step, times in KILLS.items()} | {Step.ATTEMPTED: (7,)}
+PARKED = int(os.environ.get("REDRIVE_KILLED_MESSAGES", "3000"))
+
+
+class Hosts:
+    """A virtual host for each worker that is to die."""
+
+    def __init__(self, server: RabbitMQ) -> None:
+        self._server = server
+        self._names: list[str] = []
+
+    def url(self) -> str:
+        name = f"kills-{uuid4().hex[:12]}"
+        web.call("PUT", self._place(name), credentials=GUEST)
+        self._names.append(name)
+        return f"{self._server.url}{name}?delay=50ms"
+
+    def remove(self) -> None:
+        for name in self._names:
+            web.call("DELETE", self._place(name), credentials=GUEST)
+
+    def _place(self, name: str) -> str:
+        return f"{self._server.management_url}/api/vhosts/{name}"
+
+
+@pytest.fixture(scope="module")
+def hosts(rabbitmq_server: RabbitMQ) -> Iterator[Hosts]:
+    hosts = Hosts(rabbitmq_server)
+    yield hosts
+    hosts.remove()
+
+
+@pytest.fixture(scope="module")
+def results(tmp_path_factory: pytest.TempPathFactory, hosts: Hosts) -> Results:
+    """All of them are run together, because each mostly waits."""
+    return asyncio.run(run_all(tmp_path_factory.mktemp("kills"), hosts.url, FIRST))
+
+
+@pytest.mark.parametrize(("step", "nth"), [(step, nth) for step, times in FIRST.items() for nth in times])
+def test_after_a_kill_every_message_is_accounted_for(
+    results: Results, accounts: list[Account], step: Step, nth: int
+) -> None:
+    account = results[step, nth]
+    if isinstance(account, BaseException):
+        raise account
+    accounts.append(account)
+    check(account)
+
+
+async def test_after_kills_at_random_times_every_message_is_accounted_for(
+    tmp_path: Path, accounts: list[Account], hosts: Hosts
+) -> None:
+    account = await soak(tmp_path, seed(), kills=4, transport=hosts.url())
+    accounts.append(account)
+    check(account)
+
+
+@pytest.mark.parametrize("moment", Moment)
+async def test_a_redrive_that_is_killed_loses_nothing_and_its_repeats_can_be_told(
+    moment: Moment, hosts: Hosts
+) -> None:
+    """Each kill may leave one batch in both queues; the id of the re-drive is the same for both."""
+    account = await account_of_kills(hosts.url(), moment, number=PARKED, kills=3)
+    assert account.left_parked == 0
+    assert set(account.came) == account.sent, "lost, or from nowhere"
+    assert account.kills == 3
+    assert account.repeated <= 3 * account.batch
+    assert account.told_apart, "two of one message with different ids"
+    if moment is Moment.AFTER_PUBLISH:
+        assert account.repeated >= 1, "no kill fell between the copy and its ack"
