@@ -58,6 +58,7 @@ check: $(VENV)/.dev ## linters, types, import rules
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 	$(BIN)/python -m tools.generate --check
+	$(BIN)/python -m tools.protos --check
 
 format: $(VENV)/.dev ## let ruff format and fix
 	$(BIN)/ruff check --fix .

@@ -24,6 +24,7 @@ _TRANSPORTS = {
     "sqlite": "redrive.transports.sqlite:SqliteTransport",
     "redis": "redrive.transports.redis:RedisTransport",
     "kafka": "redrive.transports.kafka:KafkaTransport",
+    "rabbitmq": "redrive.transports.rabbitmq.transport:RabbitTransport",
 }
 _STORES = {
     "memory": "redrive.stores.memory:MemoryStore",

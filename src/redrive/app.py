@@ -282,6 +282,10 @@ class Redrive:
                 if handler.terms.asks:
                     transport.govern(handler.source, handler.terms)
 
+    def use(self, name: str, transport: Transport) -> None:
+        """That transport under that name, whatever the settings say of it."""
+        self._transports[name] = transport
+
     @property
     def transports(self) -> dict[str, Transport]:
         """Every configured transport."""

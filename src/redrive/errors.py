@@ -8,6 +8,7 @@ RedriveError
 │   ├── UnknownReplay        no such replay
 │   ├── UnknownIncident      no such incident
 │   ├── UnknownQueue         no such queue of parked messages
+│   ├── UnknownNode          no such node of a pipeline
 │   ├── MessageTooLarge      over the body limit
 │   └── BadQuery             a filter that cannot be read
 ├── Unavailable            a backend does not answer now; the message was kept, try again later
@@ -73,6 +74,13 @@ class UnknownQueue(UsageError):
 
     def __init__(self, queue: str, known: Iterable[str]) -> None:
         super().__init__(f"{queue!r} is not on the list of parked queues{nearest(queue, known)}")
+
+
+class UnknownNode(UsageError):
+    """There is no such node of a pipeline."""
+
+    def __init__(self, node: str, known: Iterable[str]) -> None:
+        super().__init__(f"the graph has no node {node!r}{nearest(node, known)}")
 
 
 class MessageTooLarge(UsageError):

@@ -151,6 +151,23 @@ class Files(Struct, frozen=True, kw_only=True):
     )
 
 
+class Pipeline(Struct, frozen=True, kw_only=True):
+    """The pipeline of gRPC modules (`redrive pipeline`): its Kafka, its graph, how modules are found."""
+
+    kafka: Annotated[str, About("The Kafka that streams travel on", least=1)] = "kafka://127.0.0.1:9092"
+    graph: Annotated[str | None, About("The graph, for `redrive up`: a YAML file", least=1)] = None
+    group: Annotated[str, About("The consumer group of engines", least=1)] = "pipeline-engine"
+    consul: Annotated[str | None, About("The Consul that knows the modules: http://host:8500", least=1)] = None
+    consul_keep: Annotated[timedelta, About("How long its last answer stands while it is away", least=_TICK)] = (
+        timedelta(minutes=1)
+    )
+    concurrency: Annotated[int, About("How many streams of a node an engine works on at once", 1, 10_000)] = 64
+    partitions: Annotated[int, About("Partitions of topics that we create", least=1, most=10_000)] = 6
+    tls_ca: Annotated[str | None, About("Modules are called with TLS, and checked by this CA (PEM)", least=1)] = None
+    tls_cert: Annotated[str | None, About("The certificate that engines show (PEM)", least=1)] = None
+    tls_key: Annotated[str | None, About("Its key (PEM)", least=1)] = None
+
+
 class Alerts(Struct, frozen=True, kw_only=True):
     """What people are told, by whom, and when."""
 
@@ -219,6 +236,7 @@ class Settings(Struct, frozen=True, kw_only=True):
     email: Email = Email()
     files: Files = Files()
     tickets: Tickets = Tickets()
+    pipeline: Pipeline = Pipeline()
 
     @property
     def worker_name(self) -> str:

@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 from urllib.parse import quote
 from uuid import uuid4
 
-import pytest_asyncio
+import pytest
 
 from redrive.testing.clock import ManualClock
 from redrive.testing.transports import TransportBackend, TransportSuite
@@ -76,6 +76,6 @@ class RabbitBackend(TransportBackend):
 
 
 class TestRabbitMQ(TransportSuite):
-    @pytest_asyncio.fixture
-    async def backend(self, rabbitmq_server: RabbitMQ) -> TransportBackend:
+    @pytest.fixture
+    def backend(self, rabbitmq_server: RabbitMQ) -> TransportBackend:
         return RabbitBackend(rabbitmq_server)

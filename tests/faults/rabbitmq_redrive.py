@@ -132,7 +132,7 @@ def _die() -> None:
 
 async def main(url: str, moment: str) -> None:
     _Deadly.moment = moment
-    redriving.Publisher = _Deadly  # type: ignore[misc]
+    setattr(redriving, "Publisher", _Deadly)  # noqa: B010
     parkings = Parkings(options_of(url), SystemClock())
 
     def progress(sent: int, _: int) -> None:

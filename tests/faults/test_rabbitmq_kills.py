@@ -10,8 +10,11 @@ from uuid import uuid4
 
 import pytest
 
+from redrive.clock import SystemClock
 from redrive.testing.faults import Step
-from tests.faults.harness import Account, check
+from redrive.transports.rabbitmq.options import options_of
+from redrive.transports.rabbitmq.redrive import Parkings
+from tests.faults.harness import Account, check, kill_at
 from tests.faults.rabbitmq_redrive import Moment, account_of_kills
 from tests.faults.scenarios import KILLS, run_all, seed, soak
 from tests.servers import web
@@ -29,11 +32,11 @@ class Hosts:
         self._server = server
         self._names: list[str] = []
 
-    def url(self) -> str:
+    def url(self, more: str = "") -> str:
         name = f"kills-{uuid4().hex[:12]}"
         web.call("PUT", self._place(name), credentials=GUEST)
         self._names.append(name)
-        return f"{self._server.url}{name}?delay=50ms"
+        return f"{self._server.url}{name}?delay=50ms{more}"
 
     def remove(self) -> None:
         for name in self._names:
@@ -75,10 +78,23 @@ async def test_after_kills_at_random_times_every_message_is_accounted_for(
     check(account)
 
 
-@pytest.mark.parametrize("moment", Moment)
-async def test_a_redrive_that_is_killed_loses_nothing_and_its_repeats_can_be_told(
-    moment: Moment, hosts: Hosts
+@pytest.mark.parametrize("step", [Step.BEFORE_RECORD, Step.AFTER_RECORD, Step.BEFORE_ACK, Step.AFTER_ACK])
+async def test_a_worker_that_is_killed_while_it_parks_loses_nothing(
+    tmp_path: Path, hosts: Hosts, accounts: list[Account], step: Step
 ) -> None:
+    """Before the record is between the parking and the store's letter; the retries are RabbitMQ's own."""
+    url = hosts.url("&bury=both&retry=reject")
+    account = await kill_at(tmp_path, step, 1, url)
+    accounts.append(account)
+    check(account)
+    parkings = Parkings(options_of(url), SystemClock())
+    parked = {one.message_id for one in await parkings.peek("orders.dlq", 1000)}
+    await parkings.aclose()
+    assert account.buried <= parked, "a letter whose message is not parked"
+
+
+@pytest.mark.parametrize("moment", Moment)
+async def test_a_redrive_that_is_killed_loses_nothing_and_its_repeats_can_be_told(moment: Moment, hosts: Hosts) -> None:
     """Each kill may leave one batch in both queues; the id of the re-drive is the same for both."""
     account = await account_of_kills(hosts.url(), moment, number=PARKED, kills=3)
     assert account.left_parked == 0

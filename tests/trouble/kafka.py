@@ -10,7 +10,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
+from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from redrive import Redrive
@@ -71,13 +71,19 @@ class Topic:
     def records(self, name: str | None = None) -> list[Any]:
         """Everything on it now."""
         topic = name or self.name
-        reader: Any = Consumer({"bootstrap.servers": self.servers, "group.id": "nobody", "logger": _quiet})
+        options = {"bootstrap.servers": self.servers, "group.id": "nobody", "enable.partition.eof": True}
+        reader: Any = Consumer({**options, "logger": _quiet})
         places = [TopicPartition(topic, number, 0) for number in reader.list_topics(topic).topics[topic].partitions]
-        wanted = sum(reader.get_watermark_offsets(place)[1] for place in places)
         reader.assign(places)
         found: list[Any] = []
-        while len(found) < wanted:
-            found += reader.consume(wanted - len(found), 1)
+        ended: set[int] = set()
+        while len(ended) < len(places):
+            for one in reader.consume(500, 1):
+                if one.error() is None:
+                    found.append(one)
+                else:
+                    assert one.error().code() == KafkaError._PARTITION_EOF, one.error()
+                    ended.add(one.partition())
         reader.close()
         return found
 

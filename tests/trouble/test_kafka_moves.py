@@ -140,7 +140,8 @@ def append(line):
 
 async def is_done(transport):
     reader = transport._readers.get(topic)
-    return reader is not None and len(reader.shelf.partitions) == 2 and not await transport.depths()
+    depths = await transport.depths()
+    return reader is not None and len(reader.shelf.partitions) == 2 and not sum(one.total for one in depths.values())
 
 async def main():
     probe = Killer(Step(step) if step else None, int(nth))

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import socket
 import subprocess
 from collections import Counter
 from collections.abc import AsyncIterator, Callable
 from datetime import timedelta
+from functools import partial
 from typing import Any
 from uuid import uuid4
 
@@ -23,9 +25,11 @@ from redrive.model import Done, Message, Reason, Retry
 from redrive.telemetry.events import BackendDown, BackendUp, Event
 from redrive.testing.builders import make_failure, make_message
 from redrive.testing.waiting import until
-from redrive.transports.base import Settlement
+from redrive.transports.base import Delivery, Settlement
+from redrive.transports.rabbitmq.link import Connection
 from redrive.transports.rabbitmq.options import options_of
 from redrive.transports.rabbitmq.publisher import Parcel, Unroutable
+from redrive.transports.rabbitmq.redrive import Parkings
 from redrive.transports.rabbitmq.transport import RabbitTransport, open_transport
 from redrive.transports.rabbitmq.wire import rejections
 from redrive.worker import Worker
@@ -128,6 +132,56 @@ async def test_a_forged_or_odd_x_death_counts_nothing(transport: RabbitTransport
     assert (theirs.message.id, theirs.message.attempt, mine.message.attempt) == ("theirs", 1, 1)
 
 
+@pytest.mark.parametrize(
+    "ours",
+    [
+        "no JSON",
+        b"\xff",
+        7,
+        '{"at": 1000000000000000000000000000000}',
+        '{"attempt": -3}',
+        '{"attempt": 99999999999}',
+        '{"expires": -1}',
+        '{"pairs": 3}',
+    ],
+    ids=str,
+)
+async def test_a_forged_header_of_ours_says_nothing(transport: RabbitTransport, ours: Any) -> None:
+    properties = BasicProperties(message_id="theirs", headers={"redrive": ours, "redrive-failures": b"\xc1"})
+    theirs = await _through(transport, properties, b"{}")
+    assert (theirs.message.id, theirs.message.attempt, theirs.failures) == ("theirs", 1, ())
+
+
+async def test_text_that_is_none_is_carried_as_what_it_is(transport: RabbitTransport) -> None:
+    bytes_in_text: Any = b"\xff-id"
+    properties = BasicProperties(
+        message_id=bytes_in_text, correlation_id=bytes_in_text, headers={bytes_in_text: 1, "n": {"deep": [1, None]}}
+    )
+    theirs = await _through(transport, properties, b"\x00")
+    assert theirs.message.id == theirs.message.correlation_id == "\\xff-id"
+    assert theirs.message.header("\\xff-id") == b"1"
+    await transport.settle([Settlement(theirs, Retry(timedelta()), make_failure())])
+    [again] = await asyncio.wait_for(transport.receive("orders", 1), 20)
+    assert (again.message.id, again.message.attempt) == ("\\xff-id", 2)
+
+
+async def test_headers_that_fill_a_frame_are_refused_and_break_nothing(transport: RabbitTransport) -> None:
+    huge = make_message(id="huge", headers=(("x", b"y" * 130_000),))
+    with pytest.raises(TransportUnavailable, match="the headers of 'huge' fill a frame"):
+        await transport.send([make_message(id="before"), huge, make_message(id="after")])
+    some = [*await transport.receive("orders", 1), *await asyncio.wait_for(transport.receive("orders", 1), 20)]
+    assert [one.message.id for one in some] == ["before", "after"]
+
+
+async def test_a_story_that_does_not_fit_beside_the_headers_is_left_out(transport: RabbitTransport) -> None:
+    await transport.send([make_message(id="large", headers=(("x", b"y" * 100_000),))])
+    [first] = await transport.receive("orders", 1)
+    failure = make_failure(message="once", stack="s" * 40_000)
+    await transport.settle([Settlement(first, Retry(timedelta()), failure)])
+    [second] = await asyncio.wait_for(transport.receive("orders", 1), 20)
+    assert (second.message.attempt, second.failures) == (2, ())
+
+
 async def test_a_message_without_an_id_has_one_through_its_retries(transport: RabbitTransport) -> None:
     await transport.depths()
     await transport._declaring.ensure("orders")
@@ -144,6 +198,59 @@ async def test_what_no_queue_takes_is_an_error(transport: RabbitTransport) -> No
     found = await transport._publisher.outcomes(parcels)
     assert [type(one) for one in found] == [type(None), Unroutable, type(None)]
     assert "'nowhere'" in str(found[1])
+
+
+async def _through(transport: RabbitTransport, properties: BasicProperties, body: bytes) -> Delivery:
+    await transport._declaring.ensure("orders")
+    await transport._publisher.publish([Parcel("", "orders", properties, body)])
+    [delivery] = await asyncio.wait_for(transport.receive("orders", 1), 20)
+    return delivery
+
+
+# -- leases and copies ------------------------------------------------------------------------------------------------
+
+
+async def test_a_lease_that_ends_while_its_copy_is_made_breaks_nothing(transport: RabbitTransport) -> None:
+    await transport.send([make_message(id="m-1"), make_message(id="m-2")])
+    [first] = await transport.receive("orders", 1)
+    [second] = await transport.receive("orders", 1)
+    subscription = transport._subscriptions["orders"]
+    copying = asyncio.create_task(transport.settle([Settlement(first, Retry(timedelta()), make_failure())]))
+    await asyncio.sleep(0)
+    subscription.reject(first.token.tag, requeue=True)  # as the sweep does
+    await copying
+    await transport.settle([Settlement(second, Done())])
+    came = [one for _ in range(2) for one in await asyncio.wait_for(transport.receive("orders", 1), 20)]
+    assert [one.message.id for one in came] == ["m-1", "m-1"], "a repeat, and the channel still lives"
+    assert subscription.closed is None
+
+
+async def test_what_cannot_be_adopted_yet_is_adopted_later(transport: RabbitTransport, url: str) -> None:
+    await transport.send([make_message(id="m-1")])
+    [first] = await transport.receive("orders", 1)
+    transport._subscriptions["orders"].reject(first.token.tag, requeue=True)
+    transport._publisher._link.blocked = "low on memory"
+    with pytest.raises(TransportUnavailable, match="low on memory"):
+        await asyncio.wait_for(transport.receive("orders", 1), 20)
+    transport._publisher._link.blocked = ""
+    [again] = await asyncio.wait_for(transport.receive("orders", 1), 20)
+    assert (again.message.attempt, again.redelivered) == (2, True)
+
+
+async def test_a_worker_that_stops_in_the_stream_counts_nothing_against_what_it_did_not_begin(
+    transport: RabbitTransport, url: str
+) -> None:
+    await transport.send([make_message(id=f"{n}") for n in range(2000)])
+    other = open_transport(f"{url}&prefetch=1000", clock=SystemClock(), lease=LEASE)
+    some = await other.receive("orders", 10)
+    await other.settle([Settlement(one, Done()) for one in some])
+    await other.aclose()
+    seen: dict[str, tuple[int, bool]] = {}
+    while len(seen) < 2000 - len(some):
+        for one in await asyncio.wait_for(transport.receive("orders", 500), 20):
+            seen[one.message.id] = (one.message.attempt, one.redelivered)
+            await transport.settle([Settlement(one, Done())])
+    assert set(seen.values()) == {(1, False)}
 
 
 # -- declarations ------------------------------------------------------------------------------------------------------
@@ -269,6 +376,31 @@ async def test_a_queue_that_is_deleted_under_its_consumer(
     await work.end()
 
 
+@pytest.mark.parametrize("kind", ["queues", "exchanges"])
+async def test_a_dead_letter_queue_that_is_missing_keeps_the_message(
+    rabbitmq_server: RabbitMQ, vhost: str, url: str, transport: RabbitTransport, kind: str
+) -> None:
+    await transport.send([make_message(id="bad", body=b"bad")])
+    name = {"queues": "orders.dlq", "exchanges": "dlq.orders"}[kind]
+    web.call("DELETE", f"{rabbitmq_server.management_url}/api/{kind}/{vhost}/{name}", credentials=GUEST)
+    work = Work(f"{url}&bury=dlq&declare=no", attempts=1)
+    await work.until(lambda: work.saw(BackendDown), "it is loud")
+    down = next(event for event in work.events if isinstance(event, BackendDown))
+    assert "could not be parked" in down.why
+    transport._declaring.forget("orders")
+    await transport.send([make_message(id="good", body=b"ok")])  # which makes what is missing again
+    await work.until(lambda: work.done["good"] == 1, "others are handled")
+    await asyncio.wait_for(until(lambda: _has_parked(url, "bad"), what="it is parked now"), 60)
+    await work.end()
+
+
+async def _has_parked(url: str, id: str) -> bool:
+    parkings = Parkings(options_of(url), SystemClock())
+    found = await parkings.peek("orders.dlq", 10)
+    await parkings.aclose()
+    return [one.message_id for one in found] == [id]
+
+
 async def test_a_message_that_kills_its_worker_every_time_becomes_a_letter(
     transport: RabbitTransport, url: str
 ) -> None:
@@ -277,10 +409,7 @@ async def test_a_message_that_kills_its_worker_every_time_becomes_a_letter(
         victim = open_transport(url, clock=SystemClock(), lease=LEASE)
         [delivery] = await asyncio.wait_for(victim.receive("orders", 1), 20)
         assert (delivery.message.attempt, delivery.redelivered) == (attempt, attempt > 1)
-        connection = victim._link._connection
-        assert connection is not None
-        connection._transport.abort()  # as if its process had died
-        await asyncio.sleep(0)
+        await _die(victim)
     work = Work(url, attempts=3)
     letters = work.app.store.letters
 
@@ -294,13 +423,31 @@ async def test_a_message_that_kills_its_worker_every_time_becomes_a_letter(
     await work.end()
 
 
+async def _die(victim: RabbitTransport) -> None:
+    """As if its process had: what was said is on its way, the sockets are shut, and nothing more is said."""
+    for connection in (victim._link._connection, victim._publisher._link._connection):
+        if connection is not None:
+            await until(partial(_has_said_all, connection), what="all is said")
+            connection._transport._sock.shutdown(socket.SHUT_RDWR)
+            await until(partial(getattr, connection, "is_closed"), what="the connection is lost")
+
+
+def _has_said_all(connection: Connection) -> bool:
+    return not connection._unsent and not connection._transport._tx_buffers
+
+
 async def test_a_memory_alarm_stops_publishers_and_not_consumers(start_server: StartsServer) -> None:
     server = start_server(RabbitMQ)
     transport = open_transport(f"{server.url}?delay=200ms&confirm_timeout=2s", clock=SystemClock(), lease=LEASE)
-    await transport.send([make_message(id="before")])
+    await transport.send([make_message(id="before"), make_message(id="handled")])
     _control(server, "set_vm_memory_high_watermark", "absolute", "1MB")
     with pytest.raises(TransportUnavailable, match="memory"):
         await transport.send([make_message(id="during")])
+    with pytest.raises(TransportUnavailable, match="takes nothing from publishers"):
+        await transport.check()
+    held = await transport.receive("orders", 2)
+    await transport.settle([Settlement(one, Done()) for one in held if one.message.id == "handled"])
+    await transport.depths()  # comes back after the ack: the broker has read both
     _control(server, "set_vm_memory_high_watermark", "0.6")
 
     async def takes() -> bool:
@@ -311,7 +458,7 @@ async def test_a_memory_alarm_stops_publishers_and_not_consumers(start_server: S
         return True
 
     await asyncio.wait_for(until(takes, what="it takes messages again"), 60)
-    names = set()
+    names = {one.message.id for one in held}
     while "after" not in names:
         names |= {one.message.id for one in await asyncio.wait_for(transport.receive("orders", 50), 20)}
     assert "before" in names

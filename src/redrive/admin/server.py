@@ -102,11 +102,16 @@ class Server:
 
 def routers_of(settings: Settings) -> list[APIRouter]:
     """The routes of the ready systems that are in use."""
-    if settings.files.url is None:
-        return []
-    from redrive.admin import files  # it needs RabbitMQ's driver
+    found: list[APIRouter] = []
+    if settings.files.url is not None:
+        from redrive.admin import files  # it needs RabbitMQ's driver
 
-    return [files.router]
+        found.append(files.router)
+    if settings.pipeline.graph is not None:
+        from redrive.admin import pipeline  # it needs gRPC and Kafka's driver
+
+        found.append(pipeline.router)
+    return found
 
 
 def config_of(api: Any) -> uvicorn.Config:

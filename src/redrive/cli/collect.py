@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from urllib.parse import unquote, urlsplit, urlunsplit
+import logging
+from urllib.parse import parse_qsl, unquote, urlencode, urlsplit, urlunsplit
 
 import click
 
@@ -16,6 +17,8 @@ from redrive.cli.session import loaded
 from redrive.collect.collector import Collector, Reader
 from redrive.registry import open_transport
 from redrive.worker import fast_loop, stop_on_signals
+
+GROUP = "redrive-collect"
 
 
 @click.command()
@@ -61,6 +64,7 @@ def _tell_trouble(app: Redrive) -> None:
     from redrive.telemetry.logs import log_events, setup_logs
 
     setup_logs(app.settings.logs.level, app.settings.logs.format)
+    logging.getLogger("pika").setLevel(logging.ERROR)  # what matters of it, we say ourselves
     log_events(app.events, Redactor())
 
 
@@ -70,12 +74,13 @@ def _taken_apart(url: str) -> tuple[str, str]:
     path, _, name = parts.path.rpartition("/")
     if not name:
         raise Stopped(f"{parts.scheme}://…: name the topic or queue at the end, as in kafka://host:9092/orders.DLT")
-    query = parts.query
-    if parts.scheme.startswith("amqp"):
-        query = f"{query}&declare=no" if query else "declare=no"
-    elif "group=" not in query:
-        query = f"{query}&group=redrive-collect" if query else "group=redrive-collect"
-    return urlunsplit(parts._replace(path=path or "/", query=query)), unquote(name)
+    given = dict(parse_qsl(parts.query, keep_blank_values=True))
+    ours = (
+        {"declare": "no"}
+        if parts.scheme.startswith("amqp")
+        else {"group": GROUP, "consumer.enable.partition.eof": "true"}
+    )
+    return urlunsplit(parts._replace(path=path or "/", query=urlencode({**ours, **given}))), unquote(name)
 
 
 def _reader(address: str, name: str, transport: str, source: str | None) -> Reader:

@@ -67,7 +67,12 @@ def _app(target: str | None) -> Redrive:
         return find_app(target)
     from redrive.app import Redrive
 
-    return Redrive(settings=loaded().settings)
+    settings = loaded().settings
+    if settings.pipeline.graph is not None:
+        from redrive.systems.pipeline.engine import with_pipeline
+
+        settings = with_pipeline(settings)  # its letters go back to its Kafka
+    return Redrive(settings=settings)
 
 
 def _log(app: Redrive) -> None:

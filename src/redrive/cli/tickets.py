@@ -21,7 +21,7 @@ from redrive.cli.exits import NOTHING, Stopped
 from redrive.cli.lazy import common
 from redrive.cli.options import as_json, rate, span, until_now, yes
 from redrive.cli.output import age, letters_said, line, say, show, table, tell_json
-from redrive.cli.scrape import Place, beside
+from redrive.cli.scrape import Place, beside, scraped
 from redrive.cli.session import Needs, actor, ask, loaded
 from redrive.config import Settings
 from redrive.flow.replay import Replay
@@ -30,15 +30,15 @@ from redrive.model import OPEN, Letter
 from redrive.service import Service
 from redrive.systems.tickets import topics as wanted_topics
 from redrive.systems.tickets.config import with_values
-from redrive.systems.tickets.forensics import DlqConsumer, store_url
+from redrive.systems.tickets.forensics import DlqConsumer
 from redrive.systems.tickets.relay import Relay
-from redrive.systems.tickets.ticket import fields_of, task_type, ticket_id
+from redrive.systems.tickets.store import store_url
+from redrive.systems.tickets.ticket import fields_of, task_type
 from redrive.systems.tickets.worker import TicketWorker, kafka_options
 from redrive.worker import Worker, fast_loop, stop_on_signals
 
 T = TypeVar("T")
 METRICS_PORT = 8000
-_QUARTER = timedelta(days=90)
 _PAGE = 500
 
 
@@ -144,25 +144,30 @@ async def _run(made: TicketWorker, grace: timedelta | None, scrape: Place) -> No
 
 @tickets.command("dlq-consumer")
 @click.option("--once", is_flag=True, help="End when everything that lies there is stored.")
+@scraped
 @with_settings
 @common
-def dlq_consumer(settings: Settings, once: bool) -> None:
+def dlq_consumer(settings: Settings, once: bool, scrape: Place | None) -> None:
     """Bring dead tickets from the DLQ topic into MongoDB, and tell whom `alerts.urls` names.
 
     While MongoDB is away nothing is committed; it catches up when it is back.
     """
     with asyncio.Runner(loop_factory=fast_loop()) as runner:
-        count = runner.run(_consume(settings, once))
+        count = runner.run(_consume(settings, once, scrape))
     say(f"{letters_said(count)} stored")
 
 
-async def _consume(settings: Settings, once: bool) -> int:
+async def _consume(settings: Settings, once: bool, scrape: Place | None) -> int:
     consumer = DlqConsumer(settings)
     _log(settings, consumer.app)
     stop_on_signals(consumer.stop)
+    helpers = [asyncio.ensure_future(helper()) for helper in beside(consumer.app, scrape)]
     try:
         return await consumer.run(follow=not once)
     finally:
+        for helper in helpers:
+            helper.cancel()
+        await asyncio.gather(*helpers, return_exceptions=True)
         await consumer.aclose()
 
 
@@ -257,12 +262,6 @@ class Chosen:
         """What a query cannot ask for."""
         return not self._task_types or task_type(fields_of(letter.message.body)) in self._task_types
 
-    def takes(self, letter: Letter) -> bool:
-        """The whole of it, of a letter that is in no store."""
-        id = ticket_id(fields_of(letter.message.body)) or letter.message.id
-        named = not self._ids or id in self._ids
-        return named and self._error_type in (None, letter.last.type) and self.wants(letter)
-
 
 def _ask(settings: Settings, work: Callable[[Service], Awaitable[T]]) -> T:
     async def declared(service: Service) -> T:
@@ -291,7 +290,7 @@ async def _letters(service: Service, query: Query, chosen: Chosen, limit: int | 
     return found if limit is None else found[:limit]
 
 
-_BY = {
+_BY: dict[str, Callable[[Letter], str]] = {
     "error-type": lambda letter: letter.last.type,
     "task-type": lambda letter: task_type(fields_of(letter.message.body)),
 }
@@ -317,7 +316,7 @@ def query(chosen: Chosen, by: str | None, limit: int, settings: Settings, as_jso
         made = table("TICKET", "TYPE", "RETRIES", "AGE", "STATE", "ERROR", right=("RETRIES",))
         for one in found:
             fields = fields_of(one.message.body)
-            cells = (line(ticket_id(fields) or one.message.id), line(task_type(fields)), str(one.last.attempt))
+            cells = (line(one.message.id), line(task_type(fields)), str(one.last.attempt))
             made.add_row(*cells, age(one.created_at), str(one.state), line(f"{one.last.type}: {one.last.message}", 100))
         show(made)
     if not found:
@@ -344,7 +343,7 @@ def _told(letter: Letter) -> dict[str, Any]:
 @which
 @click.option("--all", "every", is_flag=True, help="Every dead ticket.")
 @click.option("--from-topic", is_flag=True, help="Straight from the DLQ topic, in transactions, without MongoDB.")
-@click.option("--limit", type=click.IntRange(1), default=None, help="At most so many; with --from-topic.")
+@click.option("--limit", type=click.IntRange(1), default=None, help="At most so many, the newest first.")
 @click.option("--rate", "pace", type=rate, metavar="50/s", help="At most so many a second (50, 50/s, 3000/m).")
 @click.option("--dry-run", is_flag=True, help="Say how many, and send nothing.")
 @waiting
@@ -369,11 +368,13 @@ def republish(
     From MongoDB it is a replay: exactly what was selected is sent, once, and each ticket's outcome is known. With
     --from-topic it is one Kafka transaction after the other, from where the last one ended.
     """
+    if from_topic:
+        if chosen.is_narrow or pace is not None:
+            raise Stopped("--from-topic sends all that lies on the DLQ topic: to choose, or to go slowly, leave it out")
+        _relay(limit, dry_run, settings, yes=yes, as_json=as_json)
+        return
     if not chosen.is_narrow and not every:
         raise Stopped("which tickets? Give --ticket, --task-type, --error-type or an age, or --all")
-    if from_topic:
-        _relay(chosen, limit, dry_run, settings, yes=yes, as_json=as_json)
-        return
     asked = until_now(chosen.query(settings.tickets.topic))
     ids = tuple(letter.id for letter in _ask(settings, lambda service: _letters(service, asked, chosen, limit)))
     if not ids:
@@ -390,15 +391,16 @@ def republish(
     campaign(start, patience, as_json=as_json, settings=on_mongodb(settings))
 
 
-def _relay(chosen: Chosen, limit: int | None, dry_run: bool, settings: Settings, *, yes: bool, as_json: bool) -> None:
+def _relay(limit: int | None, dry_run: bool, settings: Settings, *, yes: bool, as_json: bool) -> None:
     if dry_run:
         raise Stopped("--dry-run counts what is in MongoDB: leave --from-topic out")
     own = settings.tickets
     group = f"{own.group}-republish"
-    confirm(f"Send dead tickets of {own.dlq_topic} back to {own.topic}?", yes=yes)
+    confirm(f"Send the dead tickets on {own.dlq_topic} back to {own.topic}?", yes=yes)
     relay = Relay(kafka_options(own, group), own.dlq_topic, own.topic, group=group)
-    done = asyncio.run(relay.run(limit=limit, wants=chosen.takes))
-    tell_json(done) if as_json else show(f"{done.sent:,} tickets sent back, {done.passed:,} passed over")
+    done = asyncio.run(relay.run(limit=limit))
+    stubs = f"; {done.stubs:,} were too large for the topic, and are in MongoDB only" if done.stubs else ""
+    tell_json(done) if as_json else show(f"{done.sent:,} tickets sent back{stubs}")
 
 
 @tickets.command("purge")

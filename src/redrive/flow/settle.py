@@ -51,8 +51,10 @@ async def settle(line: Line, batch: Sequence[Attempted], pause: timedelta = _PAU
     """
     buried: Sequence[Letter] = ()
     written = True
-    if any(item.failure is not None or _came_back(item) for item in batch):
-        batch, buried, written = await _write(line, batch, pause)
+    if told := [item for item in batch if item.failure is not None or _came_back(item)]:
+        others = [item for item in batch if item.failure is None and not _came_back(item)]
+        told, buried, written = await _write(line, told, pause)
+        batch = [*others, *told]
     parks = line.parks
     lost = await line.transport.settle([_settlement(item, parks) for item in batch])
     _tell(line, batch, buried, lost)
@@ -61,7 +63,7 @@ async def settle(line: Line, batch: Sequence[Attempted], pause: timedelta = _PAU
 
 async def _write(
     line: Line, batch: Sequence[Attempted], pause: timedelta
-) -> tuple[Sequence[Attempted], Sequence[Letter], bool]:
+) -> tuple[list[Attempted], Sequence[Letter], bool]:
     """The batch, with what could not be written turned into a release; the letters that were; whether all were.
 
     What is recorded is never given back: its next success would not know that it has a letter.
@@ -81,7 +83,7 @@ async def _write(
         given_back = Release(pause)
         batch = [item if keep else replace(item, outcome=given_back) for item, keep in zip(batch, kept, strict=True)]
     buried = [letter for letter in letters if letter is not None and letter.reason is not Reason.PARKED]
-    return batch, buried if recorded else (), resolved
+    return list(batch), buried if recorded else (), resolved
 
 
 def _letter(line: Line, item: Attempted) -> Letter | None:

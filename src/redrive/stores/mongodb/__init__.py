@@ -5,6 +5,7 @@ Nothing here needs a transaction, so a single mongod serves as well as a replica
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 from urllib.parse import parse_qsl, urlencode, urlsplit, urlunsplit
 
@@ -13,7 +14,7 @@ from redrive.stores.base import StoreFeatures
 from redrive.stores.shape import NATIVE, Shape
 
 try:
-    from pymongo import AsyncMongoClient
+    from pymongo import AsyncMongoClient, IndexModel
     from pymongo.errors import ConfigurationError, InvalidURI
 except ImportError as error:  # pragma: no cover
     raise MissingExtra("a MongoDB store", "mongodb") from error
@@ -41,10 +42,12 @@ class MongoStore:
         database: str = DATABASE,
         letters: str = LETTERS,
         shape: Shape = NATIVE,
+        indexes: Sequence[IndexModel] = (),
         owns_client: bool = False,
     ) -> None:
-        """On a client that somebody else made, and closes; `letters` is the collection that holds them."""
-        access, numbers = Access(client, database, letters), Numbers()
+        """On a client that somebody else made, and closes; `letters` is the collection that holds them, and `indexes`
+        are those of the shape's own fields."""
+        access, numbers = Access(client, database, letters, indexes), Numbers()
         self.letters = MongoLetters(access, shape, numbers)
         self.ledger = MongoLedger(access, self.letters, numbers)
         self.documents = MongoDocuments(access)
@@ -62,7 +65,7 @@ class MongoStore:
             await self._access.client.close()
 
 
-def open_store(url: str, *, shape: Shape = NATIVE) -> MongoStore:
+def open_store(url: str, *, shape: Shape = NATIVE, indexes: Sequence[IndexModel] = ()) -> MongoStore:
     """`mongodb://[user:password@]host[,host]/database?letters=collection`, and every option of MongoDB's own."""
     parts = urlsplit(url)
     given = parse_qsl(parts.query, keep_blank_values=True)
@@ -77,4 +80,4 @@ def open_store(url: str, *, shape: Shape = NATIVE) -> MongoStore:
     except (InvalidURI, ConfigurationError, ValueError) as error:
         raise ConfigError(f"no URL of a MongoDB store: {error}. Write it like mongodb://localhost/redrive") from error
     database = parts.path.strip("/") or DATABASE
-    return MongoStore(client, database=database, letters=letters, shape=shape, owns_client=True)
+    return MongoStore(client, database=database, letters=letters, shape=shape, indexes=indexes, owns_client=True)

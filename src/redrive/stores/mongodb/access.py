@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, TypeAlias
 
 from bson.binary import UuidRepresentation
 from bson.codec_options import CodecOptions
-from pymongo import AsyncMongoClient, WriteConcern
+from pymongo import AsyncMongoClient, IndexModel, WriteConcern
 from pymongo.asynchronous.collection import AsyncCollection
 from pymongo.errors import InvalidName, PyMongoError
 
@@ -26,7 +26,9 @@ _PLAIN = CodecOptions[Fields](uuid_representation=UuidRepresentation.STANDARD)
 class Access:
     """The collections of one store, with their indexes, made when the first of them is used."""
 
-    def __init__(self, client: AsyncMongoClient[Fields], database: str, letters: str) -> None:
+    def __init__(
+        self, client: AsyncMongoClient[Fields], database: str, letters: str, indexes: Sequence[IndexModel] = ()
+    ) -> None:
         self.client = client
         self.name = f"MongoDB ({database}.{letters})"
         try:
@@ -38,6 +40,7 @@ class Access:
             self.documents: Collection = place[f"{letters}_documents"]
         except InvalidName as error:
             raise ConfigError(f"MongoDB takes no such name of a database or collection: {error}") from error
+        self._indexes = {**INDEXES, "letters": [*INDEXES["letters"], *indexes]}
         self._made = False
         self._making = asyncio.Lock()
 
@@ -47,7 +50,7 @@ class Access:
             return
         async with self._making:
             if not self._made:
-                for name, indexes in INDEXES.items():
+                for name, indexes in self._indexes.items():
                     collection: Collection = getattr(self, name)
                     await collection.create_indexes(indexes)
                 self._made = True

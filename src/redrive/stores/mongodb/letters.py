@@ -16,6 +16,7 @@ from pymongo import ReplaceOne
 from pymongo.errors import BulkWriteError
 
 from redrive.clock import microseconds, moment
+from redrive.errors import StoreUnavailable
 from redrive.forensics.query import Query, matches
 from redrive.model import Category, Letter, LetterId, MessageId, Owner, State, rejoined
 from redrive.stores.base import MAY_BECOME, Cursor, Group, Page, Tally
@@ -174,6 +175,7 @@ class MongoLetters:
             problems = error.details["writeErrors"]
             if error.details["writeConcernErrors"] or any(one["code"] != _DUPLICATE for one in problems):
                 raise
+            _refuse_strangers(self._access.name, problems)
             repeats = [documents[one["index"]] for one in problems]
             await self._bodies.drop(repeats)
             return {document["_id"] for document in repeats}
@@ -248,6 +250,13 @@ class MongoLetters:
             return marked
         left = {one["_id"] async for one in self._collection.find({"_id": {"$in": ids}}, {"_id": 1})}
         return [document for document in marked if document["_id"] not in left]
+
+
+def _refuse_strangers(name: str, problems: Sequence[Fields]) -> None:
+    """A unique index of the shape's own is held by a document that is no letter of ours: waiting is all we can do."""
+    for one in problems:
+        if "_id" not in one.get("keyPattern", ("_id",)):
+            raise StoreUnavailable(name, f"another document has {one['keyValue']} already: move it out of the way")
 
 
 def _may_become(to: State, owner: Owner) -> Fields:

@@ -7,16 +7,15 @@ letters down (`letter_in` makes them from what `grave_of` has written).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
-from datetime import datetime
-from typing import Any, TypeAlias
+from collections.abc import Callable, Sequence
+from typing import TypeAlias
 
 import msgspec
 from msgspec.structs import replace
 
-from redrive.forensics.query import Query
-from redrive.model import Headers, Letter, LetterId, Message, Owner, Reason, State
-from redrive.stores.base import Cursor, Documents, Group, Ledger, Letters, Page, Store, Tally
+from redrive.model import Headers, Letter, Message, Reason
+from redrive.stores.base import Letters, Store
+from redrive.stores.relayed import RelayedLetters, RelayedStore
 from redrive.transports.kafka.options import topic_named
 from redrive.transports.kafka.wire import headers_of, value_of
 from redrive.transports.kafka.writer import Parcel, TooLarge, Writer
@@ -81,30 +80,20 @@ def stub_of(letter: Letter, topic: str) -> Parcel:
     )
 
 
-class DlqStore:
+class DlqStore(RelayedStore):
     """A store whose new letters are published too, or only."""
 
     def __init__(
         self, store: Store, writer: Writer, *, topic: str, grave: Grave = grave_of, also_stored: bool = True
     ) -> None:
-        self.features = store.features
-        self.letters: Letters = DlqLetters(store.letters, writer, topic_named(topic), grave, also_stored)
-        self.ledger: Ledger = store.ledger
-        self.documents: Documents = store.documents
-        self._store = store
-
-    async def check(self) -> None:
-        await self._store.check()
-
-    async def aclose(self) -> None:
-        await self._store.aclose()
+        super().__init__(store, DlqLetters(store.letters, writer, topic_named(topic), grave, also_stored))
 
 
-class DlqLetters:
+class DlqLetters(RelayedLetters):
     """Published first: a letter in the store whose message was given back would not be resolved by its success."""
 
     def __init__(self, letters: Letters, writer: Writer, topic: str, grave: Grave, also_stored: bool) -> None:
-        self._letters = letters
+        super().__init__(letters)
         self._writer = writer
         self._topic = topic
         self._grave = grave
@@ -115,7 +104,7 @@ class DlqLetters:
         too_large = await self._publish(dead)
         stored = letters if self._also_stored else [one for one in letters if one not in dead or one in too_large]
         if stored:
-            await self._letters.record(stored)
+            await self.behind.record(stored)
         await self._writer.send([stub_of(letter, self._topic) for letter in too_large])
 
     async def _publish(self, letters: Sequence[Letter]) -> list[Letter]:
@@ -125,37 +114,3 @@ class DlqLetters:
             if error is not None and not isinstance(error, TooLarge):
                 raise error
         return [letter for letter, error in zip(letters, results, strict=True) if error is not None]
-
-    async def get(self, id: LetterId) -> Letter | None:
-        return await self._letters.get(id)
-
-    async def search(
-        self, query: Query, *, after: Cursor | None = None, limit: int = 50, oldest_first: bool = False
-    ) -> Page:
-        return await self._letters.search(query, after=after, limit=limit, oldest_first=oldest_first)
-
-    async def count(self, query: Query) -> int:
-        return await self._letters.count(query)
-
-    async def groups(self, query: Query, *, limit: int = 50) -> Sequence[Group]:
-        return await self._letters.groups(query, limit=limit)
-
-    async def tallies(self) -> Sequence[Tally]:
-        return await self._letters.tallies()
-
-    async def claim(self, query: Query, **how: Any) -> Sequence[Letter]:
-        return await self._letters.claim(query, **how)
-
-    async def move(
-        self,
-        ids: Collection[LetterId],
-        *,
-        expect: Collection[State],
-        to: State,
-        now: datetime,
-        owner: Owner | None = None,
-    ) -> Sequence[LetterId]:
-        return await self._letters.move(ids, expect=expect, to=to, now=now, owner=owner)
-
-    async def prune(self, query: Query, *, limit: int) -> Sequence[LetterId]:
-        return await self._letters.prune(query, limit=limit)

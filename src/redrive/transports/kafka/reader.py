@@ -183,9 +183,13 @@ class Reader:
         partition: Partition | None = None
         following = 0
         topic = self._topics[0] if len(self._topics) == 1 else None
+        ends: list[tuple[Place, int]] = []
         for raw in messages:
             if raw.error() is not None:
-                self._in_trouble(raw.error())
+                if raw.error().code() == KafkaError._PARTITION_EOF:  # where the driver was told to say so
+                    ends.append(((raw.topic(), raw.partition()), raw.offset()))
+                else:
+                    self._in_trouble(raw.error())
                 continue
             number = raw.partition()
             if number != last or topic is None:
@@ -198,6 +202,9 @@ class Reader:
             records.append(self._record(partition, raw, offset))
         with self.lock:
             self.shelf.add([one for one in records if one.partition.alive], self._elapsed())
+            for place, end in ends:  # markers of transactions lie before it, which nobody receives
+                if place in partitions:
+                    partitions[place].next = max(partitions[place].next, end)
         self.trouble = None
         self._tell()
 

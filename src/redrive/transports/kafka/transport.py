@@ -269,7 +269,7 @@ class KafkaTransport:
         for place, (first, following) in (await self.topics.reach({*sources, *rungs})).items():
             source = rungs.get(place[0], place[0])
             depths[source] = _sum(depths[source], self._depth(source, place, committed.get(place, first), following))
-        return {source: depth for source, depth in depths.items() if depth.total}
+        return {source: depth for source, depth in depths.items() if depth.total or source in self._readers}
 
     def _known(self, committed: dict[Place, int]) -> set[str]:
         return {topic for topic, _ in committed} | self._readers.keys() | self._sent

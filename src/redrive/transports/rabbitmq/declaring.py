@@ -42,13 +42,15 @@ class Declaring:
 
     async def counts(self, source: str) -> tuple[int, int]:
         """How many are ready, and how many wait in the retry queues."""
-        channel = await self._link.channel()
+        channel, ready = await self._link.channel(), None
         try:
             ready = await _count(channel, source)
             return ready, sum([await _count(channel, name) for name in self._waiting(source)])
         except ChannelClosed as closed:
             if closed.code != NOT_FOUND:
                 raise
+            if ready is not None and not self._options.declare:
+                return ready, 0  # a queue of somebody else's, without our retry parts
             self.forget(source)
             return 0, 0
         finally:

@@ -110,7 +110,7 @@ class Parkings:
         self, channel: Channel, source: str, wanted: int, by: str, progress: Callable[[int, int], None] | None
     ) -> int:
         taking = _Taking(channel, dlq_queue(source))
-        await taking.begin(min(_AT_ONCE, wanted))
+        await taking.begin(min(2 * _AT_ONCE, wanted))
         sent = 0
         while sent < wanted:
             batch = await taking.some(min(_AT_ONCE, wanted - sent))

@@ -7,6 +7,8 @@ from collections import defaultdict
 from collections.abc import Sequence
 from datetime import timedelta
 
+from msgspec.structs import replace
+
 from redrive.clock import Clock
 from redrive.errors import TransportUnavailable
 from redrive.model import Done, Message, Release, Retry
@@ -26,18 +28,20 @@ from redrive.transports.rabbitmq.wire import copy_of, properties_of
 class RabbitTransport:
     """A source is a queue. Each has its retry queues and its dead-letter queue beside it (topology.py)."""
 
+    features = Features(
+        durable=True,
+        native_delay=True,
+        counts_attempts=True,
+        keeps_history=True,
+        ordered_by="none",
+        idempotent_send=False,
+        shared=True,
+        urgent_first=False,
+    )
+
     def __init__(self, options: Options, *, clock: Clock, lease: timedelta) -> None:
         self.options = options
-        self.features = Features(
-            durable=True,
-            native_delay=True,
-            counts_attempts=True,
-            keeps_history=options.retry is RetryBy.PUBLISH,
-            ordered_by="none",
-            idempotent_send=False,
-            shared=True,
-            urgent_first=False,
-        )
+        self.features = replace(self.features, keeps_history=options.retry is RetryBy.PUBLISH)
         self._clock = clock
         self._lease = lease
         self._link = Link(options)
@@ -156,7 +160,7 @@ class RabbitTransport:
     async def depths(self) -> dict[str, Depth]:
         """Of the queues that this instance knows; what other workers hold is not among them."""
         found: dict[str, Depth] = {}
-        for source in self._declaring.known:
+        for source in list(self._declaring.known):
             ready, delayed = await self._declaring.counts(source)
             mine = self._subscriptions.get(source)
             if mine is not None and mine.closed is None:

@@ -1,0 +1,138 @@
+"""Receive, record, acknowledge: a message leaves its broker when its letter is durable, and not before."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+from datetime import datetime, timedelta
+from typing import TypeAlias
+
+from redrive.clock import Clock
+from redrive.errors import Unavailable
+from redrive.model import Done, Letter
+from redrive.stores.base import Store
+from redrive.telemetry.events import BackendDown, BackendUp, Events
+from redrive.transports.base import Delivery, Settlement, Transport
+
+Reader: TypeAlias = Callable[[Delivery, datetime], Letter | None]
+"""The letter of a dead message. It never raises: what it does not understand is a letter all the same. None: it stands
+for a letter that is in a store already."""
+Stored: TypeAlias = Callable[[Sequence[Letter]], Awaitable[None]]
+_SHORTEST_PAUSE, _LONGEST_PAUSE = 0.1, 10.0
+_LOOK = 0.3  # seconds between looks at whether anything is left
+_LOOKS = 2  # in a row that see nothing: what a broker has just sent is in nobody's count for a moment
+
+
+class Collector:
+    """Brings what lies in one source into a store. Any number may run on one source."""
+
+    def __init__(
+        self,
+        transport: Transport,
+        source: str,
+        read: Reader,
+        store: Store,
+        *,
+        events: Events,
+        clock: Clock,
+        lease: timedelta,
+        batch: int = 500,
+        stored: Stored | None = None,
+    ) -> None:
+        self.collected = 0
+        self._transport = transport
+        self._source = source
+        self._read = read
+        self._store = store
+        self._events = events
+        self._clock = clock
+        self._lease = lease
+        self._batch = batch
+        self._stored = stored
+        self._stopping = asyncio.Event()
+
+    def stop(self) -> None:
+        """After the batch that is under way."""
+        self._stopping.set()
+
+    async def run(self, *, follow: bool = True) -> int:
+        """Until it is stopped or, if it does not follow, until nothing is left; how many letters were recorded.
+
+        One that follows waits for a broker that is away; one that does not says so and ends.
+        """
+        pause = _SHORTEST_PAUSE
+        while not self._stopping.is_set():
+            try:
+                deliveries = await self._receive(follow)
+            except Unavailable as error:
+                if not follow:
+                    raise
+                self._events.emit(BackendDown(backend=error.name, why=str(error), pause=timedelta(seconds=pause)))
+                await self._clock.wait(self._stopping, pause)
+                pause = min(2 * pause, _LONGEST_PAUSE)
+                continue
+            pause = _SHORTEST_PAUSE
+            if deliveries is None:
+                break
+            await self._keep(deliveries)
+        return self.collected
+
+    async def _receive(self, follow: bool) -> Sequence[Delivery] | None:
+        """None: it is to end."""
+        receiving = asyncio.ensure_future(self._transport.receive(self._source, self._batch))
+        stopping = asyncio.ensure_future(self._stopping.wait())
+        empty = 0
+        try:
+            while empty < _LOOKS:
+                await asyncio.wait([receiving, stopping], timeout=_LOOK, return_when=asyncio.FIRST_COMPLETED)
+                if receiving.done():
+                    return receiving.result()
+                if self._stopping.is_set():
+                    return None
+                empty = empty + 1 if not follow and await self._is_empty() else 0
+            return None
+        finally:
+            stopping.cancel()
+            receiving.cancel()
+            await asyncio.gather(receiving, stopping, return_exceptions=True)
+
+    async def _is_empty(self) -> bool:
+        """A source that its transport does not know yet is not."""
+        depth = (await self._transport.depths()).get(self._source)
+        return depth is not None and not depth.total
+
+    async def _keep(self, deliveries: Sequence[Delivery]) -> None:
+        """Until the store has them, however long that takes: nothing is acknowledged meanwhile."""
+        now = self._clock.now()
+        found = [self._read(delivery, now) for delivery in deliveries]
+        letters = [letter for letter in found if letter is not None]
+        if not await self._recorded(letters, deliveries):
+            return
+        if self._stored is not None:
+            await self._stored(letters)
+        await self._transport.settle([Settlement(delivery, Done()) for delivery in deliveries])
+        self.collected += len(letters)
+
+    async def _recorded(self, letters: Sequence[Letter], deliveries: Sequence[Delivery]) -> bool:
+        """Whether it was done before we were stopped."""
+        pause, down = _SHORTEST_PAUSE, None
+        while True:
+            try:
+                await self._store.letters.record(letters)
+            except Unavailable as error:
+                down = error.name
+                self._events.emit(BackendDown(backend=error.name, why=str(error), pause=timedelta(seconds=pause)))
+            else:
+                if down is not None:
+                    self._events.emit(BackendUp(backend=down))
+                return True
+            if await self._clock.wait(self._stopping, pause):
+                return False  # they come back: none of them was acknowledged
+            pause = min(2 * pause, _LONGEST_PAUSE, self._lease.total_seconds() / 3)
+            await self._hold(deliveries)
+
+    async def _hold(self, deliveries: Sequence[Delivery]) -> None:
+        try:
+            await self._transport.extend(deliveries)
+        except Unavailable as error:
+            self._events.emit(BackendDown(backend=error.name, why=str(error), pause=timedelta()))

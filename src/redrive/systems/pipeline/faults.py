@@ -1,0 +1,100 @@
+"""What can go wrong at a node, in the words of the contract, and how an error of gRPC is told apart."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+
+import grpc
+
+from redrive.errors import HandlerError
+from redrive.model import Category, Failure, Letter, Reason
+
+
+class ErrorType(StrEnum):
+    """Why a stream is in the DLQ. `success=false` is not among them: it is no reason to be there."""
+
+    MODULE_UNAVAILABLE = "MODULE_UNAVAILABLE"
+    TIMEOUT = "TIMEOUT"
+    CONNECTION_REFUSED = "CONNECTION_REFUSED"
+    RETRIES_EXHAUSTED = "RETRIES_EXHAUSTED"
+    MALFORMED = "MALFORMED"
+    MAX_HOPS = "MAX_HOPS"
+    TOO_LARGE = "TOO_LARGE"
+    MODULE_ERROR = "MODULE_ERROR"  # the module refuses the call itself: not implemented, no permission
+
+
+_FINAL = {
+    ErrorType.MALFORMED: Category.VALIDATION,
+    ErrorType.TOO_LARGE: Category.VALIDATION,
+    ErrorType.MAX_HOPS: Category.PERMANENT,
+    ErrorType.MODULE_ERROR: Category.PERMANENT,
+}
+"""Those that no retry will change."""
+_REFUSES = frozenset(
+    {
+        grpc.StatusCode.UNIMPLEMENTED,
+        grpc.StatusCode.INVALID_ARGUMENT,
+        grpc.StatusCode.PERMISSION_DENIED,
+        grpc.StatusCode.UNAUTHENTICATED,
+        grpc.StatusCode.OUT_OF_RANGE,
+        grpc.StatusCode.FAILED_PRECONDITION,
+        grpc.StatusCode.NOT_FOUND,
+        grpc.StatusCode.ALREADY_EXISTS,
+    }
+)
+_OF_REASON = {
+    Reason.UNDECODABLE: ErrorType.MALFORMED,
+    Reason.TOO_LARGE: ErrorType.TOO_LARGE,
+    Reason.CRASHED: ErrorType.RETRIES_EXHAUSTED,
+    Reason.ATTEMPTS: ErrorType.RETRIES_EXHAUSTED,
+}
+
+
+class NodeFault(HandlerError):
+    """A node could not do its work on a stream. The code says why, and whether trying again may help."""
+
+    def __init__(self, kind: ErrorType, message: str) -> None:
+        super().__init__(message, code=kind.value, category=_FINAL.get(kind, Category.NETWORK))
+        self.kind = kind
+        self.retryable = kind not in _FINAL
+
+    @property
+    def never_arrived(self) -> bool:
+        """Nothing of the call has reached the module, so that another instance may have it at once."""
+        return self.kind in (ErrorType.CONNECTION_REFUSED, ErrorType.MODULE_UNAVAILABLE)
+
+    @property
+    def blames_instance(self) -> bool:
+        """It is the instance that is dead or hangs, and not the stream that is bad."""
+        return self.never_arrived or self.kind is ErrorType.TIMEOUT
+
+
+def fault_of(error: grpc.aio.AioRpcError, module: str, address: str) -> NodeFault:
+    """The row of the trigger table that an error of gRPC belongs to."""
+    code, details = error.code(), (error.details() or "").strip()
+    said = f"module {module!r} at {address}: {code.name}{f': {details}' if details else ''}"
+    low = details.lower()
+    if code is grpc.StatusCode.DEADLINE_EXCEEDED:
+        return NodeFault(ErrorType.TIMEOUT, said)
+    if code is grpc.StatusCode.UNAVAILABLE and "refused" in low:
+        return NodeFault(ErrorType.CONNECTION_REFUSED, said)
+    if code is grpc.StatusCode.UNAVAILABLE and ("failed to connect" in low or "resolution failed" in low):
+        return NodeFault(ErrorType.MODULE_UNAVAILABLE, said)
+    if code is grpc.StatusCode.RESOURCE_EXHAUSTED and "larger than max" in low:
+        return NodeFault(ErrorType.TOO_LARGE, said)
+    return NodeFault(ErrorType.MODULE_ERROR if code in _REFUSES else ErrorType.RETRIES_EXHAUSTED, said)
+
+
+def error_type(letter: Letter) -> str:
+    """Why it is dead, in the contract's word."""
+    code = letter.last.code
+    if code in ErrorType.__members__:
+        return str(code)
+    if letter.last.type.endswith("AttemptTimeout"):
+        return ErrorType.TIMEOUT
+    return _OF_REASON.get(letter.reason, ErrorType.MODULE_ERROR)
+
+
+def retries_made(failure: Failure) -> int:
+    """As the contract counts: every failed attempt, but none for what is never retried."""
+    return failure.attempt if failure.retryable else failure.attempt - 1

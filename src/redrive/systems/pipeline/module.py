@@ -1,0 +1,187 @@
+"""A module in ten lines: a function that gets a document, served over gRPC with health, registered in Consul.
+
+module = Module("shout")
+
+@module.process
+def shout(document: Document) -> Document:
+    return Document(content=document.content.upper())
+
+module.run(port=50051, consul="http://127.0.0.1:8500")
+"""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import logging
+import signal
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any, TypeVar
+
+import grpc
+
+from redrive.errors import ConfigError, MissingExtra
+from redrive.systems.pipeline.consul import Registration
+from redrive.systems.pipeline.pipeline_pb2 import Document, DocumentRef, PipeStream, ProcessRequest, ProcessResponse
+from redrive.systems.pipeline.repository import Repository, loaded
+from redrive.systems.pipeline.wire import MOST_INLINE, SERVICE, SIZES, Tls
+
+F = TypeVar("F", bound=Callable[..., Any])
+_GRACE = 10.0
+log = logging.getLogger("redrive.pipeline")
+
+
+class Rejected(Exception):
+    """Raise it to say success=false: this document cannot be processed, and the stream goes on without it."""
+
+
+class Module:
+    """One step of pipelines. Any number of instances may run; engines find those that are healthy.
+
+    Its function, sync or async, gets the document and, if it takes two arguments, the PipeStream. What it returns is
+    the new document; None leaves it as it is. `Rejected` is a failure of this document, which is told in the stream's
+    history; any other error is a failure of the module, and is tried again.
+    """
+
+    def __init__(self, name: str, *, repository: Repository | None = None) -> None:
+        if not name:
+            raise ConfigError("a module has a name: nodes of the graph are found by it")
+        self.name = name
+        self._repository = repository
+        self._function: Callable[..., Any] | None = None
+        self._wants_stream = False
+
+    def process(self, function: F) -> F:
+        """Decorates the function of the module."""
+        self._function = function
+        self._wants_stream = len(inspect.signature(function).parameters) > 1
+        return function
+
+    async def answer(self, request: ProcessRequest) -> ProcessResponse:
+        """What a call is answered with."""
+        assert self._function is not None
+        document = await self._document(request.stream)
+        given = (document, request.stream) if self._wants_stream else (document,)
+        try:
+            if inspect.iscoroutinefunction(self._function):
+                made = await self._function(*given)
+            else:
+                made = await asyncio.to_thread(self._function, *given)
+        except Rejected as error:
+            return ProcessResponse(success=False, error_message=str(error) or "rejected")
+        return _response(made)
+
+    async def _document(self, stream: PipeStream) -> Document:
+        if not stream.HasField("document_ref"):
+            return stream.document
+        if self._repository is None:
+            raise ConfigError(f"module {self.name!r} has no repository: give it one, the document is a reference")
+        return await loaded(stream.document_ref, self._repository)
+
+    async def serve(
+        self,
+        host: str = "127.0.0.1",
+        port: int = 0,
+        *,
+        consul: str | None = None,
+        tls: Tls | None = None,
+        started: Callable[[str], None] = lambda address: None,
+        stop: asyncio.Event | None = None,
+    ) -> None:
+        """Until SIGTERM, Ctrl-C or `stop`: then it leaves Consul, ends what it does, and goes."""
+        stop = stop or asyncio.Event()
+        server, health = await self._server()
+        credentials = (tls or Tls()).of_server()
+        place = f"{host}:{port}"
+        try:
+            bound = server.add_secure_port(place, credentials) if credentials else server.add_insecure_port(place)
+        except RuntimeError as error:
+            raise ConfigError(f"module {self.name!r} cannot listen on {place}: is the port in use?") from error
+        await server.start()
+        address = f"{host}:{bound}"
+        registration = Registration(consul, self.name, host, bound, tls=credentials is not None) if consul else None
+        with _until_signal(stop):
+            try:
+                if registration is not None:
+                    await registration.enter()
+                started(address)
+                log.info("module %s serves on %s", self.name, address)
+                await stop.wait()
+            finally:
+                if registration is not None:
+                    await registration.leave()
+                await health.enter_graceful_shutdown()
+                await server.stop(_GRACE)
+
+    def run(
+        self,
+        host: str = "127.0.0.1",
+        port: int = 0,
+        *,
+        consul: str | None = None,
+        tls: Tls | None = None,
+        started: Callable[[str], None] = lambda address: None,
+    ) -> None:
+        """`serve` as a whole process."""
+        asyncio.run(self.serve(host, port, consul=consul, tls=tls, started=started))
+
+    async def _server(self) -> tuple[grpc.aio.Server, Any]:
+        if self._function is None:
+            raise ConfigError(f"module {self.name!r} has no function: decorate one with @module.process")
+        try:
+            from grpc_health.v1 import health_pb2, health_pb2_grpc
+            from grpc_health.v1.health import aio  # type: ignore[attr-defined]
+        except ImportError as error:
+            raise MissingExtra("a module", "grpc") from error
+        server = grpc.aio.server(options=SIZES)
+
+        async def process(request: ProcessRequest, context: Any) -> ProcessResponse:
+            return await self.answer(request)
+
+        method = grpc.unary_unary_rpc_method_handler(
+            process,
+            request_deserializer=ProcessRequest.FromString,
+            response_serializer=ProcessResponse.SerializeToString,
+        )
+        server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(SERVICE, {"Process": method}),))
+        servicer: Any = aio.HealthServicer()
+        health_pb2_grpc.add_HealthServicer_to_server(servicer, server)
+        for name in ("", SERVICE):
+            await servicer.set(name, health_pb2.HealthCheckResponse.SERVING)
+        return server, servicer
+
+
+def _response(made: Any) -> ProcessResponse:
+    match made:
+        case None:
+            return ProcessResponse(success=True)
+        case ProcessResponse():
+            return made
+        case DocumentRef():
+            return ProcessResponse(success=True, document_ref=made)
+        case Document() if len(made.content) > MOST_INLINE:
+            raise ConfigError(
+                f"the document has {len(made.content):,} bytes, over the {MOST_INLINE:,} that travel inline: "
+                "put it into the repository and return a DocumentRef"
+            )
+        case Document():
+            return ProcessResponse(success=True, document=made)
+    raise TypeError(f"a module returns a Document, a DocumentRef or None, not {made!r}")
+
+
+@contextmanager
+def _until_signal(stop: asyncio.Event) -> Iterator[None]:
+    loop = asyncio.get_running_loop()
+    numbers = (signal.SIGINT, signal.SIGTERM)
+    try:
+        for number in numbers:
+            loop.add_signal_handler(number, stop.set)
+    except (ValueError, RuntimeError):  # not in the main thread: whoever runs it there stops it himself
+        yield
+        return
+    try:
+        yield
+    finally:
+        for number in numbers:
+            loop.remove_signal_handler(number)

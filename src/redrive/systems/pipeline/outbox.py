@@ -1,0 +1,68 @@
+"""Streams on their way to the next nodes: those of many handlers in one write, confirmed before any handler returns."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from datetime import timedelta
+
+from redrive.clock import Clock
+from redrive.errors import TransportUnavailable
+from redrive.model import Message
+from redrive.systems.pipeline.faults import ErrorType, NodeFault
+from redrive.telemetry.events import BackendDown, Events
+from redrive.transports.kafka.writer import TooLarge, Writer, parcel_of
+
+_SHORTEST, _LONGEST = 0.1, 5.0
+
+
+class Outbox:
+    """While Kafka is away it goes on trying: what a module has done is not to be done again for that."""
+
+    def __init__(self, writer: Writer, events: Events, clock: Clock) -> None:
+        self._writer = writer
+        self._events = events
+        self._clock = clock
+        self._waiting: list[tuple[Message, asyncio.Future[None]]] = []
+        self._task: asyncio.Task[None] | None = None
+
+    async def send(self, messages: Sequence[Message]) -> None:
+        """Returns when all are durable; NodeFault for one that is too large for its topic."""
+        loop = asyncio.get_running_loop()
+        sent = [loop.create_future() for _ in messages]
+        self._waiting += zip(messages, sent, strict=True)
+        if self._task is None or self._task.done():
+            self._task = loop.create_task(self._flush())
+        results = await asyncio.gather(*sent, return_exceptions=True) if len(sent) > 1 else [await sent[0]]
+        for result in results:
+            if isinstance(result, BaseException):
+                raise result
+
+    async def aclose(self) -> None:
+        """What nobody has been told of is sent again by whoever gets its message next."""
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.gather(self._task, return_exceptions=True)
+
+    async def _flush(self) -> None:
+        pause = _SHORTEST
+        while self._waiting:
+            batch, self._waiting = [one for one in self._waiting if not one[1].done()], []
+            errors = await self._writer.outcomes([parcel_of(message) for message, _ in batch])
+            down = None
+            for (message, sent), error in zip(batch, errors, strict=True):
+                if isinstance(error, TransportUnavailable):
+                    down = error
+                    self._waiting.append((message, sent))
+                elif not sent.done():
+                    sent.set_result(None) if error is None else sent.set_exception(_told(error))
+            pause = _SHORTEST if down is None else await self._pause(down, pause)
+
+    async def _pause(self, error: TransportUnavailable, pause: float) -> float:
+        self._events.emit(BackendDown(backend=error.name, why=str(error), pause=timedelta(seconds=pause)))
+        await self._clock.sleep(pause)
+        return min(2 * pause, _LONGEST)
+
+
+def _told(error: Exception) -> Exception:
+    return NodeFault(ErrorType.TOO_LARGE, str(error)) if isinstance(error, TooLarge) else error

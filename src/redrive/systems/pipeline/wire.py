@@ -1,0 +1,86 @@
+"""The service `Module` on the wire: its method by name, its limits, its TLS."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import grpc
+from msgspec import Struct
+
+from redrive.errors import ConfigError
+from redrive.systems.pipeline.pipeline_pb2 import PipeStream, ProcessRequest, ProcessResponse
+
+SERVICE = "redrive.pipeline.Module"
+METHOD = f"/{SERVICE}/Process"
+MOST_INLINE = 4 << 20
+"""The largest content of a document that travels inline."""
+_MOST_MESSAGE = MOST_INLINE + (1 << 20)  # history and metadata travel with it
+SIZES: list[tuple[str, Any]] = [
+    ("grpc.max_send_message_length", _MOST_MESSAGE),
+    ("grpc.max_receive_message_length", _MOST_MESSAGE),
+]
+CHANNEL: list[tuple[str, Any]] = [
+    *SIZES,
+    ("grpc.use_local_subchannel_pool", 1),
+    ("grpc.initial_reconnect_backoff_ms", 100),  # a module that was restarted is found again at once
+    ("grpc.min_reconnect_backoff_ms", 100),
+    ("grpc.max_reconnect_backoff_ms", 250),
+    ("grpc.keepalive_time_ms", 30_000),
+]
+
+
+class Tls(Struct, frozen=True, kw_only=True):
+    """Files in PEM. `ca` alone checks the other side; `cert` and `key` show who we are."""
+
+    ca: str | None = None
+    cert: str | None = None
+    key: str | None = None
+
+    def of_client(self) -> grpc.ChannelCredentials | None:
+        """None: in the clear."""
+        if self == Tls():
+            return None
+        self._check()
+        return grpc.ssl_channel_credentials(_read(self.ca), _read(self.key), _read(self.cert))
+
+    def of_server(self) -> grpc.ServerCredentials | None:
+        """With `ca`, only callers with a certificate of it are let in."""
+        if self == Tls():
+            return None
+        self._check()
+        if self.cert is None:
+            raise ConfigError("TLS of a module needs its certificate and its key: give `cert` and `key`")
+        pair = (_read(self.key) or b"", _read(self.cert) or b"")
+        return grpc.ssl_server_credentials([pair], _read(self.ca), require_client_auth=self.ca is not None)
+
+    def _check(self) -> None:
+        if (self.cert is None) != (self.key is None):
+            raise ConfigError("TLS: a certificate and its key go together; one of them is missing")
+
+
+def _read(path: str | None) -> bytes | None:
+    if path is None:
+        return None
+    try:
+        return Path(path).read_bytes()
+    except OSError as error:
+        raise ConfigError(f"TLS: {path} cannot be read: {error.strerror}") from error
+
+
+def open_channel(address: str, tls: Tls) -> grpc.aio.Channel:
+    credentials = tls.of_client()
+    if credentials is None:
+        return grpc.aio.insecure_channel(address, options=CHANNEL)
+    return grpc.aio.secure_channel(address, credentials, options=CHANNEL)
+
+
+def process_method(channel: grpc.aio.Channel) -> Any:
+    """`await method(request, timeout=…)` gives a ProcessResponse."""
+    return channel.unary_unary(
+        METHOD, request_serializer=ProcessRequest.SerializeToString, response_deserializer=ProcessResponse.FromString
+    )
+
+
+def inline_size(stream: PipeStream | ProcessResponse) -> int:
+    return len(stream.document.content) if stream.HasField("document") else 0

@@ -1,0 +1,10 @@
+"""tickets: execution tickets on Kafka, retried in order, counted in Redis, kept in MongoDB when they are dead."""
+
+from redrive.systems.tickets.config import with_values
+from redrive.systems.tickets.forensics import DlqConsumer
+from redrive.systems.tickets.relay import Relay
+from redrive.systems.tickets.shape import TicketShape
+from redrive.systems.tickets.store import open_tickets, store_url
+from redrive.systems.tickets.worker import TicketWorker
+
+__all__ = ["DlqConsumer", "Relay", "TicketShape", "TicketWorker", "open_tickets", "store_url", "with_values"]

@@ -1,0 +1,67 @@
+"""The metrics of the contract, under its names."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from redrive.errors import MissingExtra, Unavailable
+from redrive.model import Letter
+from redrive.systems.tickets.ticket import REASONS, fields_of, task_type
+from redrive.telemetry.events import Event, MessageRetried
+from redrive.telemetry.metrics import Metrics
+
+try:
+    from prometheus_client import Counter, Histogram
+except ImportError as error:
+    raise MissingExtra("metrics", "server") from error
+
+if TYPE_CHECKING:
+    from redrive.systems.tickets.worker import TicketWorker
+
+
+class Figures:
+    """Counts in the registry of the worker's metrics."""
+
+    def __init__(self, metrics: Metrics, topic: str) -> None:
+        registry = metrics.registry
+        self._topic = topic
+        self.messages = Counter(
+            "worker_agent_dlq_messages", "Tickets sent to the DLQ", ["reason", "task_type"], registry=registry
+        )
+        self.retries = Histogram(
+            "worker_agent_ticket_retry_count",
+            "Failed attempts of tickets, when they are retried or die",
+            buckets=(0, 1, 2, 3, 5, 10, 20),
+            registry=registry,
+        )
+        self.errors = Counter(
+            "worker_agent_dlq_publish_errors",
+            "Times that the DLQ did not take a ticket",
+            ["error_type"],
+            registry=registry,
+        )
+
+    def observe(self, event: Event) -> None:
+        """A subscriber."""
+        if isinstance(event, MessageRetried) and event.source == self._topic:
+            self.retries.observe(event.failure.attempt)
+
+    def published(self, letter: Letter) -> None:
+        """The DLQ topic has it."""
+        self.messages.labels(REASONS[letter.reason], task_type(fields_of(letter.message.body))).inc()
+        self.retries.observe(letter.last.attempt)
+
+    def refused(self, error: Unavailable) -> None:
+        """The DLQ topic did not take it."""
+        cause = error.__cause__ or error
+        self.errors.labels("TimeoutError" if "time" in str(error).lower() else type(cause).__name__).inc()
+
+
+def measured(worker: TicketWorker) -> Metrics:
+    """The metrics of a worker: Redrive's and the contract's."""
+    metrics = Metrics(worker.app.events)
+    figures = Figures(metrics, worker.settings.tickets.topic)
+    worker.app.events.subscribe(figures.observe)
+    worker.transport.published.append(figures.published)
+    worker.transport.refused.append(figures.refused)
+    return metrics

@@ -1,0 +1,193 @@
+"""Dead tickets back to their topic in Kafka transactions: what is sent and how far the DLQ topic was read become true
+together, so that a crash neither loses nor doubles a ticket (for who reads committed records only)."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from typing import Any, TypeVar
+
+from msgspec import Struct
+
+from redrive.clock import Clock, SystemClock
+from redrive.collect.kafka import KafkaReader
+from redrive.errors import TransportUnavailable
+from redrive.flow.lineage import LETTER
+from redrive.model import Letter
+from redrive.systems.tickets.ticket import as_ticket
+from redrive.transports.base import Delivery
+from redrive.transports.kafka.driver import (
+    NAME,
+    STARTING,
+    Consumer,
+    KafkaError,
+    KafkaException,
+    Producer,
+    TopicPartition,
+    driver_log,
+    inner,
+    why,
+)
+from redrive.transports.kafka.options import Options
+from redrive.transports.kafka.wire import TOMBSTONE, Reading, value_of
+
+T = TypeVar("T")
+_PATIENCE = 30.0
+_AGAIN = 0.2
+_AT_ONCE = 500
+_TICK = 1.0
+
+
+class Relayed(Struct, frozen=True):
+    """What a relay did."""
+
+    sent: int
+    stubs: int  # read and not sent: the ticket was too large for the topic, and is in the store only
+
+
+class Relay:
+    """Sends what lies on a DLQ topic back to where it came from, all of it: to choose is what the store is for.
+
+    One runs at a time: a second one fences the first, which then ends with an error.
+    """
+
+    def __init__(self, options: Options, dlq_topic: str, topic: str, *, group: str, clock: Clock | None = None) -> None:
+        self._options = options
+        self._dlq_topic = dlq_topic
+        self._topic = topic
+        self._group = group
+        self._clock = clock or SystemClock()
+        self._reading = Reading(dlq_topic)
+        self._read = KafkaReader(dlq_topic, source=topic)
+
+    async def run(self, *, limit: int | None = None, at_once: int = _AT_ONCE) -> Relayed:
+        """All that lies there now, from where the last one ended; at most so many, so many in one transaction."""
+        return await asyncio.to_thread(self._run, limit, at_once)
+
+    def _run(self, limit: int | None, at_once: int) -> Relayed:
+        consumer = Consumer(self._consuming())
+        try:
+            producer = Producer(self._producing())
+            _patiently(lambda: producer.init_transactions(_PATIENCE))  # aborts what a killed relay has left open
+            left = _patiently(lambda: _Left(consumer, self._dlq_topic))
+            sent = stubs = 0
+            while left.any and (limit is None or sent < limit):
+                raws = left.next(at_once if limit is None else min(at_once, limit - sent))
+                letters = self._letters(raws)
+                self._send(consumer, producer, letters, raws)
+                sent, stubs = sent + len(letters), stubs + len(raws) - len(letters)
+            return Relayed(sent, stubs)
+        except KafkaException as error:
+            raise TransportUnavailable(NAME, why(error, self._options.servers, self._dlq_topic)) from error
+        finally:
+            consumer.close()
+
+    def _letters(self, raws: Sequence[Any]) -> list[Letter]:
+        now = self._clock.now()
+        found = [self._read(Delivery(self._message(raw), None), now) for raw in raws]
+        return [letter for letter in found if letter is not None]
+
+    def _message(self, raw: Any) -> Any:
+        origin = f"{raw.topic()}[{raw.partition()}]@{raw.offset()}"
+        headers = raw.headers()
+        return self._reading.full(raw, headers, origin).message if headers else self._reading.plain(raw, origin)
+
+    def _send(self, consumer: Any, producer: Any, letters: Sequence[Letter], raws: Sequence[Any]) -> None:
+        """Records and position in one transaction."""
+        if not raws:
+            return
+        producer.begin_transaction()
+        try:
+            for letter in letters:
+                message = letter.message
+                producer.produce(
+                    message.source, value=value_of(message), key=message.key, headers=self._headers(letter)
+                )
+                producer.poll(0)
+            offsets = {raw.partition(): raw.offset() + 1 for raw in raws}  # those of a partition come in order
+            places = [TopicPartition(self._dlq_topic, number, offset) for number, offset in offsets.items()]
+            producer.send_offsets_to_transaction(places, consumer.consumer_group_metadata(), _PATIENCE)
+            producer.commit_transaction(_PATIENCE)
+        except BaseException:
+            with suppress(KafkaException):  # one that was fenced has nothing to abort any more
+                producer.abort_transaction(_PATIENCE)
+            raise
+
+    def _headers(self, letter: Letter) -> list[tuple[str, bytes]]:
+        """Its own, and by which letter its success is known."""
+        own = [pair for pair in letter.message.headers if pair[0] not in (TOMBSTONE, LETTER)]
+        return [*own, (LETTER, as_ticket(letter, self._topic).id.encode())]
+
+    def _consuming(self) -> dict[str, Any]:
+        return {
+            **self._options.client(),
+            "group.id": self._group,
+            "isolation.level": "read_committed",
+            "enable.partition.eof": True,
+            "enable.auto.commit": False,
+            "auto.offset.reset": "earliest",
+            "logger": driver_log,
+            "error_cb": lambda _: None,
+        }
+
+    def _producing(self) -> dict[str, Any]:
+        own = {"transactional.id": f"redrive-{self._group}", "logger": driver_log, "error_cb": lambda _: None}
+        return {**self._options.producer(), **own}
+
+
+def _patiently(work: Callable[[], T]) -> T:
+    """Again and again while a coordinator is about to begin, as those of a group or a transaction that are new."""
+    until = time.monotonic() + _PATIENCE
+    while True:
+        try:
+            return work()
+        except KafkaException as error:
+            if inner(error).code() not in STARTING or time.monotonic() > until:
+                raise
+        time.sleep(_AGAIN)
+
+
+class _Left:
+    """What lies on a topic between how far the group has come and where the topic ended when this began: what dies
+    again meanwhile is for the next relay."""
+
+    def __init__(self, consumer: Any, topic: str) -> None:
+        self._consumer = consumer
+        known = consumer.list_topics(topic, timeout=_PATIENCE).topics[topic]
+        if known.error is not None:
+            raise KafkaException(known.error)
+        self._ends: dict[int, int] = {}  # of the partitions where something is left
+        places = consumer.committed([TopicPartition(topic, number) for number in known.partitions], timeout=_PATIENCE)
+        for place in places:
+            low, high = consumer.get_watermark_offsets(place, timeout=_PATIENCE)
+            place.offset = max(place.offset, low)
+            if place.offset < high:
+                self._ends[place.partition] = high
+        consumer.assign(places)
+
+    @property
+    def any(self) -> bool:
+        return bool(self._ends)
+
+    def next(self, most: int) -> list[Any]:
+        """Up to so many; none, if what seemed to be left were markers of transactions."""
+        until = time.monotonic() + _PATIENCE
+        while self._ends:
+            came = self._consumer.consume(most, timeout=_TICK)
+            wanted = [raw for raw in came if raw.partition() in self._ends and self._is_record(raw)]
+            if wanted:
+                return wanted
+            if time.monotonic() > until:
+                raise KafkaException(KafkaError(KafkaError._TIMED_OUT, "nothing comes from the DLQ topic"))
+        return []
+
+    def _is_record(self, raw: Any) -> bool:
+        """One that was there when we began; notes where its partition ends."""
+        error, number, end = raw.error(), raw.partition(), self._ends[raw.partition()]
+        if error is not None and error.code() != KafkaError._PARTITION_EOF:
+            raise KafkaException(error)
+        if error is not None or raw.offset() + 1 >= end:
+            del self._ends[number]
+        return error is None and raw.offset() < end

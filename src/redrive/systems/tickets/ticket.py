@@ -1,0 +1,104 @@
+"""A ticket: JSON with a `ticket_id`. How it is counted, and how it looks when it is dead."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Any
+
+import msgspec
+from msgspec.structs import replace
+
+from redrive.clock import microseconds
+from redrive.collect.kafka import with_metadata
+from redrive.model import Letter, Message, Reason, letter_id
+from redrive.transports.kafka.dlq import grave_of
+from redrive.transports.kafka.writer import Parcel
+
+COUNTER = "ticket:retry_count:{}"
+REASONS = {
+    Reason.ATTEMPTS: "max_retries_exceeded",
+    Reason.PERMANENT: "max_retries_exceeded",  # where one is all that is allowed
+    Reason.UNDECODABLE: "invalid_ticket",
+    Reason.CRASHED: "worker_crashed",
+    Reason.TOO_LARGE: "too_large",
+    Reason.EXPIRED: "expired",
+    Reason.PARKED: "parked",
+}
+"""The label `reason` of worker_agent_dlq_messages_total."""
+UNKNOWN_TYPE = "UNKNOWN"
+
+
+class _Named(msgspec.Struct, gc=False):
+    ticket_id: str | int | None = None
+
+
+_decode_id = msgspec.json.Decoder(_Named).decode
+
+
+class NoTicket(ValueError):
+    """The value is JSON, and no ticket."""
+
+
+def fields_of(body: bytes) -> dict[str, Any] | None:
+    """The ticket's own fields; None where the bytes are no JSON object."""
+    try:
+        found = msgspec.json.decode(body)
+    except (msgspec.MsgspecError, UnicodeDecodeError):
+        return None
+    return found if isinstance(found, dict) else None
+
+
+def ticket_id(body: bytes) -> str | None:
+    """Its id; None where the bytes are no ticket. Nothing else of them is decoded."""
+    try:
+        found = _decode_id(body).ticket_id
+    except (msgspec.MsgspecError, UnicodeDecodeError):
+        return None
+    return None if found is None or found == "" else str(found)
+
+
+def task_type(fields: dict[str, Any] | None) -> str:
+    found = (fields or {}).get("task_type")
+    return found if isinstance(found, str) and found else UNKNOWN_TYPE
+
+
+def named(message: Message) -> Message:
+    """Under its ticket's id, so that a ticket is one letter wherever it lies; without one it has its place's name."""
+    id = ticket_id(message.body)
+    return message if id is None or id == message.id else replace(message, id=id)
+
+
+def counted_as(message: Message) -> str:
+    """What the attempts of a message are counted under."""
+    return named(message).id
+
+
+def as_ticket(letter: Letter, topic: str) -> Letter:
+    """The letter of that ticket of that topic, whoever has written it."""
+    message = named(replace(letter.message, source=topic))
+    return replace(letter, id=letter_id(topic, message.id), message=message)
+
+
+def metadata_of(letter: Letter) -> dict[str, Any]:
+    """Why it is dead, in the contract's fields."""
+    last = letter.last
+    return {
+        "original_error": last.message,
+        "error_type": last.type.rpartition(".")[2],
+        "retry_count": last.attempt,
+        "last_failure_timestamp": milliseconds(last.at),
+        "dlq_published_at": milliseconds(max(letter.created_at, last.at)),  # it may have died again since
+    }
+
+
+def grave(letter: Letter, topic: str) -> Parcel:
+    """A dead ticket on its topic: its own bytes with why it died among its fields. What is no JSON object is kept
+    whole. The headers tell the rest of the story in both cases."""
+    plain = grave_of(letter, topic)
+    if fields_of(letter.message.body) is None:
+        return plain
+    return replace(plain, value=with_metadata(letter.message.body, metadata_of(letter)))
+
+
+def milliseconds(at: datetime) -> int:
+    return microseconds(at) // 1000

@@ -1,0 +1,150 @@
+"""The ticket worker, wired from the parts: Kafka in order for each key, retries counted in Redis, a DLQ topic."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import structlog
+from msgspec.structs import replace
+
+from redrive.app import Redrive
+from redrive.clock import Clock, SystemClock
+from redrive.config import Settings, load
+from redrive.errors import ConfigError, Unavailable
+from redrive.flow.backoff import Backoff, exponential
+from redrive.flow.line import Handler
+from redrive.model import Category, Letter
+from redrive.policy import Policy
+from redrive.settings import Tickets
+from redrive.stores.base import Letters, Store
+from redrive.stores.relayed import RelayedLetters, RelayedStore
+from redrive.systems.tickets.config import with_values
+from redrive.systems.tickets.store import store_url
+from redrive.systems.tickets.ticket import COUNTER, NoTicket, counted_as, fields_of, grave, named, task_type, ticket_id
+from redrive.transports.base import Delivery
+from redrive.transports.kafka.counters import RedisCounters
+from redrive.transports.kafka.options import Options, options_of
+from redrive.transports.kafka.transport import KafkaTransport
+
+log = structlog.get_logger("redrive.tickets")
+
+
+class TicketWorker:
+    """Handles tickets: those of one key in order, others meanwhile. One that fails `max_retries` times is published to
+    the DLQ topic, its counter is cleared, and its offset is committed: in that order.
+
+    handle   your function: sync or async, with the ticket (by its annotation) and, if it wants it, the Message
+    store    where what is too large for the DLQ topic is kept, and replays are resolved; by default the MongoDB of
+             the dead tickets
+    """
+
+    def __init__(
+        self,
+        handle: Callable[..., Any],
+        settings: Settings | None = None,
+        *,
+        store: str | Store | None = None,
+        backoff: Backoff | None = None,
+        clock: Clock | None = None,
+    ) -> None:
+        self.settings = with_values(load()) if settings is None else settings
+        tickets, clock = self.settings.tickets, clock or SystemClock()
+        self.transport = TicketTransport(self.settings, clock)
+        store = store_url(tickets) if store is None else store
+        self.app = Redrive(settings=self.settings, transport=self.transport, store=store, clock=clock)
+        policy = policy_of(tickets, backoff or exponential("1s", cap="30s", jitter=0.25))
+        self.app.handler(tickets.topic, policy=policy, concurrency=tickets.concurrency)(handle)
+        self.app.handlers[tickets.topic] = _checked(self.app.handlers[tickets.topic])
+
+
+class TicketTransport(KafkaTransport):
+    """The topic of tickets: retries are counted in Redis under the ticket's id, dead tickets go to the DLQ topic."""
+
+    def __init__(self, settings: Settings, clock: Clock) -> None:
+        tickets = settings.tickets
+        super().__init__(
+            kafka_options(tickets),
+            clock=clock,
+            lease=settings.lease,
+            counters=RedisCounters(tickets.redis, pattern=COUNTER),
+            name=counted_as,
+            grave=grave,
+        )
+        self.published: list[Callable[[Letter], None]] = []  # told of each dead ticket that the DLQ has taken
+        self.refused: list[Callable[[Unavailable], None]] = []  # and when it did not take some
+
+    async def receive(self, source: str, limit: int) -> Sequence[Delivery]:
+        deliveries = await super().receive(source, limit)
+        return [replace(one, message=named(one.message)) for one in deliveries]
+
+    def burying(self, store: Store) -> Store:
+        behind = super().burying(store)
+        return RelayedStore(behind, _Watched(behind.letters, self))
+
+    async def count(self, letters: Sequence[Letter]) -> None:
+        """The last failure counts as the others do, though its counter is cleared at once when the DLQ has it."""
+        counts = {counted_as(one.message): one.last.attempt for one in letters if one.last.attempt > 1}
+        if counts:
+            await self.counters.put(counts)
+
+
+class _Watched(RelayedLetters):
+    """Counts, publishes, and says so."""
+
+    def __init__(self, letters: Letters, transport: TicketTransport) -> None:
+        super().__init__(letters)
+        self._transport = transport
+
+    async def record(self, letters: Sequence[Letter]) -> None:
+        topic = self._transport.options.dlq
+        await self._transport.count(letters)
+        try:
+            await self.behind.record(letters)
+        except Unavailable as error:
+            log.error("dlq_publish_failed", topic=topic, tickets=len(letters), error=str(error))
+            for told in self._transport.refused:
+                told(error)
+            raise
+        for letter in letters:
+            log.warning(
+                "dlq_publish",
+                topic=topic,
+                ticket_id=letter.message.id,
+                task_type=task_type(fields_of(letter.message.body)),
+                retry_count=letter.last.attempt,
+                error_type=letter.last.type,
+            )
+            for told_one in self._transport.published:
+                told_one(letter)
+
+
+def kafka_options(tickets: Tickets, group: str | None = None) -> Options:
+    """The cluster of the setting, with our group; with the DLQ topic where it is in use."""
+    options = replace(options_of(tickets.kafka), group=group or tickets.group)
+    if group is not None:
+        return replace(options, driver={**options.driver, "consumer.enable.partition.eof": "true"})
+    if not tickets.dlq_enabled:
+        return options
+    if tickets.dlq_topic == tickets.topic:
+        raise ConfigError("tickets.dlq_topic is the topic of the tickets itself: dead ones would come back at once")
+    return replace(options, dlq=tickets.dlq_topic, dlq_only=True)
+
+
+def policy_of(tickets: Tickets, backoff: Backoff) -> Policy:
+    """So many attempts, whatever the error is: the contract knows no error that is final at once."""
+    same = Policy(attempts=tickets.max_retries, backoff=backoff)
+    return Policy(attempts=tickets.max_retries, backoff=backoff, categories=dict.fromkeys(Category, same))
+
+
+def _checked(handler: Handler) -> Handler:
+    """A value that is JSON and no ticket is buried at once, and says what is missing: no retry would add it."""
+    decode = handler.decode
+
+    def checked(body: bytes) -> Any:
+        value = decode(body)
+        if ticket_id(body) is None:
+            raise NoTicket("the value has no `ticket_id`: a ticket is a JSON object with one")
+        return value
+
+    return replace(handler, decode=checked)

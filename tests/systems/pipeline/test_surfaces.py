@@ -1,0 +1,300 @@
+"""The pipeline as people and programs meet it: commands, routes, metrics, rules."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import shutil
+import signal
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import httpx
+import yaml
+
+from redrive import Redrive
+from redrive.admin import pipeline as routes
+from redrive.admin.api import create_api
+from redrive.admin.server import routers_of
+from redrive.config import Settings
+from redrive.errors import StoreUnavailable
+from redrive.forensics.query import Query
+from redrive.model import State
+from redrive.service import Service
+from redrive.settings import Pipeline
+from redrive.stores.sqlite import SqliteStore
+from redrive.systems.pipeline import Document, Step
+from redrive.systems.pipeline.engine import with_pipeline
+from redrive.systems.pipeline.figures import measured
+from redrive.testing.waiting import until
+from redrive.tokens import Role, Tokens
+from tests.servers.consul import Consul
+from tests.servers.ports import claim_port
+from tests.systems.pipeline.world import ModuleProcess, Pipe, config, environment, node, read_topic
+
+HERE = Path(__file__).parent
+RULES = HERE.parents[2] / "src/redrive/systems/pipeline/rules.yml"
+Starts = Callable[..., ModuleProcess]
+MODULE = """
+from redrive.systems.pipeline import Document, Module
+
+module = Module("shout")
+
+
+@module.process
+def shout(document: Document) -> Document:
+    return Document(content=document.content.upper())
+"""
+
+
+def written(pipe: Pipe, place: Path) -> Path:
+    """The graph of the pipe as a file."""
+    nodes = [
+        {
+            "id": one.id,
+            "module": one.module,
+            "name": one.name,
+            "next": list(one.next),
+            "timeout": "5s",
+            "dlq_config": {"retry_backoff": "20ms"},
+        }
+        for one in pipe.graph.nodes.values()
+    ]
+    path = place / "graph.yaml"
+    path.write_text(yaml.safe_dump({"cluster": pipe.graph.cluster, "nodes": nodes, "modules": _lists(pipe)}))
+    return path
+
+
+def _lists(pipe: Pipe) -> dict[str, list[str]]:
+    return {name: list(addresses) for name, addresses in pipe.graph.modules.items()}
+
+
+async def command(env: dict[str, str], *words: str) -> tuple[int, str, str]:
+    process = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-m", "redrive", "pipeline", *words),
+        env=env,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        stdin=subprocess.DEVNULL,
+    )
+    out, err = await asyncio.wait_for(process.communicate(), 60)
+    return process.returncode or 0, out.decode(), err.decode()
+
+
+async def test_a_pipeline_by_command(kafka: str, consul_server: Consul, tmp_path: Path) -> None:
+    """A module from its file, registered in Consul; an engine; a stream, and its trace; a replay of what died."""
+    shout = node("shout", name="shout")
+    pipe = Pipe(kafka, [shout], consul=consul_server.url)
+    graph = written(pipe, tmp_path)
+    (tmp_path / "shouting.py").write_text(MODULE)
+    (tmp_path / "doc.txt").write_text("hello")
+    name = f"shout-{pipe.graph.cluster}"
+    graph.write_text(graph.read_text().replace("module: shout", f"module: {name}"))
+    (tmp_path / "shouting.py").write_text(MODULE.replace('"shout"', f'"{name}"'))
+    env = environment(
+        pipe,
+        tmp_path,
+        REDRIVE_PIPELINE_CONSUL=consul_server.url,
+        REDRIVE_PIPELINE_GRAPH=str(graph),
+        PYTHONPATH=str(tmp_path),
+    )
+    code, out, _ = await command(env, "topics", str(graph))
+    assert (code, out.split()) == (0, pipe.graph.topics)
+    words = (sys.executable, "-m", "redrive", "pipeline")
+    engine = await asyncio.create_subprocess_exec(*words, "engine", str(graph), "--metrics-port", "0", env=env)
+    module = None
+    try:
+        code, first, err = await command(env, "send", str(graph), str(tmp_path / "doc.txt"))
+        assert code == 0, err
+        await asyncio.to_thread(read_topic, kafka, pipe.graph.dlq_topic(shout), 1)
+        code, out, _ = await command(env, "replay", "shout", "--dry-run", "--json")
+        assert (code, json.loads(out)["streams"]) == (0, 1)
+        module = await asyncio.create_subprocess_exec(
+            *words, "module", "shouting:module", env=env, stdout=subprocess.PIPE
+        )
+        assert module.stdout is not None
+        assert name in (await asyncio.wait_for(module.stdout.readline(), 30)).decode()
+        code, _, err = await command(env, "replay", "shout")
+        assert (code, "--yes" in err) == (2, True), err
+        code, out, err = await command(
+            env, "replay", shout.id, "--error-type", "MODULE_UNAVAILABLE", "--limit", "5", "--yes", "--timeout", "30s"
+        )
+        assert code == 0, (out, err)
+        code, out, _ = await command(env, "trace", first.strip(), "--json")
+        assert code == 0
+        found = json.loads(out)
+        assert [(one["node"], one["outcome"], one["repeat"]) for one in found["steps"]] == [("shout", "OK", False)]
+        places = [one["where"] for one in found["sightings"]]
+        assert sorted(places) == ["DLQ of shout", "finished", "shout", "shout"]
+        assert "MODULE_UNAVAILABLE" in next(one["error"] for one in found["sightings"] if "DLQ" in one["where"])
+        assert (await command(env, "trace", "nobody"))[0] == 1
+        code, _, err = await command(env, "replay", "nobody")
+        assert (code, "no node 'nobody'" in err) == (2, True)
+    finally:
+        for process in filter(None, (engine, module)):
+            process.send_signal(signal.SIGTERM)
+        assert await asyncio.wait_for(engine.wait(), 30) == 0
+        if module is not None:
+            assert await asyncio.wait_for(module.wait(), 30) == 0
+        await pipe.engine.aclose()
+    async with httpx.AsyncClient() as client:
+        services = (await client.get(f"{consul_server.url}/v1/agent/services")).json()
+    assert not [one for one in services if name in one], "it has left"
+
+
+async def test_the_route(kafka: str, tmp_path: Path) -> None:
+    """Roles, unknown nodes, a dry run, a replay; documents come back as they were."""
+    at = node(name="at", dlq_config=config(1))
+    pipe = Pipe(kafka, [at], {"flex": [f"127.0.0.1:{claim_port()}"]})
+    pipe.store = SqliteStore(f"sqlite:///{tmp_path}/redrive.db")  # type: ignore[assignment]
+    pipe.engine.app._store = pipe.store
+    async with pipe:
+        sent = {await pipe.send(content=f"document {number}".encode()) for number in range(3)}
+        await pipe.letters(3)
+    url = f"sqlite:///{tmp_path}/redrive.db"
+    own = Pipeline(kafka=f"kafka://{kafka}", graph=str(written(pipe, tmp_path)))
+    settings = with_pipeline(Settings(store=url, transports={"default": url}, pipeline=own))
+    assert routers_of(settings) == [routes.router]
+    path = f"/admin/dlq/{at.id}/replay"
+    async with Redrive(settings=settings) as app:
+        tokens = Tokens(app.store.documents, app.clock)
+        api = create_api(Service(app), tokens=tokens, routers=routers_of(settings))
+
+        async def ask(role: Role | None, path: str, body: Any) -> httpx.Response:
+            text = (await tokens.create(f"as {role}", role))[1] if role else ""
+            headers = {"Authorization": f"Bearer {text}"} if role else {}
+            transport = httpx.ASGITransport(api, raise_app_exceptions=False)
+            async with httpx.AsyncClient(transport=transport, base_url="http://redrive.test", headers=headers) as one:
+                return await one.post(path, json=body)
+
+        async with api.router.lifespan_context(api):
+            assert (await ask(None, path, {})).status_code == 401
+            assert (await ask(Role.VIEWER, path, {})).status_code == 403
+            unknown = await ask(Role.OPERATOR, f"/admin/dlq/{node().id}/replay", {})
+            assert (unknown.status_code, "the graph has no node" in unknown.json()["error"]) == (404, True)
+            for bad in ({"limit": 0}, {"limti": 1}, {"since": "2026-01-01T00:00:00"}):
+                assert (await ask(Role.OPERATOR, path, bad)).status_code == 422
+            assert (await ask(Role.OPERATOR, path, {"error_type": "TIMEUOT"})).status_code == 400
+            none = await ask(Role.ADMIN, path, {"error_type": "TIMEOUT", "dry_run": True})
+            assert (none.status_code, none.json()["total"]) == (202, 0)
+            one = (await ask(Role.OPERATOR, path, {"limit": 1})).json()
+            assert (one["total"], one["node_id"]) == (1, at.id)
+            rest = (await ask(Role.OPERATOR, path, {"error_type": "CONNECTION_REFUSED"})).json()
+            assert rest["total"] in (2, 3), "the first may be on its way, or not yet"
+
+            async def gone() -> bool:
+                return await app.store.letters.count(Query(states=(State.REPLAYING,))) == 3
+
+            await until(gone, what="all three are on their way")
+            assert (await ask(Role.OPERATOR, path, {"dry_run": True})).json()["total"] == 0
+    raws = await pipe.records(pipe.graph.topic(at), 6)
+    assert len(raws) == 6
+    values = sorted(raw.value() for raw in raws)
+    assert values[::2] == values[1::2], "each came back byte for byte"
+    assert len(sent) == 3
+
+
+async def test_a_replayed_stream_resolves_its_letter(kafka: str, start_module: Starts) -> None:
+    port = claim_port()
+    at = node(name="at", dlq_config=config(1))
+    async with Pipe(kafka, [at], {"flex": [f"127.0.0.1:{port}"]}) as pipe:
+        id = await pipe.send("upper", content=b"kept")
+        [letter] = await pipe.letters(1)
+        await start_module(port=port).started()
+        await until(lambda: not pipe.engine.callers["flex"].instances[f"127.0.0.1:{port}"].aside, what="well again")
+        service = Service(pipe.engine.app)
+        await service.retry([letter.id], actor="test")
+        [stream] = await pipe.finished(1)
+        await pipe.letters(1, Query(states=(State.RESOLVED,)))
+    assert (stream.stream_id, stream.document.content) == (id, b"KEPT")
+
+
+async def test_fan_out_and_history(kafka: str, flex: ModuleProcess) -> None:
+    left, right = node(name="left"), node(name="right")
+    first = node("flex", left, right, name="first")
+    async with Pipe(kafka, [first, left, right], {"flex": [flex.address]}) as pipe:
+        id = await pipe.send("upper", content=b"abc")
+        streams = await pipe.finished(2)
+    ways = sorted([step.node_id for step in stream.history] for stream in streams)
+    assert ways == sorted([[first.id, left.id], [first.id, right.id]])
+    assert {(stream.stream_id, stream.hop_count, stream.document.content) for stream in streams} == {(id, 2, b"ABC")}
+    for stream in streams:
+        assert [(step.hop, step.outcome, step.instance) for step in stream.history] == [
+            (1, Step.OK, flex.address),
+            (2, Step.OK, flex.address),
+        ]
+
+
+async def test_a_document_becomes_a_reference(kafka: str, flex: ModuleProcess) -> None:
+    at = node()
+    async with Pipe(kafka, [at], {"flex": [flex.address]}) as pipe:
+        await pipe.send("reference", content=b"x" * 1000)
+        [stream] = await pipe.finished(1)
+    assert stream.WhichOneof("content") == "document_ref"
+    assert stream.document_ref.key == "elsewhere"
+    assert stream.ByteSize() < 500, "its content is nowhere"
+
+
+async def test_the_metrics_of_the_contract(kafka: str) -> None:
+    at, other = node(dlq_config=config(1)), node()
+    pipe = Pipe(kafka, [at, other], {"flex": [f"127.0.0.1:{claim_port()}"]})
+    metrics = measured(pipe.engine)
+    async with pipe:
+        for _ in range(3):
+            await pipe.send(node=at.id)
+        await pipe.letters(3)
+        await pipe.records(pipe.graph.dlq_topic(at), 3)
+        await metrics.probes[0]()
+        lines = _rendered(metrics)
+        assert f'pipestream_dlq_depth{{node_id="{at.id}"}} 3.0' in lines
+        assert f'pipestream_dlq_depth{{node_id="{other.id}"}} 0.0' in lines
+        assert f'pipestream_dlq_messages_total{{node_id="{at.id}"}} 3.0' in lines
+        assert f'pipestream_dlq_messages_total{{node_id="{other.id}"}} 0.0' in lines
+
+        async def away() -> Any:
+            raise StoreUnavailable("memory")
+
+        pipe.store.letters.tallies = away  # type: ignore[method-assign]
+        await metrics.probes[0]()
+        assert not [line for line in _rendered(metrics) if line.startswith("pipestream_dlq_depth{")]
+    metrics.close()
+
+
+def _rendered(metrics: Any) -> list[str]:
+    from prometheus_client.exposition import generate_latest
+
+    return generate_latest(metrics.registry).decode().splitlines()
+
+
+def test_the_rules(tmp_path: Path) -> None:
+    shutil.copy(RULES, tmp_path)
+    shutil.copy(HERE / "rules_test.yml", tmp_path)
+    for words in (["check", "rules", "rules.yml"], ["test", "rules", "rules_test.yml"]):
+        done = subprocess.run(["promtool", *words], cwd=tmp_path, capture_output=True, text=True, timeout=60)
+        assert done.returncode == 0, done.stdout + done.stderr
+
+
+async def test_tls(kafka: str, start_module: Starts, tmp_path: Path) -> None:
+    cert, key = _certificate(tmp_path)
+    one = await start_module(cert=str(cert), key=str(key)).started()
+    at = node()
+    async with Pipe(kafka, [at], {"flex": [one.address]}, tls_ca=str(cert)) as pipe:
+        await pipe.engine.send(Document(content=b"safe"), metadata={"do": "upper"})
+        [stream] = await pipe.finished(1)
+    assert stream.document.content == b"SAFE"
+    blind = node(dlq_config=config(1))
+    async with Pipe(kafka, [blind], {"flex": [one.address]}) as pipe:
+        await pipe.send("upper")
+        [dead] = await pipe.dead(blind)
+    assert dead.error_type in ("MODULE_UNAVAILABLE", "RETRIES_EXHAUSTED"), "in the clear nobody gets in"
+
+
+def _certificate(place: Path) -> tuple[Path, Path]:
+    cert, key = place / "cert.pem", place / "key.pem"
+    words = f"req -x509 -newkey rsa:2048 -nodes -days 1 -keyout {key} -out {cert} -subj /CN=localhost"
+    address = ["-addext", "subjectAltName=IP:127.0.0.1"]
+    subprocess.run(["openssl", *words.split(), *address], check=True, capture_output=True)
+    return cert, key

@@ -1,0 +1,285 @@
+"""The trigger table of the contract: each row on real processes, with real errors of gRPC."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+from collections.abc import Callable
+from datetime import timedelta
+
+import pytest
+from msgspec.structs import replace
+
+from redrive.clock import SystemClock
+from redrive.flow.breaker import Position
+from redrive.model import Message, Reason, State
+from redrive.systems.pipeline import DlqMessage, Document, Node, PipeStream, ProcessRequest, Step
+from redrive.systems.pipeline.caller import RULE, Caller
+from redrive.systems.pipeline.faults import ErrorType, NodeFault
+from redrive.systems.pipeline.wire import Tls
+from redrive.telemetry.events import Events
+from redrive.testing.waiting import until
+from tests.servers.consul import Consul
+from tests.servers.fixtures import StartsServer
+from tests.servers.kafka import Kafka
+from tests.servers.ports import claim_port
+from tests.systems.pipeline.world import ModuleProcess, Pipe, config, node
+
+Starts = Callable[..., ModuleProcess]
+
+
+async def died(pipe: Pipe, at: Node, kind: ErrorType, retries: int) -> DlqMessage:
+    """It is on the topic of its node as the contract has it, and a letter in the store."""
+    [dead] = await pipe.dead(at)
+    assert (dead.error_type, dead.failed_node_id, dead.retry_count) == (kind, at.id, retries)
+    assert dead.original_topic == f"{pipe.graph.cluster}.{at.id}"
+    [letter] = await pipe.letters(1)
+    assert (letter.last.code, letter.message.source, letter.state) == (kind, dead.original_topic, State.PENDING)
+    assert (dead.failed_at.ToDatetime().isoformat(), dead.error_message) == (
+        letter.last.at.replace(tzinfo=None).isoformat(),
+        letter.last.message,
+    )
+    return dead
+
+
+async def test_success_false_is_logical(kafka: str, flex: ModuleProcess) -> None:
+    last = node(name="last")
+    first = node("flex", last, name="first")
+    async with Pipe(kafka, [first, last], {"flex": [flex.address]}) as pipe:
+        await pipe.send("reject", content=b"as it was")
+        [stream] = await pipe.finished(1)
+        assert await pipe.store.letters.tallies() == []
+    assert stream.document.content == b"as it was"
+    assert [(one.outcome, one.error_message) for one in stream.history] == [
+        (Step.FAILED, "couldn't parse this PDF"),
+        (Step.FAILED, "couldn't parse this PDF"),
+    ]
+    assert stream.hop_count == 2
+
+
+async def test_a_module_that_consul_does_not_know(kafka: str, consul_server: Consul) -> None:
+    at = node("nobody")
+    async with Pipe(kafka, [at], consul=consul_server.url) as pipe:
+        id = await pipe.send()
+        dead = await died(pipe, at, ErrorType.MODULE_UNAVAILABLE, 3)
+    assert dead.stream.stream_id == id
+    assert "no healthy instance" in dead.error_message
+
+
+async def test_consul_down(kafka: str) -> None:
+    at = node()
+    async with Pipe(kafka, [at], consul=f"http://127.0.0.1:{claim_port()}") as pipe:
+        await pipe.send()
+        dead = await died(pipe, at, ErrorType.MODULE_UNAVAILABLE, 3)
+    assert "Consul does not answer" in dead.error_message
+
+
+async def test_a_timeout_after_retries(kafka: str, flex: ModuleProcess) -> None:
+    at = node(timeout=0.3, dlq_config=config(2))
+    async with Pipe(kafka, [at], {"flex": [flex.address]}) as pipe:
+        await pipe.send("hang")
+        dead = await died(pipe, at, ErrorType.TIMEOUT, 2)
+        [letter] = await pipe.letters(1)
+    assert "DEADLINE_EXCEEDED" in dead.error_message
+    assert [one.attempt for one in letter.failures] == [1, 2]
+
+
+async def test_a_refused_connection(kafka: str) -> None:
+    at = node()
+    async with Pipe(kafka, [at], {"flex": [f"127.0.0.1:{claim_port()}"]}) as pipe:
+        await pipe.send()
+        await died(pipe, at, ErrorType.CONNECTION_REFUSED, 3)
+
+
+async def test_a_module_that_dies_of_a_stream(kafka: str, start_module: Starts) -> None:
+    one = await start_module().started()
+    at = node()
+    async with Pipe(kafka, [at], {"flex": [one.address]}) as pipe:
+        await pipe.send("die")
+        await died(pipe, at, ErrorType.CONNECTION_REFUSED, 3)
+        [letter] = await pipe.letters(1)
+    assert letter.failures[0].code == ErrorType.RETRIES_EXHAUSTED, "the connection broke under the first call"
+
+
+async def test_repeated_transient_failures(kafka: str, flex: ModuleProcess) -> None:
+    at = node(dlq_config=config(4))
+    async with Pipe(kafka, [at], {"flex": [flex.address]}) as pipe:
+        await pipe.send("fail")
+        dead = await died(pipe, at, ErrorType.RETRIES_EXHAUSTED, 4)
+    assert "it fails every time" in dead.error_message
+
+
+async def test_malformed_streams(kafka: str, flex: ModuleProcess) -> None:
+    at, garbage = node(), [b"", b"\xff\xff\xff", b'{"json": true}', b"\x12\x00"]
+    async with Pipe(kafka, [at], {"flex": [flex.address]}) as pipe:
+        for number, value in enumerate(garbage):
+            await put(pipe, at, value, f"foreign-{number}")
+        dead = await pipe.dead(at, len(garbage))
+        raws = await pipe.records(pipe.graph.dlq_topic(at), len(garbage))
+        letters = await pipe.letters(len(garbage))
+    assert {(one.error_type, one.retry_count, one.HasField("stream")) for one in dead} == {("MALFORMED", 0, False)}
+    assert {letter.message.body for letter in letters} == set(garbage), "nothing of it is lost"
+    assert {dict(raw.headers())["redrive-original"] for raw in raws} == set(garbage)
+
+
+async def test_max_hops(kafka: str, flex: ModuleProcess) -> None:
+    one, other = node(max_hops=5), node(max_hops=5)
+    loop = [_leads_to(one, other), _leads_to(other, one)]
+    async with Pipe(kafka, loop, {"flex": [flex.address]}) as pipe:
+        await pipe.send(node=one.id)
+        [letter] = await pipe.letters(1)
+        [dead] = await pipe.dead(other)
+    assert (letter.last.code, letter.reason) == (ErrorType.MAX_HOPS, Reason.PERMANENT)
+    assert (dead.error_type, dead.stream.hop_count, dead.retry_count) == ("MAX_HOPS", 5, 0)
+    assert [step.hop for step in dead.stream.history] == [1, 2, 3, 4, 5]
+
+
+def _leads_to(one: Node, other: Node) -> Node:
+    return replace(one, next=(other.id,))
+
+
+async def test_four_megabytes_inline(kafka: str, flex: ModuleProcess) -> None:
+    at = node()
+    async with Pipe(kafka, [at], {"flex": [flex.address]}) as pipe:
+        with pytest.raises(NodeFault, match=r"4,194,305 bytes.*document_ref"):
+            await pipe.engine.send(Document(content=b"x" * (4 << 20) + b"x"))
+        with pytest.raises(NodeFault, match=r"max\.message\.bytes"):
+            await pipe.engine.send(Document(content=b"x" * (3 << 20)))
+
+
+async def test_a_dead_stream_is_published_byte_for_byte(kafka: str) -> None:
+    """Also what we do not know of it: field 999 was added by somebody else."""
+    at = node()
+    strange = PipeStream(stream_id="s-1", document=Document(content=b"x")).SerializeToString() + b"\xba\x3e\x03abc"
+    async with Pipe(kafka, [at], {"flex": [f"127.0.0.1:{claim_port()}"]}) as pipe:
+        await put(pipe, at, strange)
+        [raw] = await pipe.records(pipe.graph.dlq_topic(at), 1)
+    assert strange in raw.value()
+
+
+async def test_unknown_fields_travel_on(kafka: str, flex: ModuleProcess) -> None:
+    at = node()
+    strange = PipeStream(stream_id="s-1").SerializeToString() + b"\xba\x3e\x03abc"
+    async with Pipe(kafka, [at], {"flex": [flex.address]}) as pipe:
+        await put(pipe, at, strange)
+        assert pipe.graph.finished is not None
+        [raw] = await pipe.records(pipe.graph.finished, 1)
+    assert b"\xba\x3e\x03abc" in raw.value()
+
+
+async def test_a_node_without_a_dlq_keeps_its_letters(kafka: str) -> None:
+    at = node(dlq_config=config(1, enabled=False))
+    async with Pipe(kafka, [at], {"flex": [f"127.0.0.1:{claim_port()}"]}) as pipe:
+        await pipe.send()
+        [letter] = await pipe.letters(1)
+    assert letter.last.code == ErrorType.CONNECTION_REFUSED
+    assert pipe.graph.dlq_topic(at) not in pipe.graph.topics
+
+
+async def test_consul_away(kafka: str, start_server: StartsServer, start_module: Starts) -> None:
+    """Cached addresses go on; past their time the module is unavailable; when Consul is back, it is found again."""
+    consul = start_server(Consul)
+    one = await start_module(consul=consul.url).started()
+    at = node()
+    async with Pipe(kafka, [at], consul=consul.url, consul_keep=timedelta(seconds=2)) as pipe:
+        await pipe.send("upper")
+        await pipe.finished(1)
+        consul.kill9()
+        await pipe.send("upper")
+        [_, second] = await pipe.finished(2)
+        assert second.history[0].instance == one.address
+        while not await pipe.store.letters.tallies():
+            await pipe.send("upper")
+        [letter, *_] = await pipe.letters(1)
+        assert letter.last.code == ErrorType.MODULE_UNAVAILABLE
+        assert "Consul does not answer" in letter.last.message
+        consul.start()
+        watch = pipe.engine._watches["flex"]
+
+        async def is_back() -> bool:
+            return bool(await watch.addresses())
+
+        await until(is_back, what="found again")
+        streams = {await pipe.send("upper") for _ in range(3)}
+        await until(lambda: streams <= pipe.ended, what="streams finish again")
+
+
+async def test_half_of_the_instances_hang(kafka: str, flex: ModuleProcess, start_module: Starts) -> None:
+    """Those are left aside: a few calls are lost to them, and the others do all the work."""
+    hanging = await start_module().started()
+    hanging.signal(signal.SIGSTOP)
+    at = node(timeout=1.0, dlq_config=config(5))
+    async with Pipe(kafka, [at], {"flex": [flex.address, hanging.address]}) as pipe:
+        for _ in range(60):
+            await pipe.send("upper")
+        streams = await pipe.finished(60)
+        assert await pipe.store.letters.tallies() == []
+        assert pipe.engine.callers["flex"].instances[hanging.address].aside
+    assert {stream.history[0].instance for stream in streams} == {flex.address}
+
+
+async def test_a_module_restarts_under_load(kafka: str, start_module: Starts) -> None:
+    one = await start_module().started()
+    at = node(dlq_config=config(30, timedelta(milliseconds=50)))
+    async with Pipe(kafka, [at], {"flex": [one.address]}) as pipe:
+        sent = [await pipe.send("upper") for _ in range(50)]
+        await pipe.finished(1)
+        one.kill()
+        sent += [await pipe.send("upper") for _ in range(50)]
+        one.start()
+        await one.started()
+        sent += [await pipe.send("upper") for _ in range(50)]
+        streams = await pipe.finished(150)
+        assert await pipe.store.letters.tallies() == []
+    assert {stream.stream_id for stream in streams} == set(sent)
+
+
+async def put(pipe: Pipe, at: Node, value: bytes, id: str = "foreign") -> None:
+    """A record of somebody else."""
+    message = Message(id=id, source=pipe.graph.topic(at), body=value, enqueued_at=pipe.engine.clock.now(), key=b"k")
+    await pipe.engine.transport.send([message])
+
+
+async def test_a_dead_module_is_not_called_for_long(start_module: Starts) -> None:
+    """Its breaker opens and sheds at once; when the module is there again, one call decides for all that wait."""
+    one = start_module()
+    one.kill()
+    caller = _caller(one.address)
+    request = ProcessRequest(stream=PipeStream(stream_id="s"))
+    for _ in range(RULE.failures):
+        with pytest.raises(NodeFault, match="refused"):
+            await caller(request, timedelta(seconds=5))
+    assert caller.breaker.room(1) == 0, "it is open"
+    with pytest.raises(NodeFault, match="not called") as shed:
+        await caller(request, timedelta(seconds=5))
+    assert shed.value.kind is ErrorType.CONNECTION_REFUSED
+    one.start()
+    await one.started()
+    await until(lambda: caller.breaker.position is Position.HALF_OPEN, what="a call may try")
+    await until(lambda: not caller.instances[one.address].aside, what="its health was asked")
+    answers = await asyncio.gather(*(caller(request, timedelta(seconds=5)) for _ in range(20)))
+    assert len(answers) == 20
+    assert caller.breaker.position is Position.CLOSED
+    await caller.aclose()
+
+
+def _caller(address: str) -> Caller:
+    async def addresses() -> list[str]:
+        return [address]
+
+    return Caller("flex", addresses, why=str, tls=Tls(), clock=SystemClock(), events=Events())
+
+
+async def test_kafka_away(start_server: StartsServer, flex: ModuleProcess) -> None:
+    """What modules have done meanwhile is sent on when it is back; nothing dies of it."""
+    server = start_server(Kafka)
+    last = node(name="last")
+    first = node("flex", last, name="first")
+    async with Pipe(server.bootstrap, [first, last], {"flex": [flex.address]}) as pipe:
+        sent = {await pipe.send("upper") for _ in range(20)}
+        await until(lambda: bool(pipe.ended), timeout=60, what="the first is through")
+        sent |= {await pipe.send("slow") for _ in range(20)}
+        server.kill9()
+        server.start()
+        await until(lambda: pipe.ended >= sent, timeout=90, what="all are through")
+        assert await pipe.store.letters.tallies() == []
