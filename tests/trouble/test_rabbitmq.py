@@ -21,7 +21,7 @@ from redrive.clock import SystemClock
 from redrive.config import Settings
 from redrive.errors import ConfigError, TransportUnavailable
 from redrive.forensics.query import Query
-from redrive.model import Done, Message, Reason, Retry
+from redrive.model import Done, Message, Reason, Release, Retry
 from redrive.telemetry.events import BackendDown, BackendUp, Event
 from redrive.testing.builders import make_failure, make_message
 from redrive.testing.waiting import until
@@ -473,3 +473,23 @@ def _control(server: RabbitMQ, *words: str) -> None:
         capture_output=True,
         timeout=60,
     )
+
+
+async def test_a_deadly_message_takes_no_innocent_one_along(transport: RabbitTransport, url: str) -> None:
+    """Each worker dies with what it has in its hands, and had taken ahead much more."""
+    await transport.send([make_message(id="deadly"), *(make_message(id=f"{n}") for n in range(60))])
+    for _ in range(4):
+        victim = open_transport(url, clock=SystemClock(), lease=LEASE)
+        while True:
+            some = await asyncio.wait_for(victim.receive("orders", 10), 20)
+            if any(one.message.id == "deadly" for one in some):
+                break
+            await victim.settle([Settlement(one, Release()) for one in some])
+        await _die(victim)
+    attempts: dict[str, int] = {}
+    while len(attempts) < 61:
+        for one in await asyncio.wait_for(transport.receive("orders", 10), 20):
+            attempts[one.message.id] = one.message.attempt
+            await transport.settle([Settlement(one, Done())])
+    assert attempts.pop("deadly") == 5
+    assert max(attempts.values()) <= 2, "who was only taken ahead has not been tried"

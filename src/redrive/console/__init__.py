@@ -14,11 +14,12 @@ _POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src 'self'; "
     "base-uri 'none'; form-action 'none'; frame-ancestors 'none'; require-trusted-types-for 'script'"
 )
+_SCRIPTS = ("main.js", "api.js", "dom.js", "views.js", "letter.js", "replay.js", "incidents.js")
 _FILES = {
     "index.html": "text/html",
     "style.css": "text/css",
     "icon.svg": "image/svg+xml",
-    **dict.fromkeys(("main.js", "api.js", "dom.js", "views.js", "letter.js", "replay.js", "incidents.js"), "text/javascript"),
+    **dict.fromkeys(_SCRIPTS, "text/javascript"),
 }
 
 

@@ -160,8 +160,12 @@ async def test_streams_through_five_nodes_while_modules_are_killed(kafka: str, s
         await feeding
         assert pipe.graph.finished is not None
         streams = await pipe.finished(1)
+        dead = {one.message.correlation_id for one in await pipe.letters(0)}
     ways = Counter((one.stream_id, tuple(step.node_id for step in one.history)) for one in streams)
     assert {id for id, _ in ways} <= sent
     assert {way for _, way in ways} <= {(first.id, second.id, one.id, last.id) for one in (left, right)}
     assert {one.document.content for one in streams} == {b"FIVE"}
+    assert {id for id in sent - dead if sum(one == id for one, _ in ways) != 2} == set(), (
+        "both ways of each, or a letter"
+    )
     assert killed

@@ -89,11 +89,14 @@ class Pipe:
         self.engine = Engine(self.graph, self.settings, store=self.store)
         self.ends: Counter[str] = Counter()  # of streams that this engine sent to their end
         self._worker: Worker | None = None
-        send = self.engine._outbox.send
+        send, seen = self.engine._outbox.send, set[str]()
 
         async def noted(messages: Sequence[Message]) -> None:
             await send(messages)
-            self.ends.update(str(one.correlation_id) for one in messages if one.source == self.graph.finished)
+            for one in messages:
+                if one.source == self.graph.finished and one.id not in seen:  # a repeat is no second end
+                    seen.add(one.id)
+                    self.ends[str(one.correlation_id)] += 1
 
         self.engine._outbox.send = noted  # type: ignore[method-assign]
         self._task: asyncio.Task[None] | None = None

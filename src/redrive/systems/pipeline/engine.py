@@ -17,7 +17,7 @@ from google.protobuf.timestamp_pb2 import Timestamp
 from msgspec.structs import replace
 
 from redrive.app import Redrive
-from redrive.clock import Clock, SystemClock
+from redrive.clock import Clock, SystemClock, microseconds
 from redrive.config import Settings, load
 from redrive.errors import ConfigError, MessageTooLarge
 from redrive.model import Message
@@ -265,6 +265,5 @@ def _check_inline(carrier: PipeStream | ProcessResponse) -> None:
 
 
 def _timestamp(at: datetime) -> Timestamp:
-    stamp = Timestamp()
-    stamp.FromDatetime(at)
-    return stamp
+    seconds, rest = divmod(microseconds(at), 1_000_000)
+    return Timestamp(seconds=seconds, nanos=rest * 1000)

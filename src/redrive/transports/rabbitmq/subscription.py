@@ -2,6 +2,9 @@
 
 RabbitMQ knows no lease: an unacknowledged message is ours until the connection ends. So the lease is kept here, and
 what is neither settled nor extended in time is given back, as every other transport does.
+
+What was delivered before, and settled by nobody, may take its worker down. It is handed out with nothing taken ahead
+(`is_narrow`), because RabbitMQ calls everything delivered that a dead worker had taken, begun or not.
 """
 
 from __future__ import annotations
@@ -11,10 +14,11 @@ from collections import deque
 from collections.abc import Awaitable, Callable, Collection, Sequence
 from contextlib import suppress
 from datetime import timedelta
-from typing import Any
+from typing import Any, TypeAlias
 
 from msgspec import Struct
 from pika import BasicProperties
+from pika.spec import Basic
 
 from redrive.clock import Clock
 from redrive.errors import TransportUnavailable
@@ -32,6 +36,8 @@ class Held(Struct, frozen=True, gc=False):
 
 
 Taken = tuple[int, str, BasicProperties, bytes]  # tag, origin, properties, body
+Adopt: TypeAlias = "Callable[[Subscription], Awaitable[None]]"
+_CALM = 20  # messages in a row that nobody had before: times are as usual again
 
 
 class Subscription:
@@ -51,20 +57,29 @@ class Subscription:
         self._arrived = asyncio.Event()
         self._tag = ""
         self._sweeper: asyncio.Task[None] | None = None
+        self.is_narrow = False
+        self._is_asking = False  # for one message, in narrow times
+        self._calm = 0  # messages in a row that nobody had before
 
     async def begin(self, prefetch: int) -> None:
         channel = self._channel
         channel.on_close.append(self._ended)
         channel.raw.add_on_cancel_callback(self._cancelled)
+        channel.raw.add_callback(self._nothing_there, [Basic.GetEmpty], one_shot=False)
         await channel.call(channel.raw.basic_qos, prefetch_count=prefetch)
+        await self._consume()
+        self._sweeper = asyncio.create_task(self._sweep())
+
+    async def _consume(self) -> None:
+        channel = self._channel
         frame = await channel.call(channel.raw.basic_consume, self.source, self._came)
         self._tag = frame.method.consumer_tag
-        self._sweeper = asyncio.create_task(self._sweep())
 
     # -- receiving ---------------------------------------------------------------------------------------------------
 
-    async def receive(self, limit: int, adopt: Callable[[Subscription], Awaitable[None]]) -> list[Delivery]:
-        """At least one. What was delivered before is first adopted, so that somebody counts."""
+    async def receive(self, limit: int, adopt: Adopt) -> list[Delivery]:
+        """What was taken ahead; none, if the next of it was delivered before, so that times have to get narrow. What
+        comes as delivered before is first adopted, so that somebody counts."""
         while True:
             if self._suspects:
                 await adopt(self)
@@ -75,13 +90,50 @@ class Subscription:
             self._arrived.clear()
             await self._arrived.wait()
 
-    def _hand_out(self, limit: int) -> list[Delivery]:
+    async def receive_alone(self, adopt: Adopt) -> list[Delivery]:
+        """One, with nothing taken ahead; none, if times are calm again."""
+        if self._suspects:
+            await adopt(self)
+        if self.closed is not None:
+            raise self.closed
+        if not self._buffer and self._calm < _CALM:
+            await self._ask()
+        if not self._buffer and not self._suspects:
+            await self._widen()
+        return self._hand_out(1, alone=True)
+
+    async def _ask(self) -> None:
+        """For one message. Whoever is cancelled leaves the question to the next."""
+        if not self._is_asking:
+            self._is_asking = True
+            self._channel.tell(self._channel.raw.basic_get, self.source, self._came)
+        while self._is_asking and self.closed is None:
+            self._arrived.clear()
+            await self._arrived.wait()
+
+    async def _widen(self) -> None:
+        await self._consume()
+        self.is_narrow, self._calm = False, 0
+
+    async def narrow(self) -> list[Taken]:
+        """Take nothing ahead any more; what is to be given back, all but the next."""
+        await self.stop()
+        self.is_narrow = True
+        following = list(self._buffer)[1:]
+        while len(self._buffer) > 1:
+            self._buffer.pop()
+        return following
+
+    def _hand_out(self, limit: int, *, alone: bool = False) -> list[Delivery]:
         until, buffer = self._clock.elapsed() + self._lease, self._buffer
         out: list[Delivery] = []
-        for _ in range(min(limit, len(buffer))):
-            taken = buffer.popleft()
-            tag = taken[0]
-            came = self.read(taken)
+        while buffer and len(out) < limit:
+            tag = buffer[0][0]
+            came = self.read(buffer[0])
+            if came.redelivered and not alone:
+                break
+            self._calm = 0 if came.redelivered else self._calm + 1
+            buffer.popleft()
             self._deadlines[tag] = until
             out.append(Delivery(came.message, Held(self, tag, came), came.failures, came.redelivered))
         return out
@@ -100,6 +152,11 @@ class Subscription:
         """Nobody could settle them yet."""
         if self.closed is None:
             self._suspects.extendleft(reversed(suspects))
+
+    def keep(self, taken: Sequence[Taken]) -> None:
+        """They could not be given back: they are handed out one by one."""
+        if self.closed is None:
+            self._buffer.extend(taken)
 
     def unread(self) -> list[Taken]:
         """What was taken ahead and handed to nobody."""
@@ -187,8 +244,13 @@ class Subscription:
     def _came(self, _: Any, method: Any, properties: BasicProperties, body: bytes) -> None:
         tag = method.delivery_tag
         origin = f"{method.exchange}/{method.routing_key}" if method.exchange else ""
+        self._is_asking = False
         place = self._suspects if method.redelivered else self._buffer
         place.append((tag, origin, properties, body))
+        self._arrived.set()
+
+    def _nothing_there(self, _: Any) -> None:
+        self._is_asking = False
         self._arrived.set()
 
     def _cancelled(self, _: Any) -> None:

@@ -53,8 +53,25 @@ class RabbitTransport:
     # -- receiving ---------------------------------------------------------------------------------------------------
 
     async def receive(self, source: str, limit: int) -> Sequence[Delivery]:
-        subscription = await self._subscribed(source)
-        return await subscription.receive(limit, self._adopt)
+        while True:
+            subscription = await self._subscribed(source)
+            if subscription.is_narrow:
+                taken = await subscription.receive_alone(self._adopt)
+            elif not (taken := await subscription.receive(limit, self._adopt)):
+                await self._narrow(subscription)
+            if taken:
+                return taken
+
+    async def _narrow(self, subscription: Subscription) -> None:
+        """What was taken ahead goes back as it was: nobody has begun it."""
+        ahead = await subscription.narrow()
+        kept = ahead
+        try:
+            outcomes = await self._publisher.outcomes([_unchanged(subscription, one) for one in ahead])
+            subscription.ack([one[0] for one, error in zip(ahead, outcomes, strict=True) if error is None])
+            kept = [one for one, error in zip(ahead, outcomes, strict=True) if error is not None]
+        finally:
+            subscription.keep(kept)
 
     async def _subscribed(self, source: str) -> Subscription:
         async with self._subscribing[source]:
