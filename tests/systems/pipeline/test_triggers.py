@@ -201,7 +201,7 @@ async def test_consul_away(kafka: str, start_server: StartsServer, start_module:
 
         await until(is_back, what="found again")
         streams = {await pipe.send("upper") for _ in range(3)}
-        await until(lambda: streams <= pipe.ended, what="streams finish again")
+        await until(lambda: streams <= pipe.ended, what="streams finish again", timeout=120)
 
 
 async def test_half_of_the_instances_hang(kafka: str, flex: ModuleProcess, start_module: Starts) -> None:

@@ -266,10 +266,14 @@ class KafkaTransport:
         rungs = {rung: source for source in self._known(committed) for rung in self.options.rungs(source)}
         sources = self._known(committed) - rungs.keys()
         depths = dict.fromkeys(sources, Depth(0, 0, 0))
+        seen = set()
         for place, (first, following) in (await self.topics.reach({*sources, *rungs})).items():
             source = rungs.get(place[0], place[0])
+            seen.add(source)
             depths[source] = _sum(depths[source], self._depth(source, place, committed.get(place, first), following))
-        return {source: depth for source, depth in depths.items() if depth.total or source in self._readers}
+        return {
+            source: depth for source, depth in depths.items() if depth.total or source in self._readers.keys() & seen
+        }
 
     def _known(self, committed: dict[Place, int]) -> set[str]:
         return {topic for topic, _ in committed} | self._readers.keys() | self._sent
