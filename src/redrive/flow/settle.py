@@ -51,10 +51,10 @@ async def settle(line: Line, batch: Sequence[Attempted], pause: timedelta = _PAU
     """
     buried: Sequence[Letter] = ()
     written = True
-    if told := [item for item in batch if item.failure is not None or _came_back(item)]:
-        others = [item for item in batch if item.failure is None and not _came_back(item)]
-        told, buried, written = await _write(line, told, pause)
-        batch = [*others, *told]
+    if to_write := [item for item in batch if _is_to_write(item)]:
+        plain = [item for item in batch if not _is_to_write(item)]
+        to_write, buried, written = await _write(line, to_write, pause)
+        batch = [*plain, *to_write]
     parks = line.parks
     lost = await line.transport.settle([_settlement(item, parks) for item in batch])
     _tell(line, batch, buried, lost)
@@ -169,6 +169,11 @@ async def _mark(line: Line, items: Sequence[Attempted], status: EntryStatus) -> 
 def _entry(origin: Lineage, status: EntryStatus, item: Attempted, now: datetime) -> Entry:
     note = f"{item.failure.type}: {item.failure.message}"[:200] if item.failure else ""
     return Entry(origin.replay or "", origin.letter, status, now, note)
+
+
+def _is_to_write(item: Attempted) -> bool:
+    """Whether a store has to hear of it; a plain success is nobody's business but its transport's."""
+    return item.failure is not None or _came_back(item)
 
 
 def _came_back(item: Attempted) -> bool:

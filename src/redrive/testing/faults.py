@@ -17,9 +17,9 @@ from enum import StrEnum
 from typing import Any, TypeVar, cast
 
 from redrive.errors import StoreUnavailable, TransportUnavailable
-from redrive.forensics.query import Query
 from redrive.model import Letter, LetterId, Message, Owner, State
-from redrive.stores.base import Cursor, Documents, Group, Ledger, Letters, Page, Store, Tally
+from redrive.stores.base import Documents, Ledger, Letters, Store
+from redrive.stores.relayed import RelayedLetters
 from redrive.transports.base import Delivery, Depth, Settlement, Transport
 
 F = TypeVar("F", bound=Callable[..., Awaitable[Any]])
@@ -132,16 +132,16 @@ class FaultyStore:
         await self._inner.aclose()
 
 
-class FaultyLetters:
+class FaultyLetters(RelayedLetters):
     """Letters with steps around record, and around the two moves that matter."""
 
     def __init__(self, letters: Letters, probe: Probe) -> None:
-        self._inner = letters
+        super().__init__(letters)
         self._probe = probe
 
     async def record(self, letters: Sequence[Letter]) -> None:
         self._probe(Step.BEFORE_RECORD)
-        await self._inner.record(letters)
+        await self.behind.record(letters)
         self._probe(Step.AFTER_RECORD)
 
     async def move(
@@ -156,43 +156,10 @@ class FaultyLetters:
         before, after = _steps(expect, to)
         if before is not None:
             self._probe(before)
-        moved = await self._inner.move(ids, expect=expect, to=to, now=now, owner=owner)
+        moved = await self.behind.move(ids, expect=expect, to=to, now=now, owner=owner)
         if after is not None:
             self._probe(after)
         return moved
-
-    async def get(self, id: LetterId) -> Letter | None:
-        return await self._inner.get(id)
-
-    async def search(
-        self, query: Query, *, after: Cursor | None = None, limit: int = 50, oldest_first: bool = False
-    ) -> Page:
-        return await self._inner.search(query, after=after, limit=limit, oldest_first=oldest_first)
-
-    async def count(self, query: Query) -> int:
-        return await self._inner.count(query)
-
-    async def groups(self, query: Query, *, limit: int = 50) -> Sequence[Group]:
-        return await self._inner.groups(query, limit=limit)
-
-    async def tallies(self) -> Sequence[Tally]:
-        return await self._inner.tallies()
-
-    async def claim(
-        self,
-        query: Query,
-        *,
-        to: State,
-        owner: Owner,
-        now: datetime,
-        until: datetime,
-        limit: int,
-        replay: str | None = None,
-    ) -> Sequence[Letter]:
-        return await self._inner.claim(query, to=to, owner=owner, now=now, until=until, limit=limit, replay=replay)
-
-    async def prune(self, query: Query, *, limit: int) -> Sequence[LetterId]:
-        return await self._inner.prune(query, limit=limit)
 
 
 def _steps(expect: Collection[State], to: State) -> tuple[Step | None, Step | None]:
