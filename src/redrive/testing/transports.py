@@ -480,6 +480,7 @@ class TransportSuite:
         if transport.features.native_delay:
             got = await backend.eventually(transport.receive("orders", 10))
             assert [one.message.id for one in got] == ["other"], "it came back before its pause was over"
+            await transport.settle([Settlement(one, Done()) for one in got])
         await backend.let_pass(timedelta(minutes=10))
         names = [one.message.id for one in await drain(backend, transport, "orders", 1)]
         assert "paused" in names
