@@ -41,7 +41,8 @@ def noop(scale: Scale) -> Measured:
         scale,
         {
             "redrive": partial(_redrive, total),
-            "confluent consume(500)": lambda: bare_kafka.consume(_servers(), _topic(total), _group(), total),
+            "confluent consume(500)": partial(_bare, total, waits=False),
+            "confluent consume(500), commits waited for": partial(_bare, total, waits=True),
         },
         details=lambda: {
             "FastStream, ack first": faststream_kafka.rate(_servers(), _topic(few), _group(), few, 0.0, "ack_first"),
@@ -108,6 +109,10 @@ def _measured(
     )
 
 
+def _bare(total: int, *, waits: bool) -> float:
+    return bare_kafka.consume(_servers(), _topic(total), _group(), total, waits=waits)
+
+
 def _redrive(total: int, wait: float = 0.0, concurrency: int = 10, failing: bool = False) -> float:
     return in_loop(_drained(total, wait, concurrency, failing))
 
@@ -122,7 +127,7 @@ async def _drained(total: int, wait: float, concurrency: int, failing: bool) -> 
         nonlocal left
         if wait:
             await asyncio.sleep(wait)
-        if failing and body.endswith(b"00") and message.attempt == 1:
+        if failing and message.attempt == 1 and _fails(int(body)):
             raise ConnectionError
         left -= 1
         if not left:
@@ -133,6 +138,11 @@ async def _drained(total: int, wait: float, concurrency: int, failing: bool) -> 
         worker = Worker(app, upkeep=False)
         await worker.run()
     return total / (time.perf_counter() - began)
+
+
+def _fails(number: int) -> bool:
+    """One in a hundred, of every key."""
+    return (number + number // _KEYS) % 100 == 0
 
 
 # -- the topic -------------------------------------------------------------------------------------------------------

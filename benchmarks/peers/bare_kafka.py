@@ -12,15 +12,15 @@ from confluent_kafka import Consumer, TopicPartition
 _MOST = 500
 
 
-def consume(servers: str, topic: str, group: str, total: int) -> float:
-    """consume(500) and an asynchronous commit of each batch; messages are only counted."""
+def consume(servers: str, topic: str, group: str, total: int, *, waits: bool) -> float:
+    """consume(500) and a commit of each batch, waited for or not; messages are only counted."""
     began = time.perf_counter()
     consumer = _consumer(servers, topic, group)
     left = total
     while left:
         messages = consumer.consume(_MOST, 1.0)
         left -= len(messages)
-        _commit(consumer, messages)
+        _commit(consumer, messages, waits)
     consumer.close()
     return total / (time.perf_counter() - began)
 
@@ -77,7 +77,8 @@ def _consumer(servers: str, topic: str, group: str) -> Any:
     return consumer
 
 
-def _commit(consumer: Any, messages: list[Any]) -> None:
+def _commit(consumer: Any, messages: list[Any], waits: bool = False) -> None:
     following = {(one.topic(), one.partition()): one.offset() + 1 for one in messages}
     if following:
-        consumer.commit(offsets=[TopicPartition(*place, offset) for place, offset in following.items()])
+        offsets = [TopicPartition(*place, offset) for place, offset in following.items()]
+        consumer.commit(offsets=offsets, asynchronous=not waits)

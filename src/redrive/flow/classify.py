@@ -122,6 +122,9 @@ class Classifier:
         self.register(lambda error: verdict if isinstance(error, types) else None)
 
     def __call__(self, error: BaseException) -> Verdict:
+        verdict = None if self._rules else _quietly(_said_outright, error)
+        if verdict is not None:
+            return verdict
         own = _quietly(find_code, error)
         for link, certain in _links(error):
             code = own if link is error else _quietly(find_code, link)
@@ -170,6 +173,13 @@ def _read_answer(answer: object) -> Verdict | None:
 
 
 ResultT = TypeVar("ResultT")
+
+
+def _said_outright(error: BaseException) -> Verdict | None:
+    """Of an error that says all there is to know: nothing else is looked for."""
+    if isinstance(error, errors.HandlerError) and error.code is not None:
+        return _on_purpose(error, None)
+    return None
 
 
 def _quietly(step: Callable[..., ResultT], *args: object) -> ResultT | None:

@@ -8,7 +8,10 @@ from __future__ import annotations
 
 import asyncio
 from datetime import timedelta
+from time import monotonic
 from types import TracebackType
+
+_HELD_UP = 0.1  # seconds: a timer that is so late was not kept by a loop that had time
 
 
 class Deadlines:
@@ -16,27 +19,28 @@ class Deadlines:
 
     def __init__(self, span: timedelta) -> None:
         self.span = span
-        self._seconds = span.total_seconds()
-        self._ends: dict[Deadline, float] = {}
-        self._timer: asyncio.TimerHandle | None = None
+        self.seconds = span.total_seconds()
+        self.ends: dict[Deadline, float] = {}
+        self.timer: asyncio.TimerHandle | None = None
 
-    def begin(self, deadline: Deadline, loop: asyncio.AbstractEventLoop) -> None:
-        self._ends[deadline] = end = loop.time() + self._seconds
-        if self._timer is None:
-            self._timer = loop.call_at(end, self._look, loop)
+    def watch(self) -> None:
+        """Be back when the oldest has to end."""
+        oldest = next(iter(self.ends.values()))
+        self.timer = asyncio.get_running_loop().call_later(oldest - monotonic(), self._look, oldest)
 
-    def end(self, deadline: Deadline) -> None:
-        self._ends.pop(deadline, None)
-
-    def _look(self, loop: asyncio.AbstractEventLoop) -> None:
-        """End those that are over; come back when the oldest of the others will be."""
-        self._timer, now = None, loop.time()
-        for deadline, end in list(self._ends.items()):
+    def _look(self, due: float) -> None:
+        """End those that are over. If it was the loop that was held up, what has come meanwhile is heard first."""
+        if monotonic() - due > _HELD_UP:
+            self.timer = asyncio.get_running_loop().call_later(_HELD_UP, self._look, float("inf"))
+            return
+        self.timer, now = None, monotonic()
+        for deadline, end in list(self.ends.items()):
             if end > now:
-                self._timer = loop.call_at(end, self._look, loop)
-                return
-            self.end(deadline)
+                break
+            del self.ends[deadline]
             deadline.expire()
+        if self.ends:
+            self.watch()
 
 
 class Deadline:
@@ -45,15 +49,14 @@ class Deadline:
     As `asyncio.timeout` does, it answers for its own cancellation, and for no other.
     """
 
-    __slots__ = ("_cancelling", "_deadlines", "_loop", "_task", "expired")
+    __slots__ = ("_before", "_deadlines", "_task", "expired")
 
     def __init__(self, deadlines: Deadlines) -> None:
         task = asyncio.current_task()
         assert task is not None
         self._task = task
-        self._loop = asyncio.get_running_loop()
         self._deadlines = deadlines
-        self._cancelling = 0
+        self._before = 0  # how often the task had been cancelled when we did it
         self.expired = False
 
     @property
@@ -61,17 +64,19 @@ class Deadline:
         return self._deadlines.span
 
     def __enter__(self) -> None:
+        deadlines = self._deadlines
         self.expired = False
-        self._cancelling = self._task.cancelling()
-        self._deadlines.begin(self, self._loop)
+        deadlines.ends[self] = monotonic() + deadlines.seconds
+        if deadlines.timer is None:
+            deadlines.watch()
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._deadlines.end(self)
-        if self.expired and self._task.uncancel() <= self._cancelling and kind is asyncio.CancelledError:
+        self._deadlines.ends.pop(self, None)
+        if self.expired and self._task.uncancel() <= self._before and kind is asyncio.CancelledError:
             raise TimeoutError from error
 
     def expire(self) -> None:
-        self.expired = True
+        self.expired, self._before = True, self._task.cancelling()
         self._task.cancel()

@@ -15,10 +15,10 @@ from __future__ import annotations
 
 import asyncio
 import itertools
-import time
 from collections import deque
 from collections.abc import Hashable, Iterable, Sequence
 from datetime import timedelta
+from time import perf_counter
 from typing import cast
 
 from redrive.errors import Unavailable
@@ -27,7 +27,7 @@ from redrive.flow.deadline import Deadline, Deadlines
 from redrive.flow.decide import admit, decide
 from redrive.flow.line import Line
 from redrive.flow.settle import Attempted, settle
-from redrive.model import Bury, Category, Done, Holds, Message, Outcome, Reason, Release, Retry
+from redrive.model import Bury, Category, Done, Failure, Holds, Message, Outcome, Reason, Release, Retry
 from redrive.telemetry.events import BackendDown, BackendUp, LeaseLost
 from redrive.transports.base import Delivery, KeepsOrder
 
@@ -45,9 +45,10 @@ class Consumer:
         self._most = max(2 * line.batch, 2 * line.handler.concurrency)
         self._held: dict[int, Delivery] = {}  # leased and not settled yet
         self._buffer: deque[Delivery] = deque()
-        self._lanes: dict[Hashable, deque[Delivery]] = {}  # those busy, and what is behind in each
+        self._lanes: dict[Hashable, deque[Delivery] | None] = {}  # those busy, and what is behind in each
         self._undecided: dict[int, Hashable] = {}  # deliveries whose settlement decides how their lane goes on
         self._is_ours = line.transport.is_ours if isinstance(line.transport, KeepsOrder) else None
+        self._most_attempts = line.policy.most_attempts
         self._steps_aside = line.policy.holds is Holds.NOTHING
         self._outcomes: list[Attempted] = []
         self._arrived = asyncio.Event()
@@ -97,7 +98,7 @@ class Consumer:
                 continue
             self._is_up()
             pause = _SHORTEST_PAUSE
-            self._held.update((id(one), one) for one in deliveries)
+            self._held.update(zip(map(id, deliveries), deliveries, strict=True))
             suspect = next((one for one in deliveries if one.redelivered and self._is_last(one)), None)
             self._careful = suspect is not None
             if suspect is not None:
@@ -107,7 +108,7 @@ class Consumer:
             self._arrived.set()
 
     def _is_last(self, delivery: Delivery) -> bool:
-        return delivery.message.attempt == self.line.policy.most_attempts
+        return delivery.message.attempt == self._most_attempts
 
     async def _alone(self, suspect: Delivery, deliveries: Sequence[Delivery]) -> None:
         """Whoever held it did not settle it, and this is its last attempt: with nothing else in our hands, so that
@@ -147,14 +148,18 @@ class Consumer:
                 continue
             try:
                 while delivery is not None:
-                    attempted = await self._attempted(delivery, deadline)
+                    attempted = self._refused(delivery)
+                    if attempted is None:
+                        began = perf_counter()
+                        failure = await attempt(self.line, delivery.message, deadline)
+                        attempted = self._judged(delivery, failure, perf_counter() - began)
                     self._outcomes.append(attempted)  # looked up after the wait: the list is swapped meanwhile
-                    delivery = None if attempted.delivery.lane is None else self._behind(attempted)
+                    delivery = None if delivery.lane is None else self._behind(attempted)
             except asyncio.CancelledError:  # the grace is over: it was not the message's fault
                 self._outcomes.append(Attempted(cast(Delivery, delivery), Release()))
                 raise
             except BaseException:  # a bug of ours: left to its lease, so that this attempt counts
-                self._held.pop(id(delivery), None)
+                self._forget(cast(Delivery, delivery))
                 raise
             finally:
                 self._decided.set()
@@ -167,15 +172,18 @@ class Consumer:
             if self._is_ours is None:
                 return delivery
             if not self._is_ours(delivery):
-                self._held.pop(id(delivery), None)
+                self._forget(delivery)
                 continue
             lane = delivery.lane
             if lane is None:
                 return delivery
             if lane not in lanes:
-                lanes[lane] = deque()
+                lanes[lane] = None
                 return delivery
-            lanes[lane].append(delivery)
+            behind = lanes[lane]
+            if behind is None:
+                behind = lanes[lane] = deque()
+            behind.append(delivery)
         return None
 
     def _behind(self, attempted: Attempted) -> Delivery | None:
@@ -192,7 +200,7 @@ class Consumer:
             following = behind.popleft()
             if self._is_ours is None or self._is_ours(following):
                 return following
-            self._held.pop(id(following), None)
+            self._forget(following)
         del self._lanes[lane]
         return None
 
@@ -203,7 +211,7 @@ class Consumer:
             lane = self._undecided.pop(id(attempted.delivery), None)
             if lane is None:
                 continue
-            behind = self._lanes.pop(lane)
+            behind = self._lanes.pop(lane) or ()
             if written and self._goes_on(attempted.outcome):
                 self._buffer.extendleft(reversed(behind))
             else:
@@ -223,18 +231,22 @@ class Consumer:
             self._buffer.extend(one for one in waiting if one.lane not in lanes)
             self._give_back(one for one in waiting if one.lane in lanes)
 
-    async def _attempted(self, delivery: Delivery, deadline: Deadline) -> Attempted:
+    def _refused(self, delivery: Delivery) -> Attempted | None:
+        """Dead before it was attempted."""
         line, message = self.line, delivery.message
-        if message.attempt > line.policy.most_attempts or message.expires_at or len(message.body) > line.body_limit:
-            refused = admit(message, line.policy, line.body_limit, line.clock.now())
-            if refused is not None:
-                return Attempted(delivery, Bury(refused), undelivered(line, message, *_why(refused, message, line)))
-        began = time.perf_counter()
-        failure = await attempt(line, message, deadline)
+        if message.attempt <= self._most_attempts and not message.expires_at and len(message.body) <= line.body_limit:
+            return None  # as almost all are
+        reason = admit(message, line.policy, line.body_limit, line.clock.now())
+        if reason is None:
+            return None
+        return Attempted(delivery, Bury(reason), undelivered(line, message, *_why(reason, message, line)))
+
+    def _judged(self, delivery: Delivery, failure: Failure | None, seconds: float) -> Attempted:
         if failure is None:
-            return Attempted(delivery, _DONE, None, time.perf_counter() - began)
-        outcome = decide(message, failure, line.policy, line.clock.now(), line.clock.rng)
-        return Attempted(delivery, outcome, failure, time.perf_counter() - began)
+            return Attempted(delivery, _DONE, None, seconds)
+        line = self.line
+        outcome = decide(delivery.message, failure, line.policy, line.clock.now(), line.clock.rng)
+        return Attempted(delivery, outcome, failure, seconds)
 
     async def _settle(self) -> None:
         while True:
@@ -291,7 +303,12 @@ class Consumer:
             names = tuple(one.message.id for one in lost)
             self.line.events.emit(LeaseLost(source=self.line.source, messages=names))
             for one in lost:
-                self._held.pop(id(one), None)
+                self._forget(one)
+
+    def _forget(self, delivery: Delivery) -> None:
+        """It is not ours to settle any more; whoever waits for room is told."""
+        self._held.pop(id(delivery), None)
+        self._room.set()
 
     async def _settled(self, settler: asyncio.Task[None]) -> None:
         """Wait until everything decided is carried out, or was tried once more of a broker that is away."""
@@ -303,7 +320,7 @@ class Consumer:
 
     def _give_back_all(self) -> None:
         """What was not begun."""
-        for waiting in (self._buffer, *self._lanes.values()):
+        for waiting in filter(None, (self._buffer, *self._lanes.values())):
             self._give_back(waiting)
             waiting.clear()
 

@@ -49,16 +49,31 @@ async def settle(line: Line, batch: Sequence[Attempted], pause: timedelta = _PAU
 
     Returns whether the store took what it was given; what it did not take was given back for that pause.
     """
+    plain, others = _told_apart(batch)
     buried: Sequence[Letter] = ()
     written = True
-    if to_write := [item for item in batch if _is_to_write(item)]:
-        plain = [item for item in batch if not _is_to_write(item)]
+    if to_write := [item for item in others if _is_to_write(item)]:
+        silent = [item for item in others if not _is_to_write(item)]
         to_write, buried, written = await _write(line, to_write, pause)
-        batch = [*plain, *to_write]
+        others = [*silent, *to_write]
     parks = line.parks
-    lost = await line.transport.settle([_settlement(item, parks) for item in batch])
-    _tell(line, batch, buried, lost)
+    settlements = [Settlement(item.delivery, _DONE) for item in plain]
+    settlements += [_settlement(item, parks) for item in others]
+    lost = await line.transport.settle(settlements)
+    _tell(line, plain, others, buried, lost)
     return written
+
+
+def _told_apart(batch: Sequence[Attempted]) -> tuple[list[Attempted], list[Attempted]]:
+    """Those that succeeded at the first delivery and carry no headers, which need no second look; and the others."""
+    plain, others = [], []
+    for item in batch:
+        delivery = item.delivery
+        if type(item.outcome) is Done and not delivery.redelivered and not delivery.message.headers:
+            plain.append(item)
+        else:
+            others.append(item)
+    return plain, others
 
 
 async def _write(
@@ -192,12 +207,18 @@ def _settlement(item: Attempted, parks: bool) -> Settlement:
     return Settlement(item.delivery, outcome if isinstance(outcome, Release) else _DONE)
 
 
-def _tell(line: Line, batch: Sequence[Attempted], buried: Sequence[Letter], lost: Sequence[Delivery]) -> None:
+def _tell(
+    line: Line,
+    plain: Sequence[Attempted],
+    others: Sequence[Attempted],
+    buried: Sequence[Letter],
+    lost: Sequence[Delivery],
+) -> None:
     """Once it is all done: a batch that has to be carried out again is told of once."""
     for letter in buried:
         _tell_buried(line, letter)
-    counts = {Done: 0, Retry: 0, Bury: 0, Release: 0}
-    for item in batch:
+    counts = {Done: len(plain), Retry: 0, Bury: 0, Release: 0}
+    for item in others:
         counts[type(item.outcome)] += 1
         if isinstance(item.outcome, Retry) and item.failure is not None:
             _tell_retried(line, item, item.outcome.after)
@@ -208,7 +229,7 @@ def _tell(line: Line, batch: Sequence[Attempted], buried: Sequence[Letter], lost
             retried=counts[Retry],
             buried=counts[Bury],
             released=counts[Release],
-            seconds=tuple([item.seconds for item in batch]),
+            seconds=tuple([item.seconds for item in plain] + [item.seconds for item in others]),
         )
     )
     if lost:
@@ -231,16 +252,4 @@ def _tell_retried(line: Line, item: Attempted, after: timedelta) -> None:
 
 
 def _tell_buried(line: Line, letter: Letter) -> None:
-    line.events.emit(
-        MessageBuried(
-            source=line.source,
-            message=letter.message.id,
-            tenant=letter.message.tenant,
-            correlation_id=letter.message.correlation_id,
-            letter=letter.id,
-            group=letter.group,
-            reason=letter.reason,
-            state=letter.state,
-            failure=letter.last,
-        )
-    )
+    line.events.emit(MessageBuried.of(letter, line.source))

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import socket
+import time
 from datetime import timedelta
 
 import pytest
@@ -53,6 +55,24 @@ async def test_a_deadline_can_be_used_again_after_it_expired() -> None:
     task = asyncio.current_task()
     assert task is not None
     assert task.cancelling() == 0
+
+
+async def test_what_came_while_the_loop_was_held_up_is_heard_before_its_time_is_over() -> None:
+    answer = asyncio.Future[None]()
+
+    def heard() -> None:
+        if not answer.done():
+            answer.set_result(None)
+
+    ours, theirs = socket.socketpair()
+    with ours, theirs:
+        asyncio.get_running_loop().add_reader(ours, heard)
+        waiting = asyncio.create_task(held(Deadlines(SOON), answer))
+        await asyncio.sleep(0)
+        theirs.send(b"x")
+        time.sleep(0.3)  # noqa: ASYNC251 - a handler that blocks the loop, a laptop that is closed
+        assert (await waiting).expired is False
+        asyncio.get_running_loop().remove_reader(ours)
 
 
 async def test_a_cancellation_from_outside_stays_one() -> None:

@@ -50,7 +50,7 @@ class Shelved(MemoryTransport):
                 await self._pause()
                 taken = self.shelf.still_first(taken, self.world.clock.elapsed())
             if taken:
-                return [self.shelf.delivery(one) for one in taken]
+                return self.shelf.deliveries(taken)
             at = self.shelf.next_time()
             await self.world.clock.wait(self.changed, 60.0 if at is None else at - self.world.clock.elapsed())
 
@@ -63,14 +63,13 @@ class Shelved(MemoryTransport):
                 case _ if one.delivery in lost:
                     pass
                 case Done():
-                    self.shelf.finish(record)
+                    self.shelf.finish([record])
                 case Retry(after):
                     record.tried += 1
                     self.shelf.give_back(record, now + after.total_seconds())
                 case Release(pause):
                     self.released.append(one.delivery.message.id)
                     self.shelf.give_back(record, now + pause.total_seconds())
-        self.partition.advance()
         self.changed.set()
         return lost
 
@@ -216,3 +215,22 @@ async def test_a_suspect_on_its_last_attempt_is_alone_and_still_in_order() -> No
         await until(lambda: len(notes.done) == 4)
     assert [name for name in notes.attempts if name[0] == "a"] == ["a1", "a2", "a3"]
     assert len(notes.attempts) == 4
+
+
+async def test_a_suspect_that_is_taken_from_us_before_it_began_holds_up_nothing() -> None:
+    """A rebalance between its receipt and its attempt: whoever waits for it to be settled must not wait for ever."""
+    world, transport = world_of("a1", suspects=1)
+    notes, receive = Notes(), transport.receive
+
+    async def moved(source: str, limit: int) -> Sequence[Delivery]:
+        deliveries = await receive(source, limit)
+        transport.receive = receive  # type: ignore[method-assign]
+        transport.shelf.revoke([("orders", 0)])
+        again = Partition(("orders", 0), 0)
+        transport.shelf.assign(again)
+        transport.shelf.add([Record(again, 0, deliveries[0].message)], 0)
+        return deliveries
+
+    transport.receive = moved  # type: ignore[method-assign]
+    async with running(Consumer(world.line(notes.handler, Policy(attempts=1)))):
+        await until(lambda: notes.done == ["a1"])

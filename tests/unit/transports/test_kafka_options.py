@@ -24,6 +24,7 @@ def test_a_url_with_everything() -> None:
     consumer, producer = found.consumer(timedelta(seconds=30)), found.producer()
     assert (consumer["fetch.wait.max.ms"], consumer["session.timeout.ms"]) == ("9", 30_000)
     assert "fetch.wait.max.ms" not in producer
+    assert consumer["topic.metadata.refresh.interval.ms"] <= 5_000, "a new retry topic would not be read for minutes"
     assert (producer["linger.ms"], producer["acks"], producer["fetch.min.bytes"]) == ("0", "all", "5")
 
 
@@ -33,10 +34,31 @@ def test_nobody_can_turn_off_what_keeps_messages() -> None:
     assert found.producer()["enable.idempotence"] == "true"
 
 
-def test_a_login() -> None:
-    client = options_of("kafka+ssl://ann:s%40crt@a:9093/").client()
-    assert client["security.protocol"] == "SASL_SSL"
-    assert (client["sasl.username"], client["sasl.password"]) == ("ann", "s@crt")
+@pytest.mark.parametrize(
+    ("url", "protocol", "login"),
+    [
+        ("kafka://a:9092/", None, (None, None, None)),
+        ("kafka+ssl://a:9093/", "SSL", (None, None, None)),
+        ("kafka://ann:s%40crt@a:9092/", "SASL_PLAINTEXT", ("PLAIN", "ann", "s@crt")),
+        ("kafka+ssl://ann:s%40crt@a:9093/", "SASL_SSL", ("PLAIN", "ann", "s@crt")),
+        (
+            "kafka+ssl://ann:x@a:9093/?sasl.mechanisms=SCRAM-SHA-512",
+            "SASL_SSL",
+            ("SCRAM-SHA-512", "ann", "x"),
+        ),
+    ],
+)
+def test_tls_and_a_login_reach_every_client(url: str, protocol: str | None, login: tuple[str | None, ...]) -> None:
+    found = options_of(url)
+    for client in (found.client(), found.consumer(timedelta(seconds=30)), found.producer()):
+        assert client.get("security.protocol") == protocol
+        assert tuple(client.get(f"sasl.{name}") for name in ("mechanisms", "username", "password")) == login
+
+
+def test_certificates_of_a_client_are_given_to_the_driver_as_they_are() -> None:
+    files = {"ssl.ca.location": "/etc/ca.pem", "ssl.certificate.location": "/etc/c.pem", "ssl.key.location": "/k.pem"}
+    found = options_of("kafka+ssl://a/?" + "&".join(f"{name}={value}" for name, value in files.items()))
+    assert found.client().items() >= {**files, "security.protocol": "SSL"}.items()
 
 
 @pytest.mark.parametrize(

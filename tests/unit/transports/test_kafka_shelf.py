@@ -7,10 +7,11 @@ from collections import defaultdict
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from redrive.model import Holds
-from redrive.testing.builders import make_message
+from redrive.model import Failure, Holds
+from redrive.testing.builders import make_failure, make_message
 from redrive.transports.base import Depth
 from redrive.transports.kafka.shelf import Partition, Record, Shelf
+from redrive.transports.kafka.transport import remembered
 
 LEASE = 60.0
 
@@ -32,8 +33,7 @@ def offsets(records: list[Record]) -> list[int]:
 
 def finish(shelf: Shelf, *records: Record) -> None:
     for one in records:
-        shelf.finish(one)
-        one.partition.advance()
+        shelf.finish([one])
 
 
 def test_only_what_is_finished_without_a_gap_may_be_committed() -> None:
@@ -107,7 +107,7 @@ def test_a_lease_that_ends_gives_the_message_back_and_counts() -> None:
     shelf.extend(second, 30.0)
     [again] = shelf.take(10, LEASE)
     assert (again is first, again.lapsed, again.tried) == (True, True, 1)
-    assert shelf.delivery(again).message.attempt == 2
+    assert shelf.deliveries([again])[0].message.attempt == 2
     assert not second.lapsed
 
 
@@ -199,3 +199,10 @@ def test_a_partition_that_was_left_open_is_clean_when_everything_suspect_is_done
     shelf.add([record(partition, 100, b"a"), record(partition, 101, b"b")], 0.0)
     finish(shelf, *shelf.take(1, 0.0))
     assert partition.is_clean
+
+
+def test_what_fails_for_hours_keeps_its_first_and_its_last_failures() -> None:
+    failures: tuple[Failure, ...] = ()
+    for number in range(1, 3601):
+        failures = remembered(failures, make_failure(attempt=number))
+    assert [one.attempt for one in failures] == [*range(1, 51), *range(3551, 3601)]

@@ -19,6 +19,12 @@ from redrive.errors import ConfigError, MissingExtra, TransportUnavailable, Unav
 
 TTL = timedelta(days=7)
 """As long as topics usually keep their messages."""
+PATTERN = "redrive:kafka:attempts:{}"
+FORGETFUL = (
+    "attempts are counted in memory: a restart forgets them, so that a message may be tried more often than its policy "
+    "says, and one that takes its worker down is never buried. Count them in redis://… or sqlite:///…: the option "
+    "`counters` of a URL of Kafka, the setting `tickets.redis` of the tickets"
+)
 Counts = Mapping[str, int]
 
 
@@ -132,7 +138,7 @@ class RedisCounters:
     durable = True
     is_empty = False
 
-    def __init__(self, url: str, *, pattern: str = "redrive:kafka:attempts:{}", ttl: timedelta = TTL) -> None:
+    def __init__(self, url: str, *, pattern: str = PATTERN, ttl: timedelta = TTL) -> None:
         from redrive.drivers.redis import Link  # only where it is used
 
         self._link: Any = Link(url, unavailable=TransportUnavailable)
@@ -172,8 +178,8 @@ def _json(names: Sequence[str]) -> str:
     return msgspec.json.encode(names).decode()
 
 
-def open_counters(url: str) -> Counters:
-    """`memory://`, `sqlite:///file.db` or `redis://host/0`."""
+def open_counters(url: str, *, pattern: str = PATTERN) -> Counters:
+    """`memory://`, `sqlite:///file.db` or `redis://host/0`; in Redis, under keys of that pattern."""
     scheme, _, _ = url.partition("://")
     try:
         if scheme == "memory":
@@ -181,9 +187,9 @@ def open_counters(url: str) -> Counters:
         if scheme == "sqlite":
             return SqliteCounters(url)
         if scheme in ("redis", "rediss", "redis+cluster", "rediss+cluster"):
-            return RedisCounters(url)
+            return RedisCounters(url, pattern=pattern)
     except MissingExtra:
         raise
     except Unavailable as error:
         raise TransportUnavailable(error.name, error.why) from error
-    raise ConfigError(f"counters={scheme}://… in a URL of Kafka: they are kept in memory://, sqlite:/// or redis://")
+    raise ConfigError(f"attempts cannot be counted in {scheme}://…: it is memory://, sqlite:/// or redis://")

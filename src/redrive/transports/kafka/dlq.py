@@ -26,6 +26,8 @@ DEAD = "redrive-dead"
 """The whole letter as JSON, less the body, which is the record's value."""
 STUB = "redrive-stub"
 """The id of a letter that was too large for the topic: its body is in the store."""
+FORM = "redrive-dlq-form"
+"""What the value is, where it is not the body of the dead message: the full name of a message of protobuf."""
 _ABOUT = "redrive-dlq-"
 
 

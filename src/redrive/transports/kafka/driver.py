@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable
+from typing import Any
 
 from redrive.errors import MissingExtra
 
@@ -38,6 +40,8 @@ REFUSED = frozenset(
         KafkaError.SASL_AUTHENTICATION_FAILED,
     }
 )
+UNWELCOME = REFUSED | {KafkaError._SSL}
+"""A broker is there, and does not talk to us."""
 STARTING = frozenset(
     {
         KafkaError.COORDINATOR_LOAD_IN_PROGRESS,
@@ -47,6 +51,11 @@ STARTING = frozenset(
 )
 """A broker that has just begun, or has just taken over: it is soon ready."""
 TOO_LARGE = frozenset({KafkaError.MSG_SIZE_TOO_LARGE, KafkaError.RECORD_LIST_TOO_LARGE, KafkaError.INVALID_MSG_SIZE})
+
+
+def quietly(config: dict[str, Any], on_error: Callable[[KafkaError], None] = lambda _: None) -> dict[str, Any]:
+    """The settings of a client whose errors are heard there, and are no lines on stderr."""
+    return {**config, "logger": driver_log, "error_cb": on_error}
 
 
 def inner(error: KafkaException) -> KafkaError:

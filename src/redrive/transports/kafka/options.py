@@ -65,6 +65,7 @@ class Options(Struct, frozen=True, kw_only=True):
             "session.timeout.ms": int(session.total_seconds() * 1000),
             "max.poll.interval.ms": int(max(session, timedelta(minutes=5)).total_seconds() * 1000),
             "heartbeat.interval.ms": 1000,  # by which a member learns that another one has joined
+            "topic.metadata.refresh.interval.ms": 5_000,  # until then a topic that a broker did not know of is not read
             "queued.max.messages.kbytes": 32 << 10,
             "auto.offset.reset": self.start,
             **self.client(),

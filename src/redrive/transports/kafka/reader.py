@@ -107,8 +107,7 @@ class Reader:
             return self.shelf.still_first(records, self._elapsed())
 
     def deliveries(self, records: Sequence[Record]) -> list[Delivery]:
-        delivery = self.shelf.delivery
-        return [delivery(record) for record in records]
+        return self.shelf.deliveries(records)
 
     def wait_seconds(self) -> float:
         """How long until something of ours is due."""

@@ -39,6 +39,7 @@ class Record(Struct, gc=False, eq=False):
     known: bool = False  # its counter was asked
     counted: bool = False  # its counter is not zero
     aside: bool = False  # a copy of it waits on a retry topic
+    waited: bool = False  # others may wait for it
     lapsed: bool = False  # a lease on it ended unsettled
     turn: int = 0  # of the lease that holds it; 0: nobody has it
     until: float = 0.0
@@ -174,6 +175,7 @@ class Shelf:
         while ready and len(taken) < limit:
             record = ready.popleft()
             if self._waits and (wait := self._waits.get(self.lane(record))) is not None:
+                record.waited = True
                 insort(wait.records, record, key=_order)
             else:
                 taken.append(record)
@@ -200,25 +202,34 @@ class Shelf:
         lane = self.lane(record)
         self._hold_back(record, Alone(record.partition.place, record.offset) if lane is None else lane, due)
 
-    def finish(self, record: Record) -> None:
-        """It is done with; call `advance` of its partition when all of a batch are."""
-        record.done, record.turn = True, 0
-        record.partition.bytes -= len(record.message.body)
-        if self._waits:
-            self._let_go_on(record)
-        record.message, record.failures = _GONE, ()
+    def finish(self, records: Sequence[Record]) -> None:
+        """They are done with, and the committed offset may go on to the first that is not."""
+        for record in records:
+            record.done, record.turn = True, 0
+            record.partition.bytes -= len(record.message.body)
+            if record.waited:
+                self._let_go_on(record)
+            record.message, record.failures = _GONE, ()
+        for partition in self.partitions.values():
+            partition.advance()
 
     def lane(self, record: Record) -> Hashable:
         """What it stays in order with; None: with nothing."""
         return record.partition.place if self._holds is Holds.PARTITION else record.message.key
 
-    def delivery(self, record: Record) -> Delivery:
-        """As it is handed out."""
-        message = record.message
-        if record.tried:
-            message = replace(message, attempt=message.attempt + record.tried)
-        lane = record.partition.place if self._holds is Holds.PARTITION else message.key
-        return Delivery(message, (record, record.turn), record.failures, record.suspect or record.lapsed, lane)
+    def deliveries(self, records: Sequence[Record]) -> list[Delivery]:
+        """As they are handed out."""
+        by_key = self._holds is not Holds.PARTITION
+        return [
+            Delivery(
+                record.message if not record.tried else _again(record),
+                (record, record.turn),
+                record.failures,
+                record.suspect or record.lapsed,
+                record.message.key if by_key else record.partition.place,
+            )
+            for record in records
+        ]
 
     # -- time ----------------------------------------------------------------------------------------------------
 
@@ -255,6 +266,7 @@ class Shelf:
             self._lapse = until
 
     def _hold_back(self, record: Record, lane: Hashable, due: float) -> None:
+        record.waited = True
         wait = self._waits.get(lane)
         if wait is None:
             wait = self._waits[lane] = Wait(due)
@@ -287,6 +299,10 @@ class Shelf:
                     self._lapse = record.until
         while self._ends and self._ends[0][0] <= now:
             self._ripe.append(heapq.heappop(self._ends)[2])
+
+
+def _again(record: Record) -> Message:
+    return replace(record.message, attempt=record.message.attempt + record.tried)
 
 
 def _order(record: Record) -> tuple[Place, int]:

@@ -11,14 +11,15 @@ from redrive.errors import TransportUnavailable
 from redrive.transports.kafka.driver import (
     NAME,
     STARTING,
+    UNWELCOME,
     AdminClient,
     Consumer,
     KafkaError,
     KafkaException,
     NewTopic,
     TopicPartition,
-    driver_log,
     inner,
+    quietly,
     why,
 )
 from redrive.transports.kafka.options import Options
@@ -26,6 +27,7 @@ from redrive.transports.kafka.shelf import Place
 
 T = TypeVar("T")
 _PATIENCE = 10.0
+_TICK = 1.0
 _AGAIN = 0.2
 
 
@@ -36,10 +38,11 @@ class Topics:
         self._options = options
         self._client: Any = None
         self._consumer: Any = None
+        self._refusal: KafkaError | None = None  # why a broker would not talk to us, as the driver heard it last
 
     async def check(self) -> None:
-        """That somebody answers."""
-        await self._ask(lambda admin: admin.list_topics(timeout=_PATIENCE))
+        """That somebody answers. Who is refused learns it at once, not when patience ends."""
+        await self._ask(self._listed)
 
     async def partitions(self, topic: str) -> int:
         """How many it has; says so if there is no such topic."""
@@ -67,14 +70,13 @@ class Topics:
 
     def _passive(self) -> Any:
         if self._consumer is None:
-            options = {**self._options.client(), "group.id": self._options.group}
-            self._consumer = Consumer({**options, "logger": driver_log, "error_cb": lambda _: None})
+            self._consumer = Consumer(quietly({**self._options.client(), "group.id": self._options.group}))
         return self._consumer
 
     async def _ask(self, question: Callable[[Any], T]) -> T:
         def ask() -> T:
             if self._client is None:
-                self._client = AdminClient({**self._options.client(), "logger": driver_log, "error_cb": lambda _: None})
+                self._client = AdminClient(quietly(self._options.client(), self._heard))
             return question(self._client)
 
         end = time.monotonic() + _PATIENCE
@@ -83,8 +85,29 @@ class Topics:
                 return await asyncio.to_thread(ask)
             except KafkaException as error:
                 if inner(error).code() not in STARTING or time.monotonic() > end:
-                    raise TransportUnavailable(NAME, why(error, self._options.servers)) from error
+                    raise TransportUnavailable(NAME, self._why(error)) from error
             await asyncio.sleep(_AGAIN)
+
+    def _heard(self, error: KafkaError) -> None:
+        if error.code() in UNWELCOME:
+            self._refusal = error
+
+    def _why(self, error: KafkaException) -> str:
+        """A question that nobody answers was perhaps not even heard: the driver then knows more than its error says."""
+        self._client.poll(0)
+        refusal, self._refusal = self._refusal, None
+        return why(refusal or error, self._options.servers)
+
+    def _listed(self, admin: Any) -> None:
+        end = time.monotonic() + _PATIENCE
+        while True:
+            try:
+                admin.list_topics(timeout=_TICK)
+                return
+            except KafkaException:
+                admin.poll(0)
+                if self._refusal is not None or time.monotonic() > end:
+                    raise
 
 
 def _make(admin: Any, topics: Sequence[str], partitions: int) -> None:
@@ -100,8 +123,9 @@ def _make(admin: Any, topics: Sequence[str], partitions: int) -> None:
 
 
 def _reach(admin: Any, topics: set[str]) -> dict[Place, tuple[int, int]]:
-    from confluent_kafka.admin import OffsetSpec
+    from confluent_kafka import admin as driver
 
+    kinds: Any = driver.OffsetSpec
     known = admin.list_topics(timeout=_PATIENCE).topics
     places = [(topic, number) for topic in topics if topic in known for number in known[topic].partitions]
     if not places:
@@ -111,7 +135,7 @@ def _reach(admin: Any, topics: set[str]) -> dict[Place, tuple[int, int]]:
         answers = admin.list_offsets({TopicPartition(*place): spec for place in places}, request_timeout=_PATIENCE)
         return {(one.topic, one.partition): future.result().offset for one, future in answers.items()}
 
-    first, following = ask(OffsetSpec.earliest()), ask(OffsetSpec.latest())
+    first, following = ask(kinds.earliest()), ask(kinds.latest())
     return {place: (first[place], following[place]) for place in places}
 
 

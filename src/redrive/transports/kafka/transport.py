@@ -13,20 +13,19 @@ from __future__ import annotations
 import asyncio
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
 from datetime import timedelta
 from typing import TypeVar
 
 from msgspec.structs import replace
 
 from redrive.clock import Clock, Steady
-from redrive.errors import TransportUnavailable, Unavailable
-from redrive.model import Done, Holds, Message, Release, Retry
+from redrive.errors import TransportUnavailable
+from redrive.model import Done, Failure, Holds, Message, Release, Retry
 from redrive.stores.base import Store
-from redrive.transports.base import Delivery, Depth, Features, Settlement
-from redrive.transports.kafka.counters import Counters, open_counters
+from redrive.transports.base import Delivery, Depth, Features, Settlement, in_our_words
+from redrive.transports.kafka.counters import FORGETFUL, Counters, open_counters
 from redrive.transports.kafka.dlq import DlqStore, Grave, grave_of
-from redrive.transports.kafka.driver import NAME
+from redrive.transports.kafka.driver import NAME, log
 from redrive.transports.kafka.options import Options, options_of, topic_named
 from redrive.transports.kafka.reader import Reader
 from redrive.transports.kafka.shelf import Place, Record
@@ -36,6 +35,7 @@ from redrive.transports.kafka.writer import Parcel, TooLarge, Writer, delayed_pa
 T = TypeVar("T")
 Name = Callable[[Message], str]
 """What the attempts of a message are counted under."""
+_MOST_FAILURES = 100
 
 
 class KafkaTransport:
@@ -82,6 +82,9 @@ class KafkaTransport:
         self._closed = False
 
     def hold(self, source: str, holds: Holds) -> None:
+        """For a worker, which is told once if what it counts would not survive it."""
+        if not self.counters.durable and not self._holds:
+            log.warning(FORGETFUL)
         self._holds[source] = holds
 
     def is_ours(self, delivery: Delivery) -> bool:
@@ -142,7 +145,7 @@ class KafkaTransport:
                 record.tried, record.known, record.counted = number, True, number > 0
             suspects = [record for record in records if record.suspect]
             if suspects and self.counters.durable:
-                with _ours():
+                with in_our_words():
                     await self.counters.put({self._name(one.message): one.tried + 1 for one in suspects})
                 for one in suspects:
                     one.counted = True
@@ -154,7 +157,7 @@ class KafkaTransport:
             raise
 
     async def _counts(self, records: Sequence[Record]) -> Sequence[int]:
-        with _ours():
+        with in_our_words():
             return await self.counters.get([self._name(record.message) for record in records])
 
     async def extend(self, deliveries: Sequence[Delivery]) -> Sequence[Delivery]:
@@ -186,29 +189,31 @@ class KafkaTransport:
         return lost
 
     def _carry_out(self, reader: Reader, settlements: Sequence[Settlement]) -> list[Delivery]:
-        lost, shelf = [], reader.shelf
+        lost, finished, kept = [], [], []
         with reader.lock:
             for one in settlements:
                 record, turn = one.delivery.token
                 if record.turn != turn or not record.partition.alive:
                     lost.append(one.delivery)
                 elif type(one.outcome) is Done or record.aside:
-                    shelf.finish(record)
+                    finished.append(record)
                 else:
-                    self._put_back(reader, record, one)
-            for partition in shelf.partitions.values():
-                partition.advance()
+                    kept.append(one)
+            reader.shelf.finish(finished)
+            for one in kept:
+                self._put_back(reader, one)
         reader.settled()
         return lost
 
-    def _put_back(self, reader: Reader, record: Record, settlement: Settlement) -> None:
+    def _put_back(self, reader: Reader, settlement: Settlement) -> None:
         """In place: it waits on the shelf, and what is behind it in its lane with it."""
+        record: Record = settlement.delivery.token[0]
         match settlement.outcome:
             case Retry(span):
                 record.tried += 1
                 record.known = record.counted = True
                 if settlement.failure is not None:
-                    record.failures = (*record.failures, settlement.failure)
+                    record.failures = remembered(record.failures, settlement.failure)
             case Release(span):
                 pass
             case _:
@@ -251,7 +256,7 @@ class KafkaTransport:
             elif record.counted:
                 counts[self._name(record.message)] = record.tried if isinstance(one.outcome, Release) else 0
         if counts:
-            with _ours():
+            with in_our_words():
                 await self.counters.put(counts)
 
     # -- the rest ------------------------------------------------------------------------------------------------
@@ -302,12 +307,21 @@ class KafkaTransport:
     def _by_reader(
         self, items: Sequence[T], delivery: Callable[[T], Delivery]
     ) -> Iterator[tuple[Reader | None, list[T]]]:
-        """Usually there is one; None when it was closed."""
+        """None when it was closed."""
+        if len(self._readers) == 1:  # of another that was closed nothing is ours any more
+            yield next(iter(self._readers.values())), list(items)
+            return
         grouped: dict[str, list[T]] = defaultdict(list)
         for item in items:
             grouped[delivery(item).message.source].append(item)
         for source, some in grouped.items():
             yield self._readers.get(source), some
+
+
+def remembered(failures: tuple[Failure, ...], last: Failure) -> tuple[Failure, ...]:
+    """All of them, as a rule. Of a message that fails for hours the first and the last: what we hold has a bound."""
+    found = (*failures, last)
+    return found if len(found) <= _MOST_FAILURES else (*found[: _MOST_FAILURES // 2], *found[-_MOST_FAILURES // 2 :])
 
 
 def _delivery(settlement: Settlement) -> Delivery:
@@ -320,16 +334,6 @@ def _id(message: Message) -> str:
 
 def _sum(one: Depth, other: Depth) -> Depth:
     return Depth(one.ready + other.ready, one.delayed + other.delayed, one.leased + other.leased)
-
-
-@contextmanager
-def _ours() -> Iterator[None]:
-    try:
-        yield
-    except TransportUnavailable:
-        raise
-    except Unavailable as error:
-        raise TransportUnavailable(error.name, error.why) from error
 
 
 def open_transport(url: str, *, clock: Clock, lease: timedelta) -> KafkaTransport:

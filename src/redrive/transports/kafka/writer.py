@@ -56,10 +56,15 @@ class TooLarge(UsageError):
 
 
 class Writer:
-    """One producer, made when it is first needed, and the thread that hears its reports."""
+    """One producer, made when it is first needed, and the thread that hears its reports.
 
-    def __init__(self, options: Options) -> None:
+    one_by_one   it makes no batches: what a broker says of a message's size is then said of that message
+    """
+
+    def __init__(self, options: Options, *, one_by_one: bool = False) -> None:
         self._options = options
+        self._one_by_one = one_by_one
+        self._singly: Writer | None = None
         self._producer: Any = None
         self._thread: threading.Thread | None = None
         self._closing = threading.Event()
@@ -84,9 +89,22 @@ class Writer:
             if error is not None and error.code() == KafkaError._UNKNOWN_PARTITION:
                 # its topic was made anew, and the partition that it came from is gone
                 [errors[number]] = await self.outcomes([replace(parcels[number], partition=None)])
+        return errors if self._one_by_one else await self._surely(parcels, errors)
+
+    async def _surely(self, parcels: Sequence[Parcel], errors: list[Exception | None]) -> list[Exception | None]:
+        """A broker refuses a batch as a whole: what was only beside something too large, or too many, is sent again,
+        each on its own."""
+        refused = [number for number, error in enumerate(errors) if isinstance(error, TooLarge)]
+        if refused:
+            self._singly = self._singly or Writer(self._options, one_by_one=True)
+            again = await self._singly.outcomes([parcels[number] for number in refused])
+            for number, error in zip(refused, again, strict=True):
+                errors[number] = error
         return errors
 
     async def aclose(self) -> None:
+        if self._singly is not None:
+            await self._singly.aclose()
         if self._producer is None or self._closing.is_set():
             return
         self._closing.set()
@@ -96,8 +114,9 @@ class Writer:
 
     def _opened(self) -> Any:
         if self._producer is None:
+            own = {"batch.num.messages": 1} if self._one_by_one else {}
             try:
-                self._producer = Producer({**self._options.producer(), "error_cb": _say, "logger": driver_log})
+                self._producer = Producer({**self._options.producer(), **own, "error_cb": _say, "logger": driver_log})
             except KafkaException as error:
                 raise UsageError(f"the URL of Kafka cannot be used: {why(error, self._options.servers)}") from error
             self._thread = threading.Thread(target=self._listen, name="redrive-kafka-write", daemon=True)
