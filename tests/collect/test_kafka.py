@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import struct
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -12,12 +13,17 @@ import pytest
 from confluent_kafka import Producer
 
 from redrive import Policy, Redrive, constant
+from redrive.collect.collector import Collector
+from redrive.collect.kafka import KafkaReader
 from redrive.forensics.query import Query
 from redrive.model import Letter, Reason
 from redrive.service import Service
+from redrive.stores.relayed import RelayedLetters, RelayedStore
+from redrive.telemetry.events import LetterRefused
+from redrive.telemetry.metrics import Metrics
 from tests.cli.world import Shell
 from tests.servers.kafka import Kafka
-from tests.trouble.helpers import letters, working
+from tests.trouble.helpers import Told, letters, working
 from tests.trouble.kafka import Topic
 
 MILLIS = 1_700_000_000_000
@@ -162,6 +168,35 @@ async def test_what_says_nothing_is_kept_as_it_is(dlq: Dlq) -> None:
     assert sorted(str(one.value()) for one in dlq.main.records()) == sorted(
         str(value) for value in (b"\xff\x00", None, b'{"dlq_metadata": 3}', b'"dlq_metadata"', b"x", b"y")
     )
+
+
+class Picky(RelayedLetters):
+    """A store that will not have some letters."""
+
+    async def record(self, letters: Sequence[Letter]) -> None:
+        if any(b"bad" in letter.message.body for letter in letters):
+            raise ValueError("no such value")
+        await self.behind.record(letters)
+
+
+async def test_one_record_that_the_store_will_not_have_ends_nothing_and_stays_where_it_lies(dlq: Dlq) -> None:
+    dlq.dead.produce((b"k", b"1"), (b"k", b"bad"), (b"k", b"2"), (b"k", b"bad too"), (b"k", b"3"), partition=0)
+    async with Redrive(transport=dlq.dead.url(), store=dlq.store) as app:
+        told, metrics = Told(app), Metrics(app.events)
+        store = RelayedStore(app.store, Picky(app.store.letters))
+        how: dict[str, Any] = {"events": app.events, "clock": app.clock, "lease": app.settings.lease}
+        reader = KafkaReader(dlq.dead.name)
+        assert await Collector(app.transport(), dlq.dead.name, reader, store, **how).run(follow=False) == 3
+        refused = told.of(LetterRefused)
+        assert {(one.source, one.message) for one in refused} == {
+            (dlq.dead.name, f"{dlq.dead.name}[0]@1"),
+            (dlq.dead.name, f"{dlq.dead.name}[0]@3"),
+        }
+        assert {one.why for one in refused} == {"ValueError: no such value"}
+        assert f'redrive_letters_refused_total{{source="{dlq.dead.name}"}} 2.0' in metrics.render(None).decode()
+    assert dlq.dead.committed() == {0: 1, 1: 0}, "its offset is not lost"
+    assert dlq.collect() == 4, "the next one, whose store takes them, begins there"
+    assert {letter.message.body for letter in await dlq.letters()} == {b"1", b"2", b"3", b"bad", b"bad too"}
 
 
 def test_markers_of_transactions_are_no_messages(dlq: Dlq) -> None:

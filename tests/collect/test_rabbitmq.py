@@ -85,7 +85,11 @@ async def test_what_redrive_has_parked_comes_with_its_story(url: str, tmp_path: 
         async with working(app):
             await until(lambda: bool(told.of(MessageBuried)), what="it is parked")
     (buried,) = told.of(MessageBuried)
-    assert collected(tmp_path, f"{url}/q.orders.dlq") == 1
+    with pika.BlockingConnection(pika.URLParameters(url)) as connection:  # as a worker that dies before its ack does
+        channel: Any = connection.channel()
+        _, properties, body = channel.basic_get("q.orders.dlq")
+        channel.basic_publish("dlq.q.orders", "parking", body, properties)
+    collected(tmp_path, f"{url}/q.orders.dlq")
     async with make_app(tmp_path, transport="memory://", store=f"sqlite:///{tmp_path / 'letters.db'}") as other:
         (letter,) = await letters(other)
     assert (letter.id, letter.message.body, letter.message.tenant) == (buried.letter, b"7", "acme")

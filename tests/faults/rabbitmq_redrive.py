@@ -32,6 +32,8 @@ from redrive.transports.rabbitmq.transport import open_transport
 ROOT = Path(__file__).parents[2]
 SOURCE = "orders"
 NEVER = "never"
+BATCH = 100  # smaller than usual, so that there are many
+AT_RISK = BATCH * redriving._TOGETHER
 
 
 class Moment(StrEnum):
@@ -49,7 +51,7 @@ class Account(Struct, frozen=True):
     came: Counter[str]
     left_parked: int
     kills: int
-    batch: int
+    at_risk: int  # in each kill
     told_apart: bool
 
     @property
@@ -66,7 +68,7 @@ async def account_of_kills(url: str, moment: Moment, *, number: int, kills: int)
     assert await _redrive(url, NEVER) == 0
     came, ids = await _take(url, sent)
     told_apart = all(len(found) == 1 for found in ids.values())
-    return Account(sent, came, await _parked(url), died, redriving._AT_ONCE, told_apart)
+    return Account(sent, came, await _parked(url), died, AT_RISK, told_apart)
 
 
 async def _park(url: str, number: int) -> frozenset[str]:
@@ -118,10 +120,11 @@ class _Deadly(Publisher):
 
     async def outcomes(self, parcels: Sequence[Parcel]) -> Outcomes:
         self.batches += 1
-        if self.batches == 2 and self.moment == Moment.BEFORE_PUBLISH:
+        is_second = self.batches == 2
+        if is_second and self.moment == Moment.BEFORE_PUBLISH:
             _die()
         found = await super().outcomes(parcels)
-        if self.batches == 2 and self.moment == Moment.AFTER_PUBLISH:
+        if is_second and self.moment == Moment.AFTER_PUBLISH:
             _die()
         return found
 
@@ -133,10 +136,11 @@ def _die() -> None:
 async def main(url: str, moment: str) -> None:
     _Deadly.moment = moment
     setattr(redriving, "Publisher", _Deadly)  # noqa: B010
+    redriving._AT_ONCE = BATCH
     parkings = Parkings(options_of(url), SystemClock())
 
     def progress(sent: int, _: int) -> None:
-        if moment == Moment.AFTER_ACK and sent > redriving._AT_ONCE:
+        if moment == Moment.AFTER_ACK and sent > BATCH:
             _die()
 
     await parkings.redrive(SOURCE, limit=1_000_000, by="test", progress=progress)

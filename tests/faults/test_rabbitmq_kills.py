@@ -14,15 +14,18 @@ from redrive.clock import SystemClock
 from redrive.testing.faults import Step
 from redrive.transports.rabbitmq.options import options_of
 from redrive.transports.rabbitmq.redrive import Parkings
+from tests.faults import rabbitmq_worker
 from tests.faults.harness import Account, check, kill_at
 from tests.faults.rabbitmq_redrive import Moment, account_of_kills
 from tests.faults.scenarios import KILLS, run_all, seed, soak
 from tests.servers import web
+from tests.servers.fixtures import StartsServer
 from tests.servers.rabbitmq import GUEST, RabbitMQ
 
 Results = dict[tuple[Step, int], Account | BaseException]
 FIRST = {step: times[:1] for step, times in KILLS.items()} | {Step.ATTEMPTED: (7,)}
-PARKED = int(os.environ.get("REDRIVE_KILLED_MESSAGES", "3000"))
+NUMBER = int(os.environ.get("REDRIVE_KILLED_MESSAGES", "3000"))
+KILLED = max(3, NUMBER // 10_000)
 
 
 class Hosts:
@@ -95,12 +98,25 @@ async def test_a_worker_that_is_killed_while_it_parks_loses_nothing(
 
 @pytest.mark.parametrize("moment", Moment)
 async def test_a_redrive_that_is_killed_loses_nothing_and_its_repeats_can_be_told(moment: Moment, hosts: Hosts) -> None:
-    """Each kill may leave one batch in both queues; the id of the re-drive is the same for both."""
-    account = await account_of_kills(hosts.url(), moment, number=PARKED, kills=3)
+    """Each kill may leave what is under way in both queues; the id of the re-drive is the same for both."""
+    account = await account_of_kills(hosts.url(), moment, number=NUMBER, kills=3)
     assert account.left_parked == 0
     assert set(account.came) == account.sent, "lost, or from nowhere"
     assert account.kills == 3
-    assert account.repeated <= 3 * account.batch
+    assert account.repeated <= 3 * account.at_risk
     assert account.told_apart, "two of one message with different ids"
     if moment is Moment.AFTER_PUBLISH:
         assert account.repeated >= 1, "no kill fell between the copy and its ack"
+
+
+async def test_after_kills_of_pipeline_workers_and_of_the_broker_every_message_is_accounted_for(
+    start_server: StartsServer, tmp_path: Path
+) -> None:
+    """They consume, retry by the broker's own clock, and park; REDRIVE_KILLED_MESSAGES says how many."""
+    server = start_server(RabbitMQ)
+    account = await rabbitmq_worker.account_of_kills(server, tmp_path, number=NUMBER, kills=KILLED, seed=seed())
+    print(account)
+    assert set(account.done) == account.fine, "lost, or parked though it works"
+    assert set(account.parked) == account.hopeless, "lost, or from nowhere"
+    most = 2 + account.kills  # a broker that is killed forgets acks that it had not written yet
+    assert max((account.done | account.parked).values()) <= most

@@ -108,7 +108,8 @@ class KafkaNode(Server):
     def write_config(self) -> None:
         """The node's settings and its logging."""
         settings = {**vars(self), "address": self.address, **self.cluster.shared_settings()}
-        self.config.write_text(CONFIG.format_map(settings))
+        own = "".join(f"{name}={value}\n" for name, value in self.cluster.settings.items())
+        self.config.write_text(CONFIG.format_map(settings) + own)
         (self.directory / "log4j2.properties").write_text(java.CONSOLE_LOGGING)
 
     def _format(self) -> None:
@@ -149,7 +150,9 @@ class Kafka(Lifecycle):
         size: int = 1,
         prepared: Path | None = None,
         jvm_options: Sequence[str] | None = None,
+        settings: Mapping[str, object] | None = None,
     ) -> None:
+        self.settings = settings or {}  # more lines of server.properties, over those of CONFIG
         self.directory = directory or new_directory(self.name)
         self.prepared = prepared or PREPARED.path
         self.jvm_options = java.read_archive(self.prepared / ARCHIVE) if jvm_options is None else jvm_options

@@ -1,18 +1,27 @@
-"""RabbitMQ from Debian, with management and Prometheus plugins, apart from any RabbitMQ of the machine."""
+"""RabbitMQ from Debian, with management and Prometheus plugins, apart from any RabbitMQ of the machine.
+
+It is the 3.10 of Debian 12; with REDRIVE_SERVERS_RABBITMQ=4 it is the 4.0 of Debian 13.
+"""
 
 import os
 import signal
 import socket
+import subprocess
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from tests.servers import web
 from tests.servers.base import Server
+from tests.servers.debian13 import inside, tree
 from tests.servers.needs import Needs
 from tests.servers.ports import LOOPBACK, claim_port
 
-# Not the wrapper on PATH, which changes to the user rabbitmq.
-PROGRAM = Path("/usr/lib/rabbitmq/bin/rabbitmq-server")
+# Not the wrappers on PATH, which change to the user rabbitmq.
+PROGRAMS = Path("/usr/lib/rabbitmq/bin")
+IS_4 = os.environ.get("REDRIVE_SERVERS_RABBITMQ") == "4"
+TREE_OF_4 = tree("rabbitmq-server", "4.0.5", "usr/lib/rabbitmq/lib/rabbitmq_server-4.0.5")
+NEEDS_OF_4 = Needs(packages=("debootstrap",), artefacts=(TREE_OF_4,), tools=("unshare", "epmd"))
+NODE = "redrive@localhost"
 GUEST = ("guest", "guest")
 CONFIG = """\
 listeners.tcp.1 = {host}:{port}
@@ -48,7 +57,7 @@ class RabbitMQ(Server):
     """One node. Counts in the management API lag behind; a passive declare tells the present."""
 
     name = "rabbitmq"
-    needs = Needs(packages=("rabbitmq-server",))
+    needs = NEEDS_OF_4 if IS_4 else Needs(packages=("rabbitmq-server",))
 
     def __init__(self, directory: Path | None = None) -> None:
         super().__init__(directory)
@@ -102,7 +111,7 @@ class RabbitMQ(Server):
             "LANG": "C.UTF-8",
             "ERL_EPMD_PORT": str(self.port_mapper.port),
             "ERL_EPMD_ADDRESS": LOOPBACK,
-            "RABBITMQ_NODENAME": "redrive@localhost",
+            "RABBITMQ_NODENAME": NODE,
             "RABBITMQ_DIST_PORT": str(self.distribution_port),
             "RABBITMQ_BASE": str(own),
             "RABBITMQ_MNESIA_BASE": str(own / "mnesia"),
@@ -122,7 +131,16 @@ class RabbitMQ(Server):
         }
 
     def command(self) -> Sequence[str | Path]:
-        return [PROGRAM]
+        return self._program("rabbitmq-server")
+
+    def control(self, *words: str) -> None:
+        """What `rabbitmqctl` does."""
+        command = self._program("rabbitmqctl", "-q", "-n", NODE, *words)
+        subprocess.run(command, env=dict(self.environment()), check=True, capture_output=True, timeout=60)
+
+    def _program(self, name: str, *words: str) -> Sequence[str | Path]:
+        command: list[str | Path] = [PROGRAMS / name, *words]
+        return inside(TREE_OF_4.path, self.directory, command) if IS_4 else command
 
     def is_ready(self) -> bool:
         checks = f"{self.management_url}/api/health/checks"

@@ -8,6 +8,7 @@ from typing import TypeVar
 
 from redrive.app import Redrive
 from redrive.doctor.alerts import notifiers
+from redrive.doctor.broker import broker, pipeline
 from redrive.doctor.cluster import is_made
 from redrive.doctor.contents import contents
 from redrive.doctor.files import files, is_missing
@@ -31,9 +32,12 @@ async def examine(app: Redrive) -> Diagnosis:
         section, _, name = about.partition(".")
         if section == "transports":
             transport = await _reached(about, url, lambda name=name: app.transport(name), found)  # type: ignore[misc]
-            transports |= {} if transport is None else {name: transport}
+            if transport is not None:
+                transports[name] = transport
+                found += await _of_broker(app, name, transport)
     if store is not None:
         found += await _looked_into(app, store, transports)
+    found += await pipeline(app)
     found += await notifiers(app)
     return Diagnosis(found)
 
@@ -67,6 +71,13 @@ def _kept(about: str, url: str, durable: bool) -> Finding:
         f"{url} keeps {lost} in memory: they die with the process, and no other process sees them",
         f"for anything but tests set `{about}` to a database or broker, such as sqlite:///redrive.db",
     )
+
+
+async def _of_broker(app: Redrive, name: str, transport: Transport) -> list[Finding]:
+    try:
+        return await broker(app, name, transport)
+    except RedriveError as error:
+        return [failure(f"transports.{name}", str(error), "look again: it answered a moment ago")]
 
 
 async def _looked_into(app: Redrive, store: Store, transports: dict[str, Transport]) -> list[Finding]:

@@ -16,7 +16,7 @@ from redrive.model import Message
 from redrive.telemetry.events import Event, MessageBuried, MessageRetried
 from redrive.testing.builders import make_message
 from redrive.testing.waiting import until
-from redrive.transports.rabbitmq.publisher import Parcel
+from redrive.transports.rabbitmq.publisher import Parcel, Unroutable
 from redrive.transports.rabbitmq.redrive import Parkings
 from redrive.worker import Worker
 from tests.systems.files.conftest import Broker
@@ -38,7 +38,7 @@ async def run_until(app: Redrive, done: Any) -> None:
     worker = Worker(app, upkeep=False)
     task = asyncio.create_task(worker.run())
     try:
-        await asyncio.wait_for(until(done, what="done"), 30)
+        await until(done, what="done", timeout=60)
     finally:
         worker.stop()
         await task
@@ -116,11 +116,7 @@ async def test_peek_leaves_order_and_content(broker: Broker, parkings: Parkings)
 async def test_a_redrive_takes_no_more_than_asked_for_and_tells_how_far_it_is(
     broker: Broker, parkings: Parkings
 ) -> None:
-    parcels = [
-        Parcel("dlq.q.audit", "parking", BasicProperties(message_id=f"m-{n}", delivery_mode=2), b"x" * 300)
-        for n in range(1300)
-    ]
-    await broker.publisher.publish(parcels)
+    await _park(broker, "q.audit", 1300)
     steps: list[tuple[int, int]] = []
     done = await parkings.redrive("q.audit", limit=1100, by="ann", progress=lambda sent, of: steps.append((sent, of)))
     assert (done.found, done.sent) == (1300, 1100)
@@ -128,6 +124,38 @@ async def test_a_redrive_takes_no_more_than_asked_for_and_tells_how_far_it_is(
     assert [sent for sent, _ in steps] == sorted(sent for sent, _ in steps)
     await until(lambda: _is(broker, "q.audit", 1100), what="all of them are back in their queue")
     assert await broker.count("q.audit.dlq") == 200
+
+
+async def test_a_redrive_that_is_stopped_leaves_each_message_in_one_queue(broker: Broker, parkings: Parkings) -> None:
+    """What is under way is brought to its end."""
+    await _park(broker, "q.audit", 3000)
+
+    def stop(sent: int, _: int) -> None:
+        if not redriving.cancelling():
+            redriving.cancel()
+
+    redriving = asyncio.create_task(parkings.redrive("q.audit", limit=3000, by="ann", progress=stop))
+    with pytest.raises(asyncio.CancelledError):
+        await redriving
+    left = await broker.count("q.audit.dlq")
+    assert 0 < left < 3000
+    await until(lambda: _is(broker, "q.audit", 3000 - left), what="all others are back in their queue")
+
+
+async def test_a_redrive_whose_way_back_is_missing_leaves_everything_parked(broker: Broker, parkings: Parkings) -> None:
+    await _park(broker, "q.audit", 1200)
+    channel = await broker.link.channel()
+    await channel.call(channel.raw.queue_unbind, "q.audit.retry", "retry.q.audit", "retry")
+    await channel.close()
+    with pytest.raises(Unroutable, match=r"retry\.q\.audit"):
+        await parkings.redrive("q.audit", limit=1200, by="ann")
+    assert await broker.count("q.audit.dlq") == 1200
+
+
+async def _park(broker: Broker, queue: str, number: int) -> None:
+    way = (f"dlq.{queue}", "parking")
+    properties = [BasicProperties(message_id=f"m-{n}", delivery_mode=2) for n in range(number)]
+    await broker.publisher.publish([Parcel(*way, one, b"x" * 300) for one in properties])
 
 
 async def test_a_repeat_after_a_crash_has_the_same_id_and_two_strangers_never(

@@ -21,15 +21,18 @@ import pytest_asyncio
 from redrive import Redrive
 from redrive.admin import files
 from redrive.admin.api import create_api
+from redrive.cli import files as commands
 from redrive.config import Settings
 from redrive.errors import ConfigError
 from redrive.model import Message
 from redrive.service import Service
 from redrive.settings import Files
-from redrive.systems.files import DLQ_QUEUES, FilesWorker
+from redrive.systems.files import DLQ_QUEUES, FilesWorker, ParkedQueues
 from redrive.systems.files.logs import PipelineLog
+from redrive.testing.builders import make_failure, make_letter, make_message
 from redrive.testing.waiting import until
 from redrive.tokens import Role, Tokens
+from redrive.transports.rabbitmq.parking import parcel_of
 from redrive.worker import Worker
 from tests.systems.files.conftest import Broker
 
@@ -49,7 +52,7 @@ async def run_until(pipeline: FilesWorker, done: Callable[[], Any]) -> None:
     worker = Worker(pipeline.app, upkeep=False)
     task = asyncio.create_task(worker.run())
     try:
-        await asyncio.wait_for(until(done, what="done"), 30)
+        await until(done, what="done", timeout=60)
     finally:
         worker.stop()
         await task
@@ -98,6 +101,24 @@ async def test_a_message_that_was_redriven_twice_is_handled_once(broker: Broker,
     assert len(seen) == 2
     pipeline.app.clock = _InEightDays()  # type: ignore[assignment]
     assert await pipeline.repeats.sweep() == 2
+    await pipeline.app.aclose()
+
+
+async def test_a_message_that_was_parked_twice_is_redriven_as_one(broker: Broker, settings: Settings) -> None:
+    """A worker that died after parking it, and before the ack, left it to be parked again."""
+    once, other = (parcel_of(make_letter(make_message(id=id, source="q.audit"), make_failure())) for id in ("1", "2"))
+    await broker.publisher.publish([once, once, other])
+    seen: list[Message] = []
+
+    async def handle(body: bytes, message: Message) -> None:
+        seen.append(message)
+
+    pipeline = FilesWorker({"q.audit": handle}, settings)
+    parked = ParkedQueues.of(pipeline.app)
+    assert (await parked.redrive("q.audit.dlq", 10, actor="ann")).sent == 3
+    await parked.aclose()
+    await run_until(pipeline, lambda: "2" in [one.id for one in seen])
+    assert [one.id for one in seen] == ["1", "2"]
     await pipeline.app.aclose()
 
 
@@ -281,6 +302,19 @@ handlers = {"q.audit": note, "q.projection": note}
 """
 
 
+def test_how_far_a_redrive_is_is_shown_to_people_and_not_to_programs(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert commands._progress(quiet=False) is None
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
+    assert commands._progress(quiet=True) is None
+    tell = commands._progress(quiet=False)
+    assert tell is not None
+    tell(500, 1000)
+    tell(1000, 1000)
+    assert capsys.readouterr().err == "\r500 of 1,000\r1,000 of 1,000\n"
+
+
 async def test_a_worker_by_command(environment: dict[str, str], broker: Broker, tmp_path: Path) -> None:
     (tmp_path / "pipeline_handlers.py").write_text(HANDLERS)
     process = await asyncio.create_subprocess_exec(
@@ -289,7 +323,7 @@ async def test_a_worker_by_command(environment: dict[str, str], broker: Broker, 
     try:
         await broker.publish("anything", b"x")
         seen = tmp_path / "seen"
-        await asyncio.wait_for(until(lambda: seen.exists() and seen.stat().st_size == 2, what="both handled"), 60)
+        await until(lambda: seen.exists() and seen.stat().st_size == 2, what="both handled", timeout=60)
     finally:
         process.send_signal(signal.SIGTERM)
     assert await asyncio.wait_for(process.wait(), 30) == 0

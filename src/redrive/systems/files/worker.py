@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from datetime import timedelta
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote, urlencode, urlsplit
 
 from redrive.app import Redrive
@@ -21,7 +21,11 @@ from redrive.systems.files.logs import PipelineLog
 from redrive.systems.files.repeats import Repeats
 from redrive.systems.files.topology import QUEUES, topology
 from redrive.transports.base import Transport
-from redrive.transports.rabbitmq.topology import Topology
+from redrive.transports.rabbitmq.options import options_of
+from redrive.transports.rabbitmq.topology import Topology, declared
+
+if TYPE_CHECKING:
+    from redrive.transports.rabbitmq.examining import Examined
 
 _SWEEP_EVERY = timedelta(hours=1)
 
@@ -101,6 +105,22 @@ def management_url(files: Files) -> str:
 
 def vhost_of(files: Files) -> str:
     return unquote(urlsplit(broker_url(files)).path.removeprefix("/")) or "/"
+
+
+async def examined(files: Files) -> Examined:
+    """How the broker differs from the pipeline's topology; TransportUnavailable if it does not answer."""
+    from redrive.transports.rabbitmq.examining import examined
+    from redrive.transports.rabbitmq.link import Link
+    from redrive.transports.rabbitmq.management import Management
+
+    link = Link(options_of(broker_url(files)))
+    management = Management(management_url(files), vhost=vhost_of(files))
+    try:
+        await (await link.channel()).close()
+        return await examined(link, management, declared(wanted(files)))
+    finally:
+        await management.aclose()
+        await link.aclose()
 
 
 def wanted(files: Files) -> Topology:

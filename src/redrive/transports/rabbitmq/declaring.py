@@ -87,3 +87,18 @@ class Declaring:
 async def _count(channel: Channel, queue: str) -> int:
     frame = await channel.call(channel.raw.queue_declare, queue, passive=True)
     return int(frame.method.message_count)
+
+
+async def is_there(link: Link, name: str, *, exchange: bool = False) -> bool:
+    """Whether the broker has a queue, or an exchange, of that name."""
+    channel = await link.channel()
+    declare = channel.raw.exchange_declare if exchange else channel.raw.queue_declare
+    try:
+        await channel.call(declare, name, passive=True)
+    except ChannelClosed as closed:
+        if closed.code == NOT_FOUND:
+            return False
+        raise
+    finally:
+        await channel.close()
+    return True

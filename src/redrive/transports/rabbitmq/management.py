@@ -6,7 +6,7 @@ first, and nothing is touched if anything clashes.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from typing import Any
 from urllib.parse import quote, urlsplit
 
@@ -97,6 +97,15 @@ class Management:
         found = {row["name"]: int(row.get("messages", 0)) for row in rows}
         return {name: found.get(name) for name in queues}
 
+    async def alarms(self) -> Sequence[str]:
+        """Why it takes nothing from publishers now, in its own words."""
+        answer = await self._call("GET", "health/checks/alarms", fine=(503,))
+        if answer["status"] == "ok":
+            return []
+        return [
+            f"{one.get('resource', 'unknown')} on {one.get('node', 'a node')}" for one in answer.get("alarms", [])
+        ] or [str(answer.get("reason", "it does not say which"))]
+
     async def _live(self) -> Declared:
         place = _quoted(self._vhost)
         exchanges = await self._call("GET", f"exchanges/{place}")
@@ -108,7 +117,9 @@ class Management:
             tuple(_binding(row) for row in bindings if row["destination_type"] == "queue"),
         )
 
-    async def _call(self, method: str, path: str, body: Definitions | None = None) -> Any:
+    async def _call(
+        self, method: str, path: str, body: Definitions | None = None, *, fine: Collection[int] = ()
+    ) -> Any:
         try:
             answer = await self._client.request(method, path, json=body)
         except httpx.HTTPError as error:
@@ -117,7 +128,7 @@ class Management:
             raise ConfigError(f"{self.name} refuses this user: give it the tag `administrator` or `policymaker`")
         if answer.status_code == 404:
             raise ConfigError(f"{self.name} has no virtual host {self._vhost!r}: make it with rabbitmqctl add_vhost")
-        if answer.is_error:
+        if answer.is_error and answer.status_code not in fine:
             raise TransportUnavailable(self.name, f"HTTP {answer.status_code}: {answer.text[:300]}")
         return answer.json() if answer.content else None
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from datetime import timedelta
 from enum import StrEnum
 from typing import Literal, TypeVar
-from urllib.parse import parse_qsl, urlencode, urlsplit, urlunsplit
+from urllib.parse import SplitResult, parse_qsl, unquote, urlencode, urlsplit, urlunsplit
 
 from msgspec import Struct
 
@@ -18,7 +18,7 @@ from redrive.errors import ConfigError, nearest
 from redrive.transports.rabbitmq.topology import Queue
 
 _THEIRS = ("heartbeat", "connection_attempts", "retry_delay", "socket_timeout", "ssl_options", "locale", "channel_max")
-OPTIONS = ("delay", "retry", "bury", "queues", "declare", "prefetch", "confirm_timeout")
+OPTIONS = ("delay", "retry", "bury", "queues", "declare", "prefetch", "confirm_timeout", "management")
 _LADDER = tuple(timedelta(seconds=seconds) for seconds in (1, 5, 15, 60, 300, 900, 3600))
 _YES, _NO = ("yes", "true", "1", "on"), ("no", "false", "0", "off")
 
@@ -47,6 +47,7 @@ class Options(Struct, frozen=True, kw_only=True):
     queues    classic or quorum
     declare   whether queues that are missing are made
     prefetch  how many messages the broker sends ahead
+    management  where `redrive doctor` finds its management API
     """
 
     url: str  # as pika takes it
@@ -58,6 +59,20 @@ class Options(Struct, frozen=True, kw_only=True):
     declare: bool = True
     prefetch: int = 400
     confirm_timeout: timedelta = timedelta(seconds=30)
+    management: str | None = None
+
+    @property
+    def vhost(self) -> str:
+        return unquote(urlsplit(self.url).path.removeprefix("/"))
+
+    @property
+    def management_url(self) -> str:
+        """As given, with the same user if it names none; or port 15672 of the same host."""
+        own = urlsplit(self.url)
+        parts = urlsplit(self.management or f"http://{_host(own)}:15672")
+        if parts.username or not own.username:
+            return parts.geturl()
+        return parts._replace(netloc=f"{own.username}:{own.password or ''}@{parts.netloc}").geturl()
 
     def queue(self, name: str) -> Queue:
         """The queue of that name as this transport would make it."""
@@ -82,6 +97,10 @@ def options_of(url: str) -> Options:
     return _read(ours, Options(url=address, shown=f"RabbitMQ ({parts.hostname}:{port})"))
 
 
+def _host(parts: SplitResult) -> str:
+    return f"[{parts.hostname}]" if parts.hostname and ":" in parts.hostname else str(parts.hostname)
+
+
 def _read(ours: dict[str, str], start: Options) -> Options:
     retry = _one_of(RetryBy, "retry", ours.get("retry", start.retry))
     delays = _delays(ours["delay"]) if "delay" in ours else start.delays
@@ -99,6 +118,7 @@ def _read(ours: dict[str, str], start: Options) -> Options:
         declare=_truth("declare", ours.get("declare", "yes")),
         prefetch=_whole("prefetch", ours.get("prefetch", str(start.prefetch)), 1, 65_535),
         confirm_timeout=duration(ours["confirm_timeout"]) if "confirm_timeout" in ours else start.confirm_timeout,
+        management=ours.get("management"),
     )
 
 

@@ -8,6 +8,7 @@ handles them can drop the repeat.
 from __future__ import annotations
 
 import asyncio
+from collections import deque
 from collections.abc import Callable
 from datetime import datetime
 from hashlib import blake2b
@@ -23,14 +24,15 @@ from redrive.errors import ConfigError, TransportUnavailable, UsageError
 from redrive.transports.rabbitmq.link import NOT_FOUND, Channel, ChannelClosed, Link
 from redrive.transports.rabbitmq.options import Options
 from redrive.transports.rabbitmq.parking import is_about
-from redrive.transports.rabbitmq.publisher import Parcel, Publisher
+from redrive.transports.rabbitmq.publisher import Outcomes, Parcel, Publisher
 from redrive.transports.rabbitmq.topology import RETRY, dlq_queue, retry_exchange
 from redrive.transports.rabbitmq.wire import OURS, X_DEATH, fresh_ours, without_deaths
 
 AT, BY, FROM, COUNT, ID = (f"x-redriven-{name}" for name in ("at", "by", "from", "count", "id"))
-_AT_ONCE = 500
+_AT_ONCE, _TOGETHER = 500, 4  # messages in a batch; batches under way: in both queues, if the process dies
 _MOST_PEEKED = 1000
 _QUIET = 2.0  # seconds without a message: somebody else took the rest
+Taken = tuple[Any, BasicProperties, bytes]  # method, properties, body
 
 
 class Parked(Struct, frozen=True):
@@ -110,23 +112,76 @@ class Parkings:
         self, channel: Channel, source: str, wanted: int, by: str, progress: Callable[[int, int], None] | None
     ) -> int:
         taking = _Taking(channel, dlq_queue(source))
-        await taking.begin(min(2 * _AT_ONCE, wanted))
-        sent = 0
-        while sent < wanted:
-            batch = await taking.some(min(_AT_ONCE, wanted - sent))
-            if not batch:
-                break
-            at = self._clock.now()
-            parcels = [_again(source, properties, body, by, at) for _, properties, body in batch]
-            outcomes = await self._publisher.outcomes(parcels)
-            taking.ack([one[0].delivery_tag for one, error in zip(batch, outcomes, strict=True) if error is None])
-            sent += outcomes.count(None)
-            if progress is not None:
-                progress(sent, wanted)
-            for error in outcomes:
-                if error is not None:
-                    raise error
-        return sent
+        await taking.begin(min(_AT_ONCE * (_TOGETHER + 1), wanted))
+
+        def again(taken: Taken) -> Parcel:
+            _, properties, body = taken
+            return _again(source, properties, body, by, self._clock.now())
+
+        return await _Redriving(taking, self._publisher, again, wanted, progress).run()
+
+
+class _Redriving:
+    """A re-drive under way: several batches are published at once, and acknowledged in order."""
+
+    def __init__(
+        self,
+        taking: _Taking,
+        publisher: Publisher,
+        again: Callable[[Taken], Parcel],
+        wanted: int,
+        progress: Callable[[int, int], None] | None,
+    ) -> None:
+        self._taking = taking
+        self._publisher = publisher
+        self._again = again
+        self._wanted = wanted
+        self._progress = progress
+        self._taken = self._sent = 0
+        self._error: TransportUnavailable | None = None
+        self._under_way: deque[tuple[list[int], asyncio.Task[Outcomes]]] = deque()
+
+    async def run(self) -> int:
+        """How many were sent. Whatever ends it, what is under way is brought to its end first."""
+        try:
+            while self._error is None and await self._begin():
+                while self._is_due():
+                    await self._finish()
+        finally:
+            while self._under_way:
+                await self._finish()
+        if self._error is not None:
+            raise self._error
+        return self._sent
+
+    async def _begin(self) -> bool:
+        """Publish the next batch; whether there was one."""
+        batch = await self._taking.some(min(_AT_ONCE, self._wanted - self._taken))
+        if batch:
+            self._taken += len(batch)
+            tags = [method.delivery_tag for method, _, _ in batch]
+            outcomes = self._publisher.outcomes([self._again(one) for one in batch])
+            self._under_way.append((tags, asyncio.create_task(outcomes)))
+        return bool(batch)
+
+    def _is_due(self) -> bool:
+        return len(self._under_way) >= _TOGETHER or (bool(self._under_way) and self._under_way[0][1].done())
+
+    async def _finish(self) -> None:
+        """Acknowledge what is confirmed of the oldest batch."""
+        tags, outcomes = self._under_way[0]
+        await asyncio.wait([outcomes])  # and if we are cancelled meanwhile, it is not
+        self._under_way.popleft()
+        errors = outcomes.result()
+        try:
+            self._taking.ack([tag for tag, error in zip(tags, errors, strict=True) if error is None])
+        except TransportUnavailable as error:
+            self._error = self._error or error
+            return
+        self._error = self._error or next(filter(None, errors), None)
+        self._sent += errors.count(None)
+        if self._progress is not None:
+            self._progress(self._sent, self._wanted)
 
 
 class _Taking:
@@ -135,7 +190,8 @@ class _Taking:
     def __init__(self, channel: Channel, queue: str) -> None:
         self._channel = channel
         self._queue = queue
-        self._taken: list[tuple[Any, BasicProperties, bytes]] = []
+        self._taken: deque[Taken] = deque()
+        self._acked = 0  # every tag up to it
         self._came = asyncio.Event()
         self._ended: TransportUnavailable | None = None
 
@@ -146,7 +202,7 @@ class _Taking:
         await self._channel.call(raw.basic_qos, prefetch_count=ahead)
         await self._channel.call(raw.basic_consume, self._queue, self._take)
 
-    async def some(self, most: int) -> list[tuple[Any, BasicProperties, bytes]]:
+    async def some(self, most: int) -> list[Taken]:
         """At least one, or none if nothing comes any more."""
         while len(self._taken) < most:
             if self._ended is not None:
@@ -157,17 +213,17 @@ class _Taking:
                     await self._came.wait()
             except TimeoutError:
                 break
-        batch, self._taken = self._taken[:most], self._taken[most:]
-        return batch
+        return [self._taken.popleft() for _ in range(min(most, len(self._taken)))]
 
     def ack(self, tags: list[int]) -> None:
-        """In order and without gaps, as a rule: then one frame is enough."""
-        if not tags:
-            return
-        if tags[-1] - tags[0] == len(tags) - 1:
-            self._channel.tell(self._channel.raw.basic_ack, tags[-1], multiple=True)
-        else:
-            for tag in tags:
+        """One frame for those that follow what is acknowledged already without a gap, one for each of the others."""
+        for tag in tags:
+            if tag == self._acked + 1:
+                self._acked = tag
+        if tags and self._acked >= tags[0]:
+            self._channel.tell(self._channel.raw.basic_ack, self._acked, multiple=True)
+        for tag in tags:
+            if tag > self._acked:
                 self._channel.tell(self._channel.raw.basic_ack, tag)
 
     def _take(self, _: Any, method: Any, properties: BasicProperties, body: bytes) -> None:

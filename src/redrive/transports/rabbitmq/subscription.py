@@ -3,8 +3,10 @@
 RabbitMQ knows no lease: an unacknowledged message is ours until the connection ends. So the lease is kept here, and
 what is neither settled nor extended in time is given back, as every other transport does.
 
-What was delivered before, and settled by nobody, may take its worker down. It is handed out with nothing taken ahead
-(`is_narrow`), because RabbitMQ calls everything delivered that a dead worker had taken, begun or not.
+What was delivered before, and settled by nobody, may have taken its worker down. But RabbitMQ says so of everything
+that a dead worker had taken, begun or not; and after a crash of its own, of every message of a classic queue. So the
+first time means nothing. After the second it is handed out with nothing taken ahead (`is_narrow`); if it comes again
+after that, it was in a worker's hands, and that is counted as an attempt.
 """
 
 from __future__ import annotations
@@ -36,22 +38,30 @@ class Held(Struct, frozen=True, gc=False):
 
 
 Taken = tuple[int, str, BasicProperties, bytes]  # tag, origin, properties, body
+Overdue = tuple[int, Arrived]  # tag, and what came under it
 Adopt: TypeAlias = "Callable[[Subscription], Awaitable[None]]"
-_CALM = 20  # messages in a row that nobody had before: times are as usual again
+GiveBack: TypeAlias = "Callable[[Subscription, Sequence[Overdue]], Awaitable[None]]"
+_CALM = 20  # messages in a row that are not suspicious: times are as usual again
+
+
+def is_suspicious(came: Arrived) -> bool:
+    """Twice or more nobody settled it: it is handed out with nothing taken ahead."""
+    return came.unsettled > 1
 
 
 class Subscription:
     """One consumer on one channel. When the channel is gone, all of it is: messages come back by themselves."""
 
-    def __init__(self, source: str, channel: Channel, clock: Clock, lease: timedelta) -> None:
+    def __init__(self, source: str, channel: Channel, clock: Clock, lease: timedelta, give_back: GiveBack) -> None:
         self.source = source
         self.closed: TransportUnavailable | None = None
         self._channel = channel
         self._clock = clock
         self._lease = lease.total_seconds()
+        self._give_back = give_back
         self._buffer: deque[Taken] = deque()
         self._suspects: deque[Taken] = deque()  # delivered before, and settled by nobody
-        self._deadlines: dict[int, float] = {}  # of what was handed out
+        self._leases: dict[int, tuple[float, Arrived]] = {}  # until when, and what was handed out
         self._first = 1  # of a channel's tags, which count up by one: those below are settled
         self._settled: set[int] = set()  # and so are these, above it
         self._arrived = asyncio.Event()
@@ -59,7 +69,7 @@ class Subscription:
         self._sweeper: asyncio.Task[None] | None = None
         self.is_narrow = False
         self._is_asking = False  # for one message, in narrow times
-        self._calm = 0  # messages in a row that nobody had before
+        self._calm = 0  # messages in a row that are not suspicious
 
     async def begin(self, prefetch: int) -> None:
         channel = self._channel
@@ -78,8 +88,8 @@ class Subscription:
     # -- receiving ---------------------------------------------------------------------------------------------------
 
     async def receive(self, limit: int, adopt: Adopt) -> list[Delivery]:
-        """What was taken ahead; none, if the next of it was delivered before, so that times have to get narrow. What
-        comes as delivered before is first adopted, so that somebody counts."""
+        """What was taken ahead; none, if the next of it is suspicious, so that times have to get narrow. What comes as
+        delivered before is first adopted, so that somebody counts."""
         while True:
             if self._suspects:
                 await adopt(self)
@@ -130,12 +140,12 @@ class Subscription:
         while buffer and len(out) < limit:
             tag = buffer[0][0]
             came = self.read(buffer[0])
-            if came.redelivered and not alone:
+            if is_suspicious(came) and not alone:
                 break
-            self._calm = 0 if came.redelivered else self._calm + 1
+            self._calm = 0 if is_suspicious(came) else self._calm + 1
             buffer.popleft()
-            self._deadlines[tag] = until
-            out.append(Delivery(came.message, Held(self, tag, came), came.failures, came.redelivered))
+            self._leases[tag] = until, came
+            out.append(Delivery(came.message, Held(self, tag, came), came.failures, came.unsettled > 0))
         return out
 
     def read(self, taken: Taken) -> Arrived:
@@ -171,17 +181,17 @@ class Subscription:
 
     @property
     def leased(self) -> int:
-        return len(self._deadlines)
+        return len(self._leases)
 
     # -- settling ----------------------------------------------------------------------------------------------------
 
     def holds(self, tag: int) -> bool:
-        return self.closed is None and tag in self._deadlines
+        return self.closed is None and tag in self._leases
 
     def extend(self, tag: int) -> bool:
         if not self.holds(tag):
             return False
-        self._deadlines[tag] = self._clock.elapsed() + self._lease
+        self._leases[tag] = self._clock.elapsed() + self._lease, self._leases[tag][1]
         return True
 
     def ack(self, tags: Collection[int]) -> None:
@@ -191,11 +201,12 @@ class Subscription:
         """
         if self.closed is not None:
             return
-        mine = [tag for tag in tags if self._is_open(tag)]  # the lease of some may have ended while a copy was made
-        self._settled.update(mine)
+        first, settled, leases = self._first, self._settled, self._leases
+        # The lease of some may have ended while a copy was made.
+        mine = [tag for tag in tags if tag >= first and tag not in settled]
+        settled.update(mine)
         for tag in mine:
-            self._deadlines.pop(tag, None)
-        first = self._first
+            leases.pop(tag, None)
         self._pass_settled()
         last = max([tag for tag in mine if tag < self._first], default=0)
         channel = self._channel
@@ -217,7 +228,7 @@ class Subscription:
         """Back to the head of the queue, or into the retry queue."""
         if self.closed is not None or not self._is_open(tag):
             return
-        self._deadlines.pop(tag, None)
+        self._leases.pop(tag, None)
         self._settled.add(tag)
         self._pass_settled()
         self._channel.tell(self._channel.raw.basic_reject, tag, requeue=requeue)
@@ -229,7 +240,8 @@ class Subscription:
             await self._channel.call(self._cancel, tag)
 
     def _cancel(self, tag: str, callback: Callable[[Any], None]) -> None:
-        """pika would reject what is still on its way, and the broker would call that delivered before."""
+        """pika would reject what is still on its way, and the broker would call that delivered before. There is no
+        public way to tell it, hence its cap below 2."""
         raw = self._channel.raw
         raw.basic_cancel(tag, callback)
         raw._cancelled.discard(tag)
@@ -263,15 +275,22 @@ class Subscription:
             self.closed = reason
             self._buffer.clear()
             self._suspects.clear()
-            self._deadlines.clear()
+            self._leases.clear()
             self._arrived.set()
 
     async def _sweep(self) -> None:
-        """What is held beyond its lease goes back; the broker says of it that it was delivered before."""
+        """What is held beyond its lease goes back."""
         while self.closed is None:
-            nearest = min(self._deadlines.values(), default=self._clock.elapsed() + self._lease)
+            nearest = min((until for until, _ in self._leases.values()), default=self._clock.elapsed() + self._lease)
             await self._clock.sleep(max(nearest - self._clock.elapsed(), self._lease / 100))
-            now = self._clock.elapsed()
-            for tag in [tag for tag, until in self._deadlines.items() if until <= now]:
+            if overdue := self._overdue():
                 with suppress(TransportUnavailable):  # the connection ends: then they go back by themselves
-                    self.reject(tag, requeue=True)
+                    await self._give_back(self, overdue)
+
+    def _overdue(self) -> list[Overdue]:
+        """From now on nobody else can settle them."""
+        now = self._clock.elapsed()
+        found = [(tag, came) for tag, (until, came) in self._leases.items() if until <= now]
+        for tag, _ in found:
+            del self._leases[tag]
+        return found

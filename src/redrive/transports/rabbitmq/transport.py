@@ -6,6 +6,7 @@ import asyncio
 from collections import defaultdict
 from collections.abc import Sequence
 from datetime import timedelta
+from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
@@ -15,14 +16,17 @@ from redrive.model import Done, Message, Release, Retry
 from redrive.stores.base import Store
 from redrive.stores.relayed import RelayedStore
 from redrive.transports.base import Delivery, Depth, Features, Settlement
-from redrive.transports.rabbitmq.declaring import Declaring
+from redrive.transports.rabbitmq.declaring import Declaring, is_there
 from redrive.transports.rabbitmq.link import Link
 from redrive.transports.rabbitmq.options import BuryIn, Options, RetryBy, options_of
 from redrive.transports.rabbitmq.parking import ParkedLetters
 from redrive.transports.rabbitmq.publisher import Parcel, Publisher
-from redrive.transports.rabbitmq.subscription import Held, Subscription, Taken
-from redrive.transports.rabbitmq.topology import retry_exchange, retry_key
-from redrive.transports.rabbitmq.wire import copy_of, properties_of
+from redrive.transports.rabbitmq.subscription import Held, Overdue, Subscription, Taken, is_suspicious
+from redrive.transports.rabbitmq.topology import Declared, Topology, declared, retry_exchange, retry_key
+from redrive.transports.rabbitmq.wire import Arrived, copy_of, properties_of
+
+if TYPE_CHECKING:
+    from redrive.transports.rabbitmq.examining import Examined
 
 
 class RabbitTransport:
@@ -83,7 +87,7 @@ class RabbitTransport:
                 await known.aclose()
             await self._declaring.ensure(source)
             channel = await self._link.channel()
-            made = Subscription(source, channel, self._clock, self._lease)
+            made = Subscription(source, channel, self._clock, self._lease, self._count)
             try:
                 await made.begin(self.options.prefetch)
             except BaseException:
@@ -94,7 +98,7 @@ class RabbitTransport:
 
     async def _adopt(self, subscription: Subscription) -> None:
         """Somebody had them and settled nothing. RabbitMQ does not count that, so a copy does: it goes in at the end
-        of the queue, with one attempt more, and only then is the old one acknowledged."""
+        of the queue, and only then is the old one acknowledged."""
         taken = subscription.suspects()
         unsettled = taken
         try:
@@ -106,6 +110,18 @@ class RabbitTransport:
         for error in outcomes:
             if error is not None:
                 raise error
+
+    async def _count(self, subscription: Subscription, overdue: Sequence[Overdue]) -> None:
+        """Their leases ended in our hands: they were tried. Where that cannot be written, they just go back."""
+        parcels = [
+            _copied(came, attempt=came.message.attempt + 1, unsettled=max(came.unsettled, 1)) for _, came in overdue
+        ]
+        outcomes = await self._publisher.outcomes(parcels)
+        for (tag, _), error in zip(overdue, outcomes, strict=True):
+            if error is None:
+                subscription.ack([tag])
+            else:
+                subscription.reject(tag, requeue=True)
 
     async def extend(self, deliveries: Sequence[Delivery]) -> Sequence[Delivery]:
         return [one for one in deliveries if not _held(one).subscription.extend(_held(one).tag)]
@@ -148,7 +164,8 @@ class RabbitTransport:
         else:
             assert isinstance(outcome, Release)
             wait, attempt = outcome.pause, message.attempt
-        properties = copy_of(held.came, attempt=attempt, redelivered=delivery.redelivered, failures=failures)
+        unsettled = min(held.came.unsettled, 1)  # it has not taken its worker down, but may have a letter
+        properties = copy_of(held.came, attempt=attempt, unsettled=unsettled, failures=failures)
         return Parcel(*self._way(message.source, wait), properties, message.body)
 
     def _way(self, source: str, wait: timedelta) -> tuple[str, str]:
@@ -192,6 +209,32 @@ class RabbitTransport:
         if self._publisher.blocked:
             raise TransportUnavailable(self._link.name, f"it takes nothing from publishers: {self._publisher.blocked}")
 
+    @property
+    def makes_queues(self) -> bool:
+        return self.options.declare
+
+    async def examined(self, sources: Sequence[str]) -> Examined:
+        """How the broker differs from what these sources need. Nothing is missing of a queue that we are to make and
+        nobody has used yet; of one that we are not to make, its arguments are not ours."""
+        from redrive.transports.rabbitmq.examining import examined
+        from redrive.transports.rabbitmq.management import Management
+
+        options = self.options
+        used = [one for one in sources if not options.declare or await is_there(self._link, one)]
+        management = Management(options.management_url, vhost=options.vhost)
+        try:
+            wanted = declared(Topology(tuple(map(options.queue, used)))) if used else Declared((), (), ())
+            found = await examined(self._link, management, wanted)
+        finally:
+            await management.aclose()
+        if options.declare:
+            return found
+        return replace(found, missing=tuple([one for one in found.missing if self._needs(one)]), clashes=())
+
+    def _needs(self, part: str) -> bool:
+        is_parking = part.endswith(".dlq") or part.startswith("exchange dlq.")
+        return not is_parking or self.options.bury is not BuryIn.STORE
+
     def burying(self, store: Store) -> Store:
         """Where letters of its messages are recorded: in the store, in `q.X.dlq`, or in both."""
         if self.options.bury is BuryIn.STORE:
@@ -223,16 +266,20 @@ class RabbitTransport:
 
 
 def _counted(subscription: Subscription, taken: Taken) -> Parcel:
-    """A copy that says that somebody had it before."""
+    """A copy that says that somebody had it before. Who was handed out with nothing taken ahead has been tried; of
+    the others nobody can tell."""
     came = subscription.read(taken)
-    properties = copy_of(came, attempt=came.message.attempt + 1, redelivered=True, failures=came.failures)
-    return Parcel("", subscription.source, properties, came.message.body)
+    return _copied(came, attempt=came.message.attempt + is_suspicious(came), unsettled=came.unsettled + 1)
 
 
 def _unchanged(subscription: Subscription, taken: Taken) -> Parcel:
     came = subscription.read(taken)
-    properties = copy_of(came, attempt=came.message.attempt, redelivered=came.redelivered, failures=came.failures)
-    return Parcel("", subscription.source, properties, came.message.body)
+    return _copied(came, attempt=came.message.attempt, unsettled=came.unsettled)
+
+
+def _copied(came: Arrived, *, attempt: int, unsettled: int) -> Parcel:
+    properties = copy_of(came, attempt=attempt, unsettled=unsettled, failures=came.failures)
+    return Parcel("", came.message.source, properties, came.message.body)
 
 
 def _held(delivery: Delivery) -> Held:

@@ -31,6 +31,7 @@ _pack = msgspec.msgpack.Encoder()
 
 
 Count = Annotated[int, Meta(ge=1, lt=1 << 31)]
+Times = Annotated[int, Meta(ge=0, lt=1 << 31)]
 Microseconds = Annotated[int, Meta(ge=0, lt=253_402_300_800_000_000)]  # until the year 9999
 
 
@@ -45,11 +46,12 @@ class Ours(Struct, frozen=True, omit_defaults=True):
     priority: int = 0
     expires: Microseconds | None = None
     attempt: Count = 1
-    redelivered: bool = False
+    unsettled: Times = 0  # how often it was delivered, and settled by nobody
     origin: str = ""  # exchange/key where it came in first: a retry comes by another way
     pairs: tuple[tuple[str, bytes], ...] | None = None  # headers that a table cannot hold: repeated, or long names
 
 
+_NOTHING = Ours()
 _ours = msgspec.json.Decoder(Ours)
 _ours_text = msgspec.json.Encoder()
 
@@ -59,7 +61,7 @@ class Arrived(Struct, frozen=True):
 
     message: Message
     failures: tuple[Failure, ...]
-    redelivered: bool
+    unsettled: int
     properties: BasicProperties
 
 
@@ -94,7 +96,7 @@ def properties_of(message: Message) -> BasicProperties:
 
 
 def copy_of(
-    came: Arrived, *, attempt: int, redelivered: bool, failures: Sequence[Failure] = (), **more: str | int
+    came: Arrived, *, attempt: int, unsettled: int, failures: Sequence[Failure] = (), **more: str | int
 ) -> BasicProperties:
     """How a message goes out that came in: as it was, but for its count, its story, and those headers."""
     old, message = came.properties, came.message
@@ -102,7 +104,7 @@ def copy_of(
     ours = structs.replace(
         _read(table.get(OURS)),
         attempt=attempt,
-        redelivered=redelivered,
+        unsettled=unsettled,
         id=_too_long(message.id),
         origin=message.origin,
     )
@@ -189,7 +191,7 @@ def arrived(source: str, origin: str, properties: BasicProperties, body: bytes, 
         None if ours.expires is None else moment(ours.expires),
         origin or ours.origin or _first_way(table, source),
     )
-    return Arrived(message, read_story(table.get(STORY)), ours.redelivered, properties)
+    return Arrived(message, read_story(table.get(STORY)), ours.unsettled, properties)
 
 
 def rejections(table: Mapping[str, Any], queue: str) -> int:
@@ -225,16 +227,16 @@ def without_deaths(table: Mapping[str, Any] | None) -> dict[str, Any]:
 
 def fresh_ours(text: object) -> str:
     """What AMQP has no place for, of a message that begins anew."""
-    return _ours_text.encode(structs.replace(_read(text), attempt=1, redelivered=False, expires=None)).decode()
+    return _ours_text.encode(structs.replace(_read(text), attempt=1, unsettled=0, expires=None)).decode()
 
 
 def _read(text: object) -> Ours:
     if not isinstance(text, str | bytes):
-        return Ours()
+        return _NOTHING
     try:
         return _ours.decode(text)
     except (msgspec.MsgspecError, UnicodeDecodeError):
-        return Ours()
+        return _NOTHING
 
 
 def read_story(data: object) -> tuple[Failure, ...]:
@@ -254,10 +256,12 @@ def _timestamp(properties: BasicProperties, clock: Clock) -> datetime:
 
 
 def _headers(properties: BasicProperties, table: Mapping[str, Any]) -> Headers:
+    found = vars(properties)
+    kept = {name: value for name in _KEPT if (value := found[name]) is not None}
+    if not table and not kept:
+        return ()
     pairs = [(_text(name) or "", _bytes(value)) for name, value in table.items() if name not in _NOT_THEIRS]
-    kept = {name: value for name in _KEPT if (value := getattr(properties, name)) is not None}
-    typed = {name: value for name, value in table.items() if not isinstance(value, str | bytes)}
-    typed = without_deaths(typed)
+    typed = without_deaths({name: value for name, value in table.items() if not isinstance(value, str | bytes)})
     if kept or typed:
         pairs.append((TYPED, _packed(kept, typed)))
     return tuple(pairs)

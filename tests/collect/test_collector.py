@@ -1,0 +1,63 @@
+"""What the collector does with letters that a store will not have."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+from datetime import datetime, timedelta
+
+from redrive.collect.collector import Collector
+from redrive.collect.foreign import failure_of, letter_of
+from redrive.forensics.query import Query
+from redrive.model import Letter
+from redrive.stores.memory import MemoryStore
+from redrive.stores.relayed import RelayedLetters, RelayedStore
+from redrive.telemetry.events import Event, Events, LetterRefused
+from redrive.testing.builders import make_message
+from redrive.testing.clock import ManualClock
+from redrive.testing.waiting import until
+from redrive.transports.base import Delivery
+from redrive.transports.memory import MemoryTransport
+
+LEASE = timedelta(seconds=30)
+
+
+class Picky(RelayedLetters):
+    """Will not have what is bad, until it is mended."""
+
+    mended = False
+
+    async def record(self, letters: Sequence[Letter]) -> None:
+        if not self.mended and any(letter.message.id == "bad" for letter in letters):
+            raise OverflowError("too large a number")
+        await self.behind.record(letters)
+
+
+def read(delivery: Delivery, now: datetime) -> Letter:
+    return letter_of(delivery.message, failure_of("E", "", now), transport="default", now=now)
+
+
+async def test_what_was_refused_comes_again_when_its_lease_ends_and_is_kept_when_the_store_takes_it() -> None:
+    clock, events, told = ManualClock(), Events(), list[Event]()
+    events.subscribe(told.append)
+    transport, store = MemoryTransport(clock=clock, lease=LEASE), MemoryStore()
+    await transport.send([make_message(id=name, source="dead") for name in ("good", "bad", "fine")])
+    picky = Picky(store.letters)
+    collector = Collector(transport, "dead", read, RelayedStore(store, picky), events=events, clock=clock, lease=LEASE)
+
+    def refused(times: int) -> Callable[[], bool]:
+        return lambda: sum(isinstance(one, LetterRefused) and one.message == "bad" for one in told) == times
+
+    running = asyncio.create_task(collector.run())
+    await until(refused(1))
+    assert await store.letters.count(Query()) == 2
+    for number in (2, 3):
+        await clock.advance(LEASE.total_seconds())
+        await until(refused(number))
+    assert len(collector._refused) == 1, "it is one, however often it comes"
+    picky.mended = True
+    await clock.advance(LEASE.total_seconds())
+    await until(lambda: collector.collected == 3)
+    collector.stop()
+    assert await asyncio.wait_for(running, 30) == 3
+    assert not sum(one.total for one in (await transport.depths()).values())
