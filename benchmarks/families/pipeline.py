@@ -21,6 +21,7 @@ from tests.servers.ports import claim_port
 
 from benchmarks.harness import Cell, Measured, Scale, Target, in_loop, side_by_side
 from redrive.config import Settings
+from redrive.flow.breaker import Position
 from redrive.model import Message
 from redrive.settings import Pipeline
 from redrive.systems.pipeline import (
@@ -33,7 +34,9 @@ from redrive.systems.pipeline import (
     ProcessRequest,
     ProcessResponse,
 )
+from redrive.systems.pipeline.caller import RULE
 from redrive.systems.pipeline.wire import Tls, open_channel, process_method
+from redrive.testing.waiting import until
 
 _CONCURRENCY, _SIZE, _PARTITIONS = 64, 1000, 6
 _SETTINGS = {"concurrency": _CONCURRENCY, "document": _SIZE, "partitions": _PARTITIONS}
@@ -110,7 +113,7 @@ async def _called(total: int) -> float:
 
     async def caller() -> None:
         for number in left:
-            await method(ProcessRequest(node_id="n", stream=_stream(number)), timeout=30)
+            await method(ProcessRequest(node_id="n", stream=_stream(number)).SerializeToString(), timeout=30)
 
     await caller_once(method)
     began = time.perf_counter()
@@ -123,27 +126,39 @@ async def _called(total: int) -> float:
 async def caller_once(method: object) -> None:
     """The connection is there before the clock runs."""
     assert callable(method)
-    await method(ProcessRequest(node_id="n", stream=_stream(0)), timeout=30)
+    await method(ProcessRequest(node_id="n", stream=_stream(0)).SerializeToString(), timeout=30)
 
 
 async def _travelled(total: int, nodes: int, *, dead: bool = False) -> float:
-    """Streams a second, from the first call of a module to the end of the last stream; all of them wait in Kafka."""
+    """Streams a second, from the first call of a module to the end of the last stream. All of them wait in Kafka, and
+    every node has its partitions, and one stream to begin with, before the first call is made."""
     engine = _engine(nodes, dead=dead)
     await engine.create_topics()
-    ids = list(engine.graph.nodes)
-    await _fill(engine, ids[0], total)
-    if dead:
-        await _fill(engine, ids[-1], total // 10)
-    ended, begun = _Ends(engine, total), _first_call(engine)
+    first, *others = list(engine.graph.nodes)[:nodes]
+    await _fill(engine, first, total)
+    for node in others:
+        await _fill(engine, node, 1)
+    ended, gate = _Ends(engine, total + len(others)), _Gate(engine, nodes)
     worker = engine.worker(upkeep=False)
     running = asyncio.create_task(worker.run())
-    began = await begun
+    await gate.all_wait.wait()
+    if dead:
+        await _open_breaker(engine, total)
+    began = gate.open()
     await ended.all.wait()
     figure = total / (time.perf_counter() - began)
     worker.stop()
     await running
     await engine.aclose()
     return figure
+
+
+async def _open_breaker(engine: Engine, total: int) -> None:
+    """And a tenth as many streams as others have wait behind it."""
+    *_, gone = engine.graph.nodes
+    await _fill(engine, gone, 2 * RULE.failures)
+    await until(lambda: engine.callers["gone"].breaker.position is Position.OPEN, timeout=120)
+    await _fill(engine, gone, total // 10)
 
 
 async def _latencies(times: int) -> list[float]:
@@ -167,20 +182,30 @@ async def _latencies(times: int) -> list[float]:
     return figures
 
 
-def _first_call(engine: Engine) -> asyncio.Future[float]:
-    """When the no-op module was called first."""
-    begun: asyncio.Future[float] = asyncio.get_running_loop().create_future()
-    caller = engine.callers["noop"]
-    call = caller._on_some_instance
+class _Gate:
+    """Holds the first calls of the no-op module until every node has one to make."""
 
-    async def noted(request: ProcessRequest, seconds: float) -> tuple[ProcessResponse, str]:
-        if not begun.done():
-            begun.set_result(time.perf_counter())
-            caller._on_some_instance = call  # type: ignore[method-assign]
-        return await call(request, seconds)
+    def __init__(self, engine: Engine, nodes: int) -> None:
+        self.all_wait = asyncio.Event()
+        self._opened = asyncio.Event()
+        self._caller = caller = engine.callers["noop"]
+        self._call = call = caller._on_some_instance
+        waiting: set[str] = set()
 
-    caller._on_some_instance = noted  # type: ignore[method-assign]
-    return begun
+        async def held(request: bytes, timeout: timedelta) -> tuple[ProcessResponse, str]:
+            waiting.add(ProcessRequest.FromString(request).node_id)
+            if len(waiting) == nodes:
+                self.all_wait.set()
+            await self._opened.wait()
+            return await call(request, timeout)
+
+        caller._on_some_instance = held  # type: ignore[method-assign]
+
+    def open(self) -> float:
+        """Now."""
+        self._caller._on_some_instance = self._call  # type: ignore[method-assign]
+        self._opened.set()
+        return time.perf_counter()
 
 
 class _Ends:
@@ -216,7 +241,7 @@ def _engine(nodes: int, *, dead: bool = False) -> Engine:
         chained.append(Node(id=str(uuid4()), module="gone", dlq_config=DlqConfig(max_retries=2)))
     modules = {"noop": [_module()], "gone": [f"127.0.0.1:{claim_port()}"]}
     graph = Graph(f"bench{next(_numbers)}", chained, modules=modules)
-    own = Pipeline(kafka=f"kafka://{_kafka().bootstrap}", concurrency=_CONCURRENCY, partitions=_PARTITIONS)
+    own = Pipeline(transport=f"kafka://{_kafka().bootstrap}", concurrency=_CONCURRENCY, partitions=_PARTITIONS)
     return Engine(graph, replace(Settings(), pipeline=own, batch=500), store="memory://")
 
 

@@ -1,106 +1,112 @@
 """Three modules, each a process, and an engine that lets documents travel through them.
 
-    python run.py kafka://127.0.0.1:9092
+    python run.py                           # needs nothing but pip install 'redrive[grpc,yaml]'
+    python run.py kafka://127.0.0.1:9092    # the same over Kafka; redrive[kafka]
 
-One module is killed on the way: what comes to it dies, waits in its DLQ, and is sent back when the module is back.
+One module has a bug. What dies of it waits in its DLQ, is traced, and is sent back when the bug is mended.
 """
 
 from __future__ import annotations
 
 import asyncio
+import os
 import subprocess
 import sys
 from pathlib import Path
 
-from msgspec.structs import replace
-
 from redrive.config import load
 from redrive.forensics.query import Query
-from redrive.model import State
-from redrive.service import Service
 from redrive.systems.pipeline import Document, Engine, Graph
-from redrive.systems.pipeline.dlq import dead_streams
 from redrive.testing.waiting import until
 
 HERE = Path(__file__).parent
-STORE = "sqlite:///pipeline.db"
+LOG = Path("modules.log")  # what the modules say
+REDRIVE = [sys.executable, "-m", "redrive"]
 
 
 class Running:
     """A module as a process of its own: `redrive pipeline module parse:module`."""
 
-    def __init__(self, name: str, port: int = 0) -> None:
+    def __init__(self, name: str) -> None:
         self.name = name
-        self._words = [sys.executable, "-m", "redrive", "pipeline", "module", f"{name}:module"]
-        self.address = ""
-        self.start(port)
+        self.start(port=0)
 
-    def start(self, port: int) -> None:
-        self._process = subprocess.Popen(
-            [*self._words, "--port", str(port)], cwd=HERE, stdout=subprocess.PIPE, text=True
-        )
+    def start(self, port: int, **environment: str) -> Running:
+        words = [*REDRIVE, "pipeline", "module", f"{self.name}:module", "--port", str(port)]
+        with LOG.open("a") as log:
+            self._process = subprocess.Popen(
+                words, stdout=subprocess.PIPE, stderr=log, text=True, env=os.environ | environment
+            )
+        return self
+
+    def wait(self) -> str:
+        """Gives the address that it serves on."""
         assert self._process.stdout is not None
         self.address = self._process.stdout.readline().split()[-1]
-        print(f"module {self.name} on {self.address}")
+        print(f"module {self.name} serves on {self.address}")
+        return self.address
 
-    def kill(self) -> int:
-        self._process.kill()
-        self._process.wait()
+    def stop(self) -> int:
+        """Gives the port that it had."""
+        self._process.terminate()
+        self._process.communicate()
         return int(self.address.rpartition(":")[2])
 
 
-async def main(kafka: str) -> None:
+async def redrive(*words: str) -> None:
+    """A command as you would type it in this directory."""
+    print(f"\n$ redrive {' '.join(words)}", flush=True)
+    process = await asyncio.create_subprocess_exec(*REDRIVE, *words)
+    await process.wait()
+
+
+async def main() -> None:
     modules = {name: Running(name) for name in ("parse", "shout", "count")}
-    try:
-        await travel(kafka, modules)
-    finally:
-        for one in modules.values():
-            one.kill()
-
-
-async def travel(kafka: str, modules: dict[str, Running]) -> None:
-    graph = Graph.load(HERE / "graph.yaml")
-    graph.modules = {name: (one.address,) for name, one in modules.items()}  # or let Consul find them
-    settings = load()
-    settings = replace(settings, store=STORE, pipeline=replace(settings.pipeline, kafka=kafka))
-    engine = Engine(graph, settings)
+    graph = Graph.load("graph.yaml")
+    graph.modules = {name: (one.wait(),) for name, one in modules.items()}  # or let Consul find them
+    engine = Engine(graph, load())
     await engine.create_topics()
     worker = engine.worker()
     running = asyncio.create_task(worker.run())
-    service = Service(engine.app)
+    try:
+        await travel(engine, modules["shout"])
+    finally:
+        worker.stop()
+        await running
+        await engine.aclose()
+        for one in modules.values():
+            one.stop()
 
-    stream = await engine.send(Document(document_id="a.txt", content=b"one two three"))
-    print(f"sent a.txt as {stream}")
-    await engine.send(Document(document_id="b.bin", content=b"\xff\xfe"))
-    print("sent b.bin: no text, so `parse` rejects it, and it goes on as it is")
 
-    port = modules["shout"].kill()
-    print("killed module shout")
-    stream = await engine.send(Document(document_id="c.txt", content=b"four five"))
+async def travel(engine: Engine, shout: Running) -> None:
+    well = await engine.send(Document(document_id="a.txt", content=b"one two three"))
+    print(f"\na.txt is stream {well}")
+    rejected = await engine.send(Document(document_id="b.bin", content=b"\xff\xfe"))
+    print(f"b.bin is stream {rejected}: it is no text, so `parse` rejects it, and it goes on as it is")
+    bad = await engine.send(Document(document_id="c.txt", content=b"four 5"))
+    print(f"c.txt is stream {bad}: `shout` fails with it (see {LOG}), is asked again, and then it is dead", flush=True)
 
     async def is_dead() -> bool:
-        return await engine.app.store.letters.count(Query(text=stream)) > 0
+        return await engine.app.store.letters.count(Query(text=bad)) > 0
 
-    await until(is_dead, what="it is dead")
-    [letter] = (await engine.app.store.letters.search(Query(text=stream))).letters
-    print(f"c.txt is in the DLQ of {graph.dlq_topic(graph.node('shout'))}: {letter.last.code}")
+    await until(is_dead, timeout=60, what="c.txt is dead")
+    await redrive("groups")
+    await redrive("pipeline", "trace", bad)
 
-    await asyncio.to_thread(modules["shout"].start, port)
-    query = await dead_streams(service, graph, graph.node("shout"))
-    replay = await service.replay(query, actor="example", reason="shout is back")
-    await service.run_replay(replay.id)
+    print("\nThe bug is mended: version 2 of shout takes the place of version 1.")
+    port = shout.stop()
+    await asyncio.to_thread(shout.start(port, SHOUT_VERSION="2").wait)
+    await redrive("pipeline", "replay", "shout", "--yes", "--timeout", "60s")
 
-    async def is_resolved() -> bool:
-        return await engine.app.store.letters.count(Query(ids=(letter.id,), states=(State.RESOLVED,))) == 1
+    async def is_at_its_end() -> bool:
+        return any(one.topic == engine.graph.finished for one in await engine.transport.records(bad, None))
 
-    await until(is_resolved, what="it was resolved")
-    print(f"replayed {replay.total}: c.txt went through after all")
-    worker.stop()
-    await running
-    await engine.aclose()
+    await until(is_at_its_end, timeout=60, what="c.txt has passed `count` too")
+    await redrive("pipeline", "trace", bad)
 
 
 if __name__ == "__main__":
-    if len(sys.argv) != 2:
-        raise SystemExit("usage: python run.py kafka://127.0.0.1:9092")
-    asyncio.run(main(sys.argv[1]))
+    if len(sys.argv) > 1:
+        os.environ["REDRIVE_PIPELINE_TRANSPORT"] = sys.argv[1]
+    os.chdir(HERE)
+    asyncio.run(main())

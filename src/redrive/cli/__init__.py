@@ -38,7 +38,7 @@ TABLE = {
     "Systems": {
         "email": ("redrive.cli.email:email", "The e-mail gateway on Redis: worker, jobs, DLQ, fairness"),
         "tickets": ("redrive.cli.tickets:tickets", "The ticket worker on Kafka: topics, worker, DLQ, republish"),
-        "pipeline": ("redrive.cli.pipeline:pipeline", "A graph of gRPC modules on Kafka: engine, trace, replay"),
+        "pipeline": ("redrive.cli.pipeline:pipeline", "A graph of gRPC modules: engine, trace, replay"),
         "files": ("redrive.cli.files:files", "The file pipeline on RabbitMQ: topology, worker, parked messages"),
     },
     "Admin": {

@@ -15,7 +15,7 @@ from redrive.app import Redrive
 from redrive.cli.apps import find_app
 from redrive.cli.lazy import common
 from redrive.cli.options import as_json
-from redrive.cli.output import plain, show, tell_json
+from redrive.cli.output import pairs, plain, show, tell_json
 from redrive.cli.session import loaded
 from redrive.config import Described
 from redrive.doctor import Diagnosis, Finding, Level, examine
@@ -66,7 +66,7 @@ def _settings(app: Redrive) -> Iterable[Described]:
 def _shown(diagnosis: Diagnosis, settings: Iterable[Described]) -> list[RenderableType]:
     chosen = [one for one in settings if one.source != "default" or one.path in ("store", "transports.default")]
     facts = [(one.path, Text(f"{plain(one.value)}  ({one.source})")) for one in chosen]
-    parts: list[RenderableType] = [Text("Configured", style="bold"), _grid(facts)]
+    parts: list[RenderableType] = [Text("Configured", style="bold"), pairs(facts)]
     parts += [Text("everything else is as it comes: `redrive config`", style="dim"), "", Text("Found", style="bold")]
     parts += [_findings(diagnosis.findings), "", _verdict(diagnosis)]
     return parts
@@ -81,15 +81,6 @@ def _findings(findings: Iterable[Finding]) -> Table:
         if one.mend:
             text.append(f"\n→ {plain(one.mend)}", style="dim")
         made.add_row(_MARKS[one.level], one.about, text)
-    return made
-
-
-def _grid(lines: Iterable[tuple[str, Text]]) -> Table:
-    made = Table.grid(padding=(0, 2, 0, 0))
-    made.add_column(style="dim", no_wrap=True)
-    made.add_column(overflow="fold")
-    for name, value in lines:
-        made.add_row(name, value)
     return made
 
 

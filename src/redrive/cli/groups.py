@@ -14,7 +14,7 @@ from rich.text import Text
 from redrive.cli.exits import NOTHING
 from redrive.cli.lazy import common
 from redrive.cli.options import as_json, filters
-from redrive.cli.output import age, error, letters_said, line, say, show, states, tell_json, width
+from redrive.cli.output import age, error, letters_said, line, say, show, states, tell_json, to_copy, width
 from redrive.cli.session import ask, command
 from redrive.forensics.query import Query
 from redrive.model import OPEN
@@ -53,7 +53,7 @@ def groups(query: Query, limit: int, closed: bool, as_json: bool) -> None:
 def _shown(found: Sequence[Group]) -> list[RenderableType]:
     now, parts = datetime.now(UTC), list[RenderableType]()
     for group in found:
-        parts += [_head(group), *(Padding(one, (0, 0, 0, 4)) for one in _below(group, now)), ""]
+        parts += [_head(group), Padding(_below(group, now), (0, 0, 0, 4)), *_commands(group), ""]
     return parts[:-1]
 
 
@@ -62,10 +62,13 @@ def _head(group: Group) -> Text:
     return Text.assemble(Text(letters_said(group.count), style="bold cyan"), f"  {group.category}  ", why)
 
 
-def _below(group: Group, now: datetime) -> list[Text]:
+def _below(group: Group, now: datetime) -> Text:
     seen = f"first {age(group.first_at, now)}, last {age(group.last_at, now)}"
+    return Text.assemble(states(group.states), "  in ", line(", ".join(group.sources)), f"  {seen}")
+
+
+def _commands(group: Group) -> list[Text]:
     return [
-        Text.assemble(states(group.states), "  in ", line(", ".join(group.sources)), f"  {seen}"),
-        Text(f"look    {command('letters', '--group', group.id)}", style="dim"),
-        Text(f"replay  {command('replay', '--group', group.id)}", style="dim"),
+        to_copy("    look    ", command("letters", "--group", group.id)),
+        to_copy("    replay  ", command("replay", "--group", group.id)),
     ]

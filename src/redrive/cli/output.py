@@ -55,10 +55,19 @@ def show(*parts: RenderableType, err: bool = False) -> None:
         emoji=False,
     )
     for part in parts:
-        console.print(part, soft_wrap=isinstance(part, str))
+        console.print(part, soft_wrap=isinstance(part, str) or _is_to_copy(part))
     written = console.file.getvalue()  # type: ignore[attr-defined]
     text = "\n".join(line.rstrip() for line in written.splitlines())
     say(text) if err else write(f"{text}\n".encode(sys.stdout.encoding, "backslashreplace"))
+
+
+def to_copy(about: str, text: str) -> Text:
+    """A command that somebody may copy: the terminal breaks it where it is too long, and no line end of ours does."""
+    return Text.assemble((about, "dim"), text, no_wrap=True)
+
+
+def _is_to_copy(part: RenderableType) -> bool:
+    return isinstance(part, Text) and part.no_wrap is True
 
 
 def say(text: str) -> None:
@@ -79,12 +88,22 @@ def write(data: bytes) -> None:
     sys.stdout.buffer.flush()
 
 
-def table(*columns: str, right: Iterable[str] = ()) -> Table:
-    """A light table; its last column takes what room is left."""
+def table(*columns: str, right: Iterable[str] = (), folded: str | None = None) -> Table:
+    """A light table; one column takes what room is left, the last if no other is named."""
     made = Table(box=SIMPLE_HEAD, pad_edge=False, show_edge=False, header_style="bold", padding=(0, 1, 0, 0))
     for name in columns:
-        last = name == columns[-1]
-        made.add_column(name, justify="right" if name in right else "left", no_wrap=not last, overflow="fold")
+        whole = name != (folded or columns[-1])
+        made.add_column(name, justify="right" if name in right else "left", no_wrap=whole, overflow="fold")
+    return made
+
+
+def pairs(lines: Iterable[tuple[str, Text]]) -> Table:
+    """A name and what belongs to it, line by line."""
+    made = Table.grid(padding=(0, 2, 0, 0))
+    made.add_column(style="dim", no_wrap=True)
+    made.add_column(overflow="fold")
+    for name, value in lines:
+        made.add_row(name, value)
     return made
 
 

@@ -14,6 +14,7 @@ from typing import Any, TypeVar
 
 import click
 
+from redrive.app import Redrive
 from redrive.cli.campaign import Patience, campaign, waiting
 from redrive.cli.confirm import confirm
 from redrive.cli.exits import NOTHING, Stopped
@@ -32,9 +33,9 @@ from redrive.systems.pipeline.faults import ErrorType
 from redrive.systems.pipeline.graph import Graph
 from redrive.systems.pipeline.module import Module
 from redrive.systems.pipeline.pipeline_pb2 import Document
+from redrive.systems.pipeline.streams import open_streams
 from redrive.systems.pipeline.trace import Trace, Tracer
 from redrive.systems.pipeline.wire import Tls
-from redrive.transports.kafka.options import options_of
 from redrive.worker import Worker, fast_loop, stop_on_signals
 
 T = TypeVar("T")
@@ -44,7 +45,7 @@ _FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
 @click.group()
 @common
 def pipeline() -> None:
-    """Streams through a graph of gRPC modules on Kafka, with one DLQ for each node.
+    """Streams through a graph of gRPC modules, with one DLQ for each node: on Kafka, or on one machine on SQLite.
 
     Settings are those of the section `pipeline`: `redrive config` shows them. Where a command needs the graph and is
     not given one, it takes that of pipeline.graph.
@@ -244,8 +245,7 @@ def _with_engine(graph: Graph, settings: Settings, work: Callable[[Engine], Awai
 @common
 def trace(stream: str, since: datetime | None, graph: Graph, settings: Settings, as_json: bool) -> None:
     """Where a stream has been: each step, and where it is now. Reads the topics, for as long as they keep it."""
-    tracer = Tracer(graph, options_of(settings.pipeline.kafka))
-    found = asyncio.run(tracer.trace(stream, since=since))
+    found = asyncio.run(_traced(stream, since, graph, settings))
     if as_json:
         tell_json(found)
     else:
@@ -254,18 +254,26 @@ def trace(stream: str, since: datetime | None, graph: Graph, settings: Settings,
         raise Stopped(f"no topic of the graph has a stream {stream!r}", NOTHING)
 
 
+async def _traced(stream: str, since: datetime | None, graph: Graph, settings: Settings) -> Trace:
+    own = settings.pipeline
+    async with Redrive(settings=settings) as app:
+        streams = open_streams(own.transport, graph, group=own.group, clock=app.clock, lease=settings.lease)
+        try:
+            return await Tracer(graph, streams, lambda: app.store.letters).trace(stream, since=since)
+        finally:
+            await streams.aclose()
+
+
 def _show_trace(found: Trace) -> None:
-    if not found.sightings:
-        return
     steps = table("HOP", "NODE", "OUTCOME", "ATTEMPT", "TOOK", "INSTANCE", "", right=("HOP", "ATTEMPT", "TOOK"))
     for one in found.steps:
         note = line(one.error, 80) or ("a repeat, after a crash" if one.repeat else "")
         took = f"{one.seconds * 1000:.0f} ms"
         steps.add_row(str(one.hop), line(one.node), one.outcome, str(one.attempt), took, line(one.instance), note)
-    show(steps)
+    if found.steps:
+        show(steps)
     for seen in found.sightings:
-        place = f"{seen.topic}[{seen.partition}]@{seen.offset}"
-        show(f"{seen.at:%Y-%m-%d %H:%M:%S}  {line(seen.where)}  {place}  {line(seen.error, 100)}".rstrip())
+        show(f"{seen.at:%Y-%m-%d %H:%M:%S}  {line(seen.where)}  {seen.place}  {line(seen.error, 100)}".rstrip())
 
 
 # -- dead streams ------------------------------------------------------------------------------------------------------
@@ -307,12 +315,13 @@ def replay(
         return query, await service.count(query)
 
     asked, count = ask(chosen, Needs.LETTERS, settings)
+    some = "1 stream" if count == 1 else f"{count:,} streams"
     if dry_run:
-        tell_json({"node_id": there.id, "streams": count}) if as_json else show(f"{count:,} streams would be sent back")
+        tell_json({"node_id": there.id, "streams": count}) if as_json else show(f"{some} would be sent back")
         return
     if not count:
         raise Stopped(f"no dead stream of {there.label} matches: nothing was sent", NOTHING)
-    confirm(f"Send {count:,} streams back to {there.label} ({graph.topic(there)})?", yes=yes)
+    confirm(f"Send {some} back to {there.label} ({graph.topic(there)})?", yes=yes)
 
     async def start(service: Service) -> Replay:
         service.app.declare(graph.topic(there), transport="pipeline")

@@ -12,7 +12,7 @@ from redrive.cli.exits import NOTHING, Stopped
 from redrive.cli.lazy import common
 from redrive.cli.options import as_json, every, filters, until_now, yes
 from redrive.cli.options import rate as a_rate
-from redrive.cli.output import error, letters_said, line, show, table, tell_json, width
+from redrive.cli.output import error, letters_said, line, say, show, table, tell_json, width
 from redrive.cli.session import actor, ask
 from redrive.flow.replay import Replay
 from redrive.forensics.query import Query
@@ -58,6 +58,8 @@ def replay(
     if plan.total == 0:
         raise Stopped("nothing was sent" if plan.left_out else "no letter matches: nothing was sent", NOTHING)
     if dry_run:
+        if not as_json:
+            say("Nothing was sent: this is the plan. Without --dry-run it is shown again, and you are asked.")
         return
     confirm(f"Send {letters_said(plan.total)} back?", yes=yes)
     campaign(lambda service: _frozen(service, bounded, rate, reason), patience, as_json=as_json)

@@ -13,7 +13,7 @@ from rich.text import Text
 
 from redrive.cli.lazy import common
 from redrive.cli.options import as_json
-from redrive.cli.output import age, error, line, plain, say, show, state, tell_json, write
+from redrive.cli.output import age, error, line, pairs, plain, say, show, state, tell_json, to_copy, write
 from redrive.cli.session import ask, command
 from redrive.forensics.views import Attempt, Detail
 
@@ -56,7 +56,7 @@ def _parts(detail: Detail) -> list[RenderableType]:
     for failure in detail.failures:
         parts += ["", *_attempt(failure)]
     if detail.headers:
-        parts += ["", _title("Headers"), _pairs([(plain(name), Text(plain(value))) for name, value in detail.headers])]
+        parts += ["", _title("Headers"), pairs([(plain(name), Text(plain(value))) for name, value in detail.headers])]
     parts += ["", _title(f"Body, {detail.body_size:,} bytes"), Text(_pretty(detail.body)), "", *_what_next(detail)]
     return parts
 
@@ -90,7 +90,7 @@ def _facts(detail: Detail) -> Table:
         ("Held by", detail.owner),
         ("Kept until", _time(detail.expires_at)),
     ]
-    return _pairs([(name, value if isinstance(value, Text) else line(value)) for name, value in lines if value])
+    return pairs([(name, value if isinstance(value, Text) else line(value)) for name, value in lines if value])
 
 
 def _attempt(failure: Attempt) -> list[RenderableType]:
@@ -104,22 +104,13 @@ def _attempt(failure: Attempt) -> list[RenderableType]:
 
 
 def _what_next(detail: Detail) -> list[RenderableType]:
-    hints = [
-        ("Send it back", command("retry", detail.id)),
-        ("The same cause", command("letters", "--group", detail.group)),
+    hints: list[RenderableType] = [
+        to_copy("Send it back    ", command("retry", detail.id)),
+        to_copy("The same cause  ", command("letters", "--group", detail.group)),
     ]
     if detail.replay is not None:
-        hints.append(("Its replay", command("replays", "show", detail.replay)))
-    return [_pairs([(name, Text(text)) for name, text in hints])]
-
-
-def _pairs(lines: list[tuple[str, Text]]) -> Table:
-    made = Table.grid(padding=(0, 2, 0, 0))
-    made.add_column(style="dim", no_wrap=True)
-    made.add_column(overflow="fold")
-    for name, value in lines:
-        made.add_row(name, value)
-    return made
+        hints.append(to_copy("Its replay      ", command("replays", "show", detail.replay)))
+    return hints
 
 
 def _title(text: str) -> Text:

@@ -34,7 +34,8 @@ def _by_source(found: Stats) -> Table:
     """A column for each state that occurs."""
     used = [one for one in State if found.states.get(one)]
     queue = ("READY", "DELAYED", "LEASED")
-    made = table("SOURCE", *(one.upper() for one in used), *queue, right=(*(one.upper() for one in used), *queue))
+    numbers = (*(one.upper() for one in used), *queue)
+    made = table("SOURCE", *numbers, right=numbers, folded="SOURCE")
     for one in found.sources:
         counts = (Text(f"{one.states.get(name, 0):,}", style=state(name).style) for name in used)
         made.add_row(line(one.source), *counts, *_depth(one))

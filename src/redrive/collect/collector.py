@@ -11,13 +11,14 @@ from redrive.clock import Clock
 from redrive.errors import Unavailable
 from redrive.model import Done, Letter
 from redrive.stores.base import Store
-from redrive.telemetry.events import BackendDown, BackendUp, Events
+from redrive.telemetry.events import BackendDown, BackendUp, Events, LetterRefused
 from redrive.transports.base import Delivery, Settlement, Transport
 
 Reader: TypeAlias = Callable[[Delivery, datetime], Letter | None]
 """The letter of a dead message. It never raises: what it does not understand is a letter all the same. None: it stands
 for a letter that is in a store already."""
 Stored: TypeAlias = Callable[[Sequence[Letter]], Awaitable[None]]
+BAD_VALUE = (ValueError, TypeError, OverflowError)  # what a broker carries, and a database cannot hold
 _SHORTEST_PAUSE, _LONGEST_PAUSE = 0.1, 10.0
 _LOOK = 0.3  # seconds between looks at whether anything is left
 _LOOKS = 2  # in a row that see nothing: what a broker has just sent is in nobody's count for a moment
@@ -50,6 +51,7 @@ class Collector:
         self._batch = batch
         self._stored = stored
         self._stopping = asyncio.Event()
+        self._refused: list[Delivery] = []  # what the store will not have: it stays where it lies
 
     def stop(self) -> None:
         """After the batch that is under way."""
@@ -64,6 +66,9 @@ class Collector:
         while not self._stopping.is_set():
             try:
                 deliveries = await self._receive(follow)
+                if deliveries is None:
+                    break
+                await self._keep(deliveries)
             except Unavailable as error:
                 if not follow:
                     raise
@@ -72,9 +77,6 @@ class Collector:
                 pause = min(2 * pause, _LONGEST_PAUSE)
                 continue
             pause = _SHORTEST_PAUSE
-            if deliveries is None:
-                break
-            await self._keep(deliveries)
         return self.collected
 
     async def _receive(self, follow: bool) -> Sequence[Delivery] | None:
@@ -97,39 +99,73 @@ class Collector:
             await asyncio.gather(receiving, stopping, return_exceptions=True)
 
     async def _is_empty(self) -> bool:
-        """A source that its transport does not know yet is not."""
+        """A source that its transport does not know yet is not; what the store will not have is no reason to wait."""
+        self._refused = await self._still_ours(self._refused)
         depth = (await self._transport.depths()).get(self._source)
-        return depth is not None and not depth.total
+        return depth is not None and depth.total <= len(self._refused)
 
     async def _keep(self, deliveries: Sequence[Delivery]) -> None:
         """Until the store has them, however long that takes: nothing is acknowledged meanwhile."""
         now = self._clock.now()
-        found = [self._read(delivery, now) for delivery in deliveries]
-        letters = [letter for letter in found if letter is not None]
-        if not await self._recorded(letters, deliveries):
+        read = [(delivery, self._read(delivery, now)) for delivery in deliveries]
+        refused = await self._recorded([letter for _, letter in read if letter is not None], deliveries)
+        if refused is None:
             return
+        await self._leave(
+            [(delivery, refused[one.id]) for delivery, one in read if one is not None and one.id in refused]
+        )
+        kept = [letter for _, letter in read if letter is not None and letter.id not in refused]
         if self._stored is not None:
-            await self._stored(letters)
-        await self._transport.settle([Settlement(delivery, Done()) for delivery in deliveries])
-        self.collected += len(letters)
+            await self._stored(kept)
+        done = [delivery for delivery, letter in read if letter is None or letter.id not in refused]
+        await self._transport.settle([Settlement(delivery, Done()) for delivery in done])
+        self.collected += len(kept)
 
-    async def _recorded(self, letters: Sequence[Letter], deliveries: Sequence[Delivery]) -> bool:
-        """Whether it was done before we were stopped."""
+    async def _leave(self, refusals: Sequence[tuple[Delivery, str]]) -> None:
+        """What was refused is not acknowledged: it comes again when its lease ends, to us or to who comes after us."""
+        if not refusals:
+            return
+        self._refused = [*await self._still_ours(self._refused), *(delivery for delivery, _ in refusals)]
+        for delivery, why in refusals:
+            self._events.emit(LetterRefused(source=self._source, message=delivery.message.id, why=why))
+
+    async def _still_ours(self, deliveries: Sequence[Delivery]) -> list[Delivery]:
+        lost = {id(one) for one in await self._transport.extend(deliveries)} if deliveries else set()
+        return [one for one in deliveries if id(one) not in lost]
+
+    async def _recorded(self, letters: Sequence[Letter], deliveries: Sequence[Delivery]) -> dict[str, str] | None:
+        """The letters that the store will not have, and why; None if we were stopped before it could be asked."""
         pause, down = _SHORTEST_PAUSE, None
         while True:
             try:
-                await self._store.letters.record(letters)
+                refused = await self._asked(letters)
             except Unavailable as error:
                 down = error.name
                 self._events.emit(BackendDown(backend=error.name, why=str(error), pause=timedelta(seconds=pause)))
             else:
                 if down is not None:
                     self._events.emit(BackendUp(backend=down))
-                return True
+                return refused
             if await self._clock.wait(self._stopping, pause):
-                return False  # they come back: none of them was acknowledged
+                return None  # they come back: none of them was acknowledged
             pause = min(2 * pause, _LONGEST_PAUSE, self._lease.total_seconds() / 3)
             await self._hold(deliveries)
+
+    async def _asked(self, letters: Sequence[Letter]) -> dict[str, str]:
+        """There should be none that it refuses; one that is must not hold up the others."""
+        try:
+            await self._store.letters.record(letters)
+        except BAD_VALUE:
+            whys = [await self._why_not(letter) for letter in letters]
+            return {letter.id: why for letter, why in zip(letters, whys, strict=True) if why is not None}
+        return {}
+
+    async def _why_not(self, letter: Letter) -> str | None:
+        try:
+            await self._store.letters.record([letter])
+        except BAD_VALUE as error:
+            return f"{type(error).__name__}: {error}"
+        return None
 
     async def _hold(self, deliveries: Sequence[Delivery]) -> None:
         try:

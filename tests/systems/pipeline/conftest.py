@@ -8,12 +8,13 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from tests.servers.kafka import Kafka
-from tests.systems.pipeline.world import ModuleProcess
+from tests.systems.pipeline.world import ModuleProcess, shared_writer
 
 
 @pytest.fixture(scope="session")
-def kafka(kafka_server: Kafka) -> str:
-    return kafka_server.bootstrap
+def kafka(kafka_server: Kafka) -> Iterator[str]:
+    yield kafka_server.bootstrap
+    asyncio.run(shared_writer(f"kafka://{kafka_server.bootstrap}").end())
 
 
 @pytest.fixture(scope="session")

@@ -24,16 +24,17 @@ class Orders(msgspec.Struct, frozen=True):
     """What the process is told."""
 
     graph: dict[str, Any]
-    kafka: str
+    transport: str
     store: str
     step: Step | None = None
     nth: int = 1
+    lease: timedelta = timedelta(seconds=6)
 
 
 async def main(orders: Orders) -> None:
     probe = Killer(orders.step, orders.nth)
-    own = Pipeline(kafka=f"kafka://{orders.kafka}", concurrency=4)
-    settings = Settings(pipeline=own, lease=timedelta(seconds=6), grace=timedelta(seconds=5), batch=10)
+    own = Pipeline(transport=orders.transport, concurrency=4)
+    settings = Settings(pipeline=own, lease=orders.lease, grace=timedelta(seconds=5), batch=10)
     engine = Engine(Graph.of(orders.graph), settings, store=FaultyStore(SqliteStore(orders.store), probe))
     engine.app.use(TRANSPORT, FaultyTransport(engine.transport, probe))
     send = engine._outbox.send

@@ -12,22 +12,23 @@ import signal
 import subprocess
 import sys
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable, Sequence
 from datetime import timedelta
 from pathlib import Path
-from typing import Any
 
 import msgspec
 
-from redrive.forensics.query import Query
+from redrive.model import Letter
 from redrive.stores.sqlite import SqliteStore
 from redrive.systems.pipeline import PipeStream
+from redrive.systems.pipeline.trace import Tracer
 from redrive.testing.faults import Step
 from redrive.testing.waiting import until
 from tests.systems.pipeline.killed import Orders
-from tests.systems.pipeline.world import ROOT, ModuleProcess, Pipe, config, node, read_topic
+from tests.systems.pipeline.world import ROOT, ModuleProcess, Pipe, config, node, plain
 
 Starts = Callable[..., ModuleProcess]
+AT_ONCE = 16
 STREAMS = int(os.environ.get("REDRIVE_PIPELINE_STREAMS", "300"))
 KILLS = {
     Step.RECEIVED: 2,
@@ -52,120 +53,125 @@ async def test_an_engine_is_killed_at_each_step(kafka: str, flex: ModuleProcess,
 
 
 async def kill_at(kafka: str, flex: ModuleProcess, place: Path, step: Step, nth: int) -> None:
+    """The victim is a process; its heir is here."""
     last = node(name="last")
     first = node("flex", last, name="first")
-    pipe = Pipe(kafka, [first, last], {"flex": [flex.address]})
+    store = f"sqlite:///{place}/{step}.db"
+    pipe = Pipe(kafka, [first, last], {"flex": [flex.address]}, store=SqliteStore(store))
     await pipe.engine.create_topics()
-    well = {await pipe.send("upper") for _ in range(20)}
-    bad = {await pipe.send("fail") for _ in range(5)}
-    orders = Orders(_plain(pipe), kafka, f"sqlite:///{place}/{step}.db", step, nth)
-    store = SqliteStore(orders.store)
-    victim = _start(orders)
-    assert await asyncio.wait_for(victim.wait(), 60) == -signal.SIGKILL
-    heir = _start(msgspec.structs.replace(orders, step=None))
-    assert pipe.graph.finished is not None
-    try:
-        ended: list[PipeStream] = []
+    well, bad = set(await pipe.send_some(20, "upper")), set(await pipe.send_some(5, "fail"))
+    await _killed(Orders(plain(pipe), pipe.settings.pipeline.transport, store, step, nth))
+    ended: list[PipeStream] = []
+    async with pipe:
 
-        def has_all() -> bool:
-            ended[:] = [PipeStream.FromString(raw.value()) for raw in read_topic(kafka, pipe.graph.finished or "", 0)]
-            return {one.stream_id for one in ended} >= well
-
-        await until(lambda: asyncio.to_thread(has_all), timeout=60, what=f"{step}: all finished")
+        async def has_all() -> bool:
+            ended[:] = await pipe.finished(0)
+            return {one.stream_id for one in ended} >= well and len(ended) >= len(well) + (step is Step.AFTER_SEND)
 
         async def has_dead() -> bool:
-            letters = (await store.letters.search(Query(), limit=100)).letters
-            return {one.message.correlation_id for one in letters} == bad
+            return {one.message.correlation_id for one in await pipe.letters(0)} == bad
 
+        await until(has_all, timeout=60, what=f"{step}: all finished")
         await until(has_dead, timeout=60, what=f"{step}: the bad ones are letters")
-    finally:
-        heir.send_signal(signal.SIGTERM)
-        assert await asyncio.wait_for(heir.wait(), 60) == 0
-        await store.aclose()
-        await pipe.engine.aclose()
+        if step is Step.AFTER_SEND:  # sent, and not committed: the heir does it again
+            await _a_repeat_is_told(pipe, ended)
     assert {one.stream_id for one in ended} == well, f"{step}: nothing that should have died got through"
     assert {len(one.history) for one in ended} == {2}
-    for id, times in Counter(one.stream_id for one in ended).items():
-        twins = [one for one in ended if one.stream_id == id]
-        ids = {tuple(done.message_id for done in one.history) for one in twins}
-        assert times == 1 or len(ids) == 1, "a repeat has the ids of what it repeats"
+    ways = {(one.stream_id, *(done.message_id for done in one.history)) for one in ended}
+    assert len(ways) == len(well), "a repeat has the ids of what it repeats"
 
 
-def _plain(pipe: Pipe) -> dict[str, Any]:
-    nodes = [
-        {"id": one.id, "module": "flex", "next": list(one.next), "dlq_config": {"retry_backoff": "20ms"}}
-        for one in pipe.graph.nodes.values()
-    ]
-    modules = {name: list(addresses) for name, addresses in pipe.graph.modules.items()}
-    return {"cluster": pipe.graph.cluster, "nodes": nodes, "modules": modules}
+async def _killed(orders: Orders) -> None:
+    words = [sys.executable, "-m", "tests.systems.pipeline.killed", msgspec.json.encode(orders).decode()]
+    victim = await asyncio.to_thread(subprocess.run, words, cwd=ROOT, timeout=60)
+    assert victim.returncode == -signal.SIGKILL
 
 
-class _Child:
-    """A process that is waited for without a watcher."""
-
-    def __init__(self, orders: Orders) -> None:
-        words = [sys.executable, "-m", "tests.systems.pipeline.killed", msgspec.json.encode(orders).decode()]
-        self._process = subprocess.Popen(words, cwd=ROOT)
-
-    async def wait(self) -> int:
-        return await asyncio.to_thread(self._process.wait)
-
-    def send_signal(self, number: int) -> None:
-        self._process.send_signal(number)
+async def _a_repeat_is_told(pipe: Pipe, ended: Sequence[PipeStream]) -> None:
+    [(id, times)] = Counter(one.stream_id for one in ended).most_common(1)
+    assert times > 1
+    traced = await Tracer(pipe.graph, pipe.engine.transport, lambda: pipe.store.letters).trace(id)
+    assert [one.repeat for one in traced.steps].count(True) >= 1
+    assert [one.repeat for one in traced.steps].count(False) == 2, "it has passed two nodes"
 
 
-def _start(orders: Orders) -> _Child:
-    return _Child(orders)
-
-
-async def test_streams_through_five_nodes_while_modules_are_killed(kafka: str, start_module: Starts) -> None:
-    rng = random.Random(8)
+async def test_streams_through_five_nodes_while_modules_are_killed(
+    kafka: str, start_module: Starts, tmp_path: Path
+) -> None:
+    """Each goes both ways to its end, once, or is a letter; and what a module did again, the history tells."""
     instances = [start_module() for _ in range(3)]
-    for one in instances:
-        await one.started()
+    await asyncio.gather(*(one.started() for one in instances))
     patient = config(8, timedelta(milliseconds=100))
     last = node(name="last", dlq_config=patient)
     left = node("flex", last, name="left", dlq_config=patient)
     right = node("flex", last, name="right", dlq_config=patient)
     second = node("flex", left, right, name="second", dlq_config=patient)
     first = node("flex", second, name="first", dlq_config=patient)
-    nodes = [first, second, left, right, last]
-    killed = 0
-    async with Pipe(kafka, nodes, {"flex": [one.address for one in instances]}) as pipe:
+    nodes, addresses = [first, second, left, right, last], [one.address for one in instances]
+    tally = tmp_path / "tally"
+    async with Pipe(kafka, nodes, {"flex": addresses}, lease=timedelta(seconds=60), concurrency=AT_ONCE) as pipe:
+        early = {pipe.graph.topic(first), pipe.graph.topic(second)}  # what dies there ends both ways
         sent: set[str] = set()
 
         async def feed() -> None:
             while len(sent) < STREAMS:
-                some = min(50, STREAMS - len(sent))
-                sent.update(await asyncio.gather(*(pipe.send("upper", content=b"five") for _ in range(some))))
-
-        feeding = asyncio.create_task(feed())
+                some = (pipe.send("tally", content=b"five", tally=str(tally)) for _ in range(50))
+                sent.update(await asyncio.gather(*some))
 
         async def accounted() -> bool:
             """Both ways of each stream came to an end: the last node, or a letter."""
-            letters = await pipe.letters(0)
-            dead = Counter(one.message.correlation_id for one in letters)
-            # what died before the ways part ends both of them
-            early = {one.message.correlation_id for one in letters if one.message.source in tops}
-            return len(sent) == STREAMS and all(pipe.ends[id] + dead[id] >= 2 or id in early for id in sent)
+            ends = Counter(pipe.ends)
+            for letter in await pipe.letters(0):
+                ends[letter.message.correlation_id or ""] += 2 if letter.message.source in early else 1
+            return feeding.done() and all(ends[id] >= 2 for id in sent)
 
-        tops = {pipe.graph.topic(first), pipe.graph.topic(second)}
-        while not await accounted():
-            victim = rng.choice(instances)
-            victim.kill()
-            killed += 1
-            victim.start()
-            await victim.started()
-            await asyncio.sleep(0)
+        feeding = asyncio.create_task(feed())
+        killed = await _killing(instances, until=accounted)
         await feeding
-        assert pipe.graph.finished is not None
-        streams = await pipe.finished(1)
-        dead = {one.message.correlation_id for one in await pipe.letters(0)}
-    ways = Counter((one.stream_id, tuple(step.node_id for step in one.history)) for one in streams)
-    assert {id for id, _ in ways} <= sent
-    assert {way for _, way in ways} <= {(first.id, second.id, one.id, last.id) for one in (left, right)}
-    assert {one.document.content for one in streams} == {b"FIVE"}
-    assert {id for id in sent - dead if sum(one == id for one, _ in ways) != 2} == set(), (
-        "both ways of each, or a letter"
-    )
+        ended, letters = await pipe.finished(1), await pipe.letters(0)
+    _all_there(sent, ended, letters, [(first.id, second.id, one.id, last.id) for one in (left, right)])
+    repeats = _repeats_are_told(tally, ended, letters, most=killed * len(nodes) * AT_ONCE)
+    print(f"{len(sent)} streams, {killed} kills: {repeats} calls repeated, {len(letters)} letters")
+
+
+async def _killing(instances: Sequence[ModuleProcess], *, until: Callable[[], Awaitable[bool]]) -> int:
+    """One after the other, at random; how many."""
+    rng, killed = random.Random(8), 0
+    while not await until():
+        victim = rng.choice(instances)
+        victim.kill()
+        killed += 1
+        victim.start()
+        await victim.started()
     assert killed
+    return killed
+
+
+def _all_there(
+    sent: set[str], ended: Sequence[PipeStream], letters: Sequence[Letter], ways: Sequence[tuple[str, ...]]
+) -> None:
+    gone = Counter((one.stream_id, tuple(step.node_id for step in one.history)) for one in ended)
+    assert {one.document.content for one in ended} == {b"FIVE"}
+    assert set(gone.values()) == {1}, "no engine died: nothing came to its end twice"
+    dead = {one.message.correlation_id for one in letters}
+    assert {id for id, _ in gone} | dead == sent
+    assert {id for id in sent - dead if any((id, way) not in gone for way in ways)} == set()
+    assert {way for _, way in gone} <= set(ways)
+
+
+def _repeats_are_told(tally: Path, ended: Sequence[PipeStream], letters: Sequence[Letter], *, most: int) -> int:
+    """A call that its module was killed under is made again. The module has written down what it did."""
+    done = Counter(tally.read_text().splitlines())
+    least, told = Counter[str](), Counter[str]()
+    travelled = [*ended, *(PipeStream.FromString(one.message.body) for one in letters)]
+    steps = {(step.node_id, step.message_id): (one.stream_id, step) for one in travelled for step in one.history}
+    for stream_id, step in steps.values():
+        least[f"{stream_id} {step.hop - 1}"] += 1
+        told[f"{stream_id} {step.hop - 1}"] += step.attempt
+    for letter, stream in zip(letters, travelled[len(ended) :], strict=True):
+        told[f"{stream.stream_id} {stream.hop_count}"] += letter.last.attempt
+    assert {place for place, number in least.items() if done[place] < number} == set(), "what was done was written down"
+    assert {place for place, number in done.items() if number > told[place]} == set(), "history has every attempt"
+    repeats = (done - least).total()
+    assert repeats <= most, "a kill repeats no more than what was under way"
+    return repeats

@@ -13,10 +13,9 @@ import pytest
 from redrive.config import Settings
 from redrive.errors import ConfigError, UnknownNode, UsageError
 from redrive.settings import Pipeline
-from redrive.systems.pipeline import DirectoryRepository, Document, Engine, Graph, Module, Node, PipeStream
+from redrive.systems.pipeline import Document, Engine, Graph, Module, Node, PipeStream
 from redrive.systems.pipeline.module import Rejected
 from redrive.systems.pipeline.pipeline_pb2 import ProcessRequest
-from redrive.systems.pipeline.repository import stored
 from redrive.systems.pipeline.wire import Tls
 
 A, B, C = (f"00000000-0000-4000-8000-00000000000{one}" for one in "abc")
@@ -134,26 +133,6 @@ def test_tls_that_cannot_be(tls: dict[str, str], says: str) -> None:
 def test_a_module_needs_a_certificate_for_tls() -> None:
     with pytest.raises(ConfigError, match="certificate and its key"):
         Tls(ca=__file__).of_server()
-
-
-async def test_documents_by_reference(tmp_path: Path) -> None:
-    repository = DirectoryRepository(tmp_path)
-    document = Document(document_id="d-1", content_type="text/plain", content=b"large")
-    reference = await stored(document, repository, "2026/d-1")
-    assert (reference.size, reference.key) == (5, "2026/d-1")
-    module = Module("shout", repository=repository)
-
-    @module.process
-    def shout(document: Document) -> Document:
-        return Document(content=document.content.upper())
-
-    request = ProcessRequest(stream=PipeStream(stream_id="s", document_ref=reference))
-    assert (await module.answer(request)).document.content == b"LARGE"
-    for key in ("", "../out", "/etc/passwd"):
-        with pytest.raises(UsageError, match="no key"):
-            await repository.put(key, b"")
-    with pytest.raises(UsageError, match="no document 'gone'"):
-        await repository.get("gone")
 
 
 async def test_what_a_module_may_answer() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 import shutil
 import signal
 import subprocess
@@ -11,9 +12,9 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
+from uuid import uuid4
 
 import httpx
-import yaml
 
 from redrive import Redrive
 from redrive.admin import pipeline as routes
@@ -33,11 +34,12 @@ from redrive.testing.waiting import until
 from redrive.tokens import Role, Tokens
 from tests.servers.consul import Consul
 from tests.servers.ports import claim_port
-from tests.systems.pipeline.world import ModuleProcess, Pipe, config, environment, node, read_topic
+from tests.systems.pipeline.world import ModuleProcess, Pipe, command, config, environment, node, read_topic, written
 
 HERE = Path(__file__).parent
 RULES = HERE.parents[2] / "src/redrive/systems/pipeline/rules.yml"
 Starts = Callable[..., ModuleProcess]
+UNREACHED = ("MODULE_UNAVAILABLE", "RETRIES_EXHAUSTED")
 MODULE = """
 from redrive.systems.pipeline import Document, Module
 
@@ -50,93 +52,54 @@ def shout(document: Document) -> Document:
 """
 
 
-def written(pipe: Pipe, place: Path) -> Path:
-    """The graph of the pipe as a file."""
-    nodes = [
-        {
-            "id": one.id,
-            "module": one.module,
-            "name": one.name,
-            "next": list(one.next),
-            "timeout": "5s",
-            "dlq_config": {"retry_backoff": "20ms"},
-        }
-        for one in pipe.graph.nodes.values()
-    ]
-    path = place / "graph.yaml"
-    path.write_text(yaml.safe_dump({"cluster": pipe.graph.cluster, "nodes": nodes, "modules": _lists(pipe)}))
-    return path
-
-
-def _lists(pipe: Pipe) -> dict[str, list[str]]:
-    return {name: list(addresses) for name, addresses in pipe.graph.modules.items()}
-
-
-async def command(env: dict[str, str], *words: str) -> tuple[int, str, str]:
-    process = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-m", "redrive", "pipeline", *words),
-        env=env,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        stdin=subprocess.DEVNULL,
-    )
-    out, err = await asyncio.wait_for(process.communicate(), 60)
-    return process.returncode or 0, out.decode(), err.decode()
-
-
 async def test_a_pipeline_by_command(kafka: str, consul_server: Consul, tmp_path: Path) -> None:
     """A module from its file, registered in Consul; an engine; a stream, and its trace; a replay of what died."""
-    shout = node("shout", name="shout")
+    name = f"shout-{uuid4().hex[:8]}"
+    shout = node(name, name="shout")
     pipe = Pipe(kafka, [shout], consul=consul_server.url)
-    graph = written(pipe, tmp_path)
-    (tmp_path / "shouting.py").write_text(MODULE)
-    (tmp_path / "doc.txt").write_text("hello")
-    name = f"shout-{pipe.graph.cluster}"
-    graph.write_text(graph.read_text().replace("module: shout", f"module: {name}"))
+    env = environment(pipe, tmp_path, REDRIVE_PIPELINE_CONSUL=consul_server.url, PYTHONPATH=str(tmp_path))
+    graph = env["REDRIVE_PIPELINE_GRAPH"]
     (tmp_path / "shouting.py").write_text(MODULE.replace('"shout"', f'"{name}"'))
-    env = environment(
-        pipe,
-        tmp_path,
-        REDRIVE_PIPELINE_CONSUL=consul_server.url,
-        REDRIVE_PIPELINE_GRAPH=str(graph),
-        PYTHONPATH=str(tmp_path),
+    (tmp_path / "doc.txt").write_text("hello")
+    made = await command(env, "pipeline", "topics", graph)
+    assert (made.exit_code, made.stdout.split()) == (0, pipe.graph.topics)
+    words, whole = (sys.executable, "-m", "redrive", "pipeline"), os.environ | env
+    engine = await asyncio.create_subprocess_exec(
+        *words, "engine", graph, "--metrics-port", "0", env=whole, stderr=subprocess.PIPE
     )
-    code, out, _ = await command(env, "topics", str(graph))
-    assert (code, out.split()) == (0, pipe.graph.topics)
-    words = (sys.executable, "-m", "redrive", "pipeline")
-    engine = await asyncio.create_subprocess_exec(*words, "engine", str(graph), "--metrics-port", "0", env=env)
     module = None
     try:
-        code, first, err = await command(env, "send", str(graph), str(tmp_path / "doc.txt"))
-        assert code == 0, err
+        sent = await command(env, "pipeline", "send", graph, str(tmp_path / "doc.txt"))
+        assert sent.exit_code == 0, sent.stderr
         await asyncio.to_thread(read_topic, kafka, pipe.graph.dlq_topic(shout), 1)
-        code, out, _ = await command(env, "replay", "shout", "--dry-run", "--json")
-        assert (code, json.loads(out)["streams"]) == (0, 1)
+        dead = await command(env, "pipeline", "replay", "shout", "--dry-run", "--json")
+        assert (dead.exit_code, json.loads(dead.stdout)["streams"]) == (0, 1)
         module = await asyncio.create_subprocess_exec(
-            *words, "module", "shouting:module", env=env, stdout=subprocess.PIPE
+            *words, "module", "shouting:module", env=whole, stdout=subprocess.PIPE
         )
         assert module.stdout is not None
         assert name in (await asyncio.wait_for(module.stdout.readline(), 30)).decode()
-        code, _, err = await command(env, "replay", "shout")
-        assert (code, "--yes" in err) == (2, True), err
-        code, out, err = await command(
-            env, "replay", shout.id, "--error-type", "MODULE_UNAVAILABLE", "--limit", "5", "--yes", "--timeout", "30s"
-        )
-        assert code == 0, (out, err)
-        code, out, _ = await command(env, "trace", first.strip(), "--json")
-        assert code == 0
-        found = json.loads(out)
+        unsure = await command(env, "pipeline", "replay", "shout")
+        assert (unsure.exit_code, "--yes" in unsure.stderr) == (2, True), unsure.stderr
+        chosen = ("--error-type", "MODULE_UNAVAILABLE", "--limit", "5")
+        back = await command(env, "pipeline", "replay", shout.id, *chosen, "--yes", "--timeout", "30s")
+        assert back.exit_code == 0, (back.stdout, back.stderr)
+        traced = await command(env, "pipeline", "trace", sent.stdout.strip(), "--json")
+        assert traced.exit_code == 0
+        found = json.loads(traced.stdout)
         assert [(one["node"], one["outcome"], one["repeat"]) for one in found["steps"]] == [("shout", "OK", False)]
         places = [one["where"] for one in found["sightings"]]
         assert sorted(places) == ["DLQ of shout", "finished", "shout", "shout"]
         assert "MODULE_UNAVAILABLE" in next(one["error"] for one in found["sightings"] if "DLQ" in one["where"])
-        assert (await command(env, "trace", "nobody"))[0] == 1
-        code, _, err = await command(env, "replay", "nobody")
-        assert (code, "no node 'nobody'" in err) == (2, True)
+        assert (await command(env, "pipeline", "trace", "nobody")).exit_code == 1
+        wrong = await command(env, "pipeline", "replay", "nobody")
+        assert (wrong.exit_code, "no node 'nobody'" in wrong.stderr) == (2, True)
     finally:
         for process in filter(None, (engine, module)):
             process.send_signal(signal.SIGTERM)
-        assert await asyncio.wait_for(engine.wait(), 30) == 0
+        _, said = await asyncio.wait_for(engine.communicate(), 30)
+        assert engine.returncode == 0
+        assert b"attempts are counted in memory" in said, "nobody has to find out by a restart"
         if module is not None:
             assert await asyncio.wait_for(module.wait(), 30) == 0
         await pipe.engine.aclose()
@@ -148,14 +111,12 @@ async def test_a_pipeline_by_command(kafka: str, consul_server: Consul, tmp_path
 async def test_the_route(kafka: str, tmp_path: Path) -> None:
     """Roles, unknown nodes, a dry run, a replay; documents come back as they were."""
     at = node(name="at", dlq_config=config(1))
-    pipe = Pipe(kafka, [at], {"flex": [f"127.0.0.1:{claim_port()}"]})
-    pipe.store = SqliteStore(f"sqlite:///{tmp_path}/redrive.db")  # type: ignore[assignment]
-    pipe.engine.app._store = pipe.store
-    async with pipe:
+    store = SqliteStore(f"sqlite:///{tmp_path}/redrive.db")
+    async with Pipe(kafka, [at], {"flex": [f"127.0.0.1:{claim_port()}"]}, store=store) as pipe:
         sent = {await pipe.send(content=f"document {number}".encode()) for number in range(3)}
         await pipe.letters(3)
     url = f"sqlite:///{tmp_path}/redrive.db"
-    own = Pipeline(kafka=f"kafka://{kafka}", graph=str(written(pipe, tmp_path)))
+    own = Pipeline(transport=f"kafka://{kafka}", graph=str(written(pipe, tmp_path)))
     settings = with_pipeline(Settings(store=url, transports={"default": url}, pipeline=own))
     assert routers_of(settings) == [routes.router]
     path = f"/admin/dlq/{at.id}/replay"
@@ -278,18 +239,26 @@ def test_the_rules(tmp_path: Path) -> None:
 
 
 async def test_tls(kafka: str, start_module: Starts, tmp_path: Path) -> None:
-    cert, key = _certificate(tmp_path)
-    one = await start_module(cert=str(cert), key=str(key)).started()
-    at = node()
-    async with Pipe(kafka, [at], {"flex": [one.address]}, tls_ca=str(cert)) as pipe:
+    """A module that is checked, and one that checks who calls it."""
+    cert, key = map(str, _certificate(tmp_path))
+    open_to_all, strict = start_module(cert=cert, key=key), start_module("strict", cert=cert, key=key, ca=cert)
+    await asyncio.gather(open_to_all.started(), strict.started())
+    modules = {"flex": [open_to_all.address], "strict": [strict.address]}
+    last = node("strict", dlq_config=config(1))
+    first = node("flex", last, dlq_config=config(1))
+    known: dict[str, Any] = {"tls_ca": cert, "tls_cert": cert, "tls_key": key}
+    async with Pipe(kafka, [first, last], modules, **known) as pipe:
         await pipe.engine.send(Document(content=b"safe"), metadata={"do": "upper"})
         [stream] = await pipe.finished(1)
     assert stream.document.content == b"SAFE"
-    blind = node(dlq_config=config(1))
-    async with Pipe(kafka, [blind], {"flex": [one.address]}) as pipe:
+    async with Pipe(kafka, [first, last], modules, tls_ca=cert) as pipe:
         await pipe.send("upper")
-        [dead] = await pipe.dead(blind)
-    assert dead.error_type in ("MODULE_UNAVAILABLE", "RETRIES_EXHAUSTED"), "in the clear nobody gets in"
+        [dead] = await pipe.dead(last)
+    assert dead.error_type in UNREACHED, "who shows no certificate does not get in"
+    async with Pipe(kafka, [first, last], modules) as pipe:
+        await pipe.send("upper")
+        [dead] = await pipe.dead(first)
+    assert dead.error_type in UNREACHED, "in the clear nobody gets in"
 
 
 def _certificate(place: Path) -> tuple[Path, Path]:

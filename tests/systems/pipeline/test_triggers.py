@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import asyncio
 import signal
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Sequence
 from datetime import timedelta
+from functools import partial
+from pathlib import Path
 
 import pytest
 from msgspec.structs import replace
 
 from redrive.clock import SystemClock
+from redrive.errors import TransportUnavailable
 from redrive.flow.breaker import Position
 from redrive.model import Message, Reason, State
 from redrive.systems.pipeline import DlqMessage, Document, Node, PipeStream, ProcessRequest, Step
@@ -26,6 +30,7 @@ from tests.servers.ports import claim_port
 from tests.systems.pipeline.world import ModuleProcess, Pipe, config, node
 
 Starts = Callable[..., ModuleProcess]
+_SOON = {"broker.heartbeat.interval.ms": 500, "broker.session.timeout.ms": 2000}  # it is back when its old self is gone
 
 
 async def died(pipe: Pipe, at: Node, kind: ErrorType, retries: int) -> DlqMessage:
@@ -55,6 +60,16 @@ async def test_success_false_is_logical(kafka: str, flex: ModuleProcess) -> None
         (Step.FAILED, "couldn't parse this PDF"),
     ]
     assert stream.hop_count == 2
+
+
+async def test_success_false_with_a_document_in_the_answer(kafka: str, flex: ModuleProcess) -> None:
+    """The original goes on: neither what the module made of it nor its metadata is taken."""
+    async with Pipe(kafka, [node()], {"flex": [flex.address]}) as pipe:
+        await pipe.send("half", content=b"as it was")
+        [stream] = await pipe.finished(1)
+        assert await pipe.store.letters.tallies() == []
+    assert (stream.document.content, dict(stream.metadata)) == (b"as it was", {"do": "half"})
+    assert [(one.outcome, one.error_message) for one in stream.history] == [(Step.FAILED, "only half")]
 
 
 async def test_a_module_that_consul_does_not_know(kafka: str, consul_server: Consul) -> None:
@@ -177,31 +192,33 @@ async def test_a_node_without_a_dlq_keeps_its_letters(kafka: str) -> None:
 
 
 async def test_consul_away(kafka: str, start_server: StartsServer, start_module: Starts) -> None:
-    """Cached addresses go on; past their time the module is unavailable; when Consul is back, it is found again."""
+    """Cached addresses go on; a minute later the module is unavailable; when Consul is back, it is called at once."""
     consul = start_server(Consul)
     one = await start_module(consul=consul.url).started()
     at = node()
-    async with Pipe(kafka, [at], consul=consul.url, consul_keep=timedelta(seconds=2)) as pipe:
-        await pipe.send("upper")
-        await pipe.finished(1)
+    async with Pipe(kafka, [at], consul=consul.url) as pipe:
+        first = await pipe.send("upper")
+        await until(lambda: first in pipe.ended, timeout=60, what="the first is through")
         consul.kill9()
-        await pipe.send("upper")
-        [_, second] = await pipe.finished(2)
-        assert second.history[0].instance == one.address
-        while not await pipe.store.letters.tallies():
-            await pipe.send("upper")
-        [letter, *_] = await pipe.letters(1)
-        assert letter.last.code == ErrorType.MODULE_UNAVAILABLE
-        assert "Consul does not answer" in letter.last.message
-        consul.start()
         watch = pipe.engine._watches["flex"]
+        await until(lambda: "does not answer" in watch.why, timeout=60, what="it is missed")
+        second = await pipe.send("upper")
+        await until(lambda: second in pipe.ended, timeout=60, what="its last answer stands")
+        watch._elapsed = lambda: time.monotonic() + 61
+        dead = set(await pipe.send_some(RULE.failures + 2, "upper"))
+        letters = await pipe.letters(len(dead))
+        assert {letter.last.code for letter in letters} == {ErrorType.MODULE_UNAVAILABLE}
+        assert {"Consul does not answer" in letter.last.message for letter in letters} == {True}
+        consul.start()
 
         async def is_back() -> bool:
             return bool(await watch.addresses())
 
-        await until(is_back, what="found again")
-        streams = {await pipe.send("upper") for _ in range(3)}
-        await until(lambda: streams <= pipe.ended, what="streams finish again", timeout=120)
+        await until(is_back, timeout=60, what="found again")
+        streams = set(await pipe.send_some(3, "upper"))
+        await until(lambda: streams <= pipe.ended, timeout=60, what="streams finish again")
+        assert {letter.message.correlation_id for letter in await pipe.letters(0)} == dead
+        assert list(pipe.engine.callers["flex"].instances) == [one.address]
 
 
 async def test_half_of_the_instances_hang(kafka: str, flex: ModuleProcess, start_module: Starts) -> None:
@@ -210,8 +227,7 @@ async def test_half_of_the_instances_hang(kafka: str, flex: ModuleProcess, start
     hanging.signal(signal.SIGSTOP)
     at = node(timeout=1.0, dlq_config=config(5))
     async with Pipe(kafka, [at], {"flex": [flex.address, hanging.address]}) as pipe:
-        for _ in range(60):
-            await pipe.send("upper")
+        await pipe.send_some(60, "upper")
         streams = await pipe.finished(60)
         assert await pipe.store.letters.tallies() == []
         assert pipe.engine.callers["flex"].instances[hanging.address].aside
@@ -222,13 +238,13 @@ async def test_a_module_restarts_under_load(kafka: str, start_module: Starts) ->
     one = await start_module().started()
     at = node(dlq_config=config(30, timedelta(milliseconds=50)))
     async with Pipe(kafka, [at], {"flex": [one.address]}) as pipe:
-        sent = [await pipe.send("upper") for _ in range(50)]
-        await pipe.finished(1)
+        sent = await pipe.send_some(50, "upper")
+        await until(lambda: bool(pipe.ended), timeout=60, what="the first is through")
         one.kill()
-        sent += [await pipe.send("upper") for _ in range(50)]
+        sent += await pipe.send_some(50, "upper")
         one.start()
         await one.started()
-        sent += [await pipe.send("upper") for _ in range(50)]
+        sent += await pipe.send_some(50, "upper")
         streams = await pipe.finished(150)
         assert await pipe.store.letters.tallies() == []
     assert {stream.stream_id for stream in streams} == set(sent)
@@ -244,8 +260,8 @@ async def test_a_dead_module_is_not_called_for_long(start_module: Starts) -> Non
     """Its breaker opens and sheds at once; when the module is there again, one call decides for all that wait."""
     one = start_module()
     one.kill()
-    caller = _caller(one.address)
-    request = ProcessRequest(stream=PipeStream(stream_id="s"))
+    caller = _caller([one.address])
+    request = ProcessRequest(stream=PipeStream(stream_id="s")).SerializeToString()
     for _ in range(RULE.failures):
         with pytest.raises(NodeFault, match="refused"):
             await caller(request, timedelta(seconds=5))
@@ -263,23 +279,67 @@ async def test_a_dead_module_is_not_called_for_long(start_module: Starts) -> Non
     await caller.aclose()
 
 
-def _caller(address: str) -> Caller:
-    async def addresses() -> list[str]:
-        return [address]
+async def test_a_module_that_is_known_again_is_called_at_once(flex: ModuleProcess) -> None:
+    """That nobody was known says nothing of the module: no breaker is in its way."""
+    known: list[str] = []
+    caller = _caller(known)
+    request = ProcessRequest(stream=PipeStream(stream_id="s")).SerializeToString()
+    for _ in range(RULE.failures + 1):
+        with pytest.raises(NodeFault, match="module 'flex': ") as unknown:
+            await caller(request, timedelta(seconds=5))
+        assert unknown.value.kind is ErrorType.MODULE_UNAVAILABLE
+    known.append(flex.address)
+    _, instance = await caller(request, timedelta(seconds=30))
+    assert instance == flex.address
+    await caller.aclose()
+
+
+async def test_an_instance_that_is_aside_is_better_than_none(flex: ModuleProcess) -> None:
+    """It may be back, and its health not asked yet: no stream dies before every instance has refused it."""
+    gone = f"127.0.0.1:{claim_port()}"
+    caller = _caller([gone, flex.address])
+    request = ProcessRequest(stream=PipeStream(stream_id="s")).SerializeToString()
+    await caller(request, timedelta(seconds=30))
+    caller.instances[flex.address].pause = 3600
+    caller.instances[flex.address].set_aside()
+    for _ in range(RULE.failures + 1):
+        _, instance = await caller(request, timedelta(seconds=30))
+        assert instance == flex.address
+    await caller.aclose()
+
+
+def _caller(known: Sequence[str]) -> Caller:
+    async def addresses() -> Sequence[str]:
+        return known
 
     return Caller("flex", addresses, why=str, tls=Tls(), clock=SystemClock(), events=Events())
 
 
-async def test_kafka_away(start_server: StartsServer, flex: ModuleProcess) -> None:
-    """What modules have done meanwhile is sent on when it is back; nothing dies of it."""
-    server = start_server(Kafka)
+async def test_kafka_away(start_server: StartsServer, flex: ModuleProcess, tmp_path: Path) -> None:
+    """What a module has done meanwhile is kept and sent on when Kafka is back; nothing dies of it."""
+    server = start_server(partial(Kafka, settings=_SOON))
     last = node(name="last")
     first = node("flex", last, name="first")
-    async with Pipe(server.bootstrap, [first, last], {"flex": [flex.address]}) as pipe:
-        sent = {await pipe.send("upper") for _ in range(20)}
-        await until(lambda: bool(pipe.ended), timeout=60, what="the first is through")
-        sent |= {await pipe.send("slow") for _ in range(20)}
+    impatient = f"kafka://{server.bootstrap}/?producer.message.timeout.ms=1000"
+    gate = tmp_path / "gate"
+    async with Pipe(server.bootstrap, [first, last], {"flex": [flex.address]}, transport=impatient) as pipe:
+        refused: list[Exception | None] = []
+        outcomes = pipe.engine.transport.outcomes
+
+        async def watched(messages: Sequence[Message]) -> Sequence[Exception | None]:
+            found = await outcomes(messages)
+            refused.extend(one for one in found if one is not None)
+            return found
+
+        pipe.engine.transport.outcomes = watched  # type: ignore[method-assign]
+        sent = set(await pipe.send_some(5, "gate", gate=str(gate)))
+        await until((tmp_path / "gate.reached").exists, timeout=60, what="a module works on it")
         server.kill9()
+        gate.touch()
+        await until(lambda: len(refused) > 1, timeout=60, what="Kafka did not take it, twice")
+        assert {type(one) for one in refused} == {TransportUnavailable}
         server.start()
         await until(lambda: pipe.ended >= sent, timeout=90, what="all are through")
         assert await pipe.store.letters.tallies() == []
+        streams = await pipe.finished(len(sent))
+    assert {step.attempt for stream in streams for step in stream.history} == {1}, "waiting for Kafka is no attempt"

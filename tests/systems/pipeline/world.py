@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import os
 import signal
 import subprocess
 import sys
@@ -11,19 +10,26 @@ import time
 from collections import Counter
 from collections.abc import Sequence
 from datetime import timedelta
+from functools import cache
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
-from confluent_kafka import Consumer, TopicPartition
+import yaml
+from click.testing import CliRunner, Result
+from confluent_kafka import Consumer, KafkaError, TopicPartition
 
+from redrive.cli import main
 from redrive.config import Settings
 from redrive.forensics.query import Query
 from redrive.model import Letter, Message
 from redrive.settings import Pipeline
+from redrive.stores.base import Store
 from redrive.stores.memory import MemoryStore
 from redrive.systems.pipeline import DlqConfig, DlqMessage, Document, Engine, Graph, Node, PipeStream
+from redrive.systems.pipeline.kafka import options_for
 from redrive.testing.waiting import until
+from redrive.transports.kafka.writer import Writer
 from redrive.worker import Worker
 from tests.servers.ports import claim_port
 
@@ -33,10 +39,22 @@ ROOT = Path(__file__).parents[3]
 class ModuleProcess:
     """An instance of a module."""
 
-    def __init__(self, name: str, *, consul: str = "", port: int = 0, cert: str = "", key: str = "") -> None:
+    def __init__(
+        self, name: str, *, consul: str = "", port: int = 0, cert: str = "", key: str = "", ca: str = ""
+    ) -> None:
         self.port = port or claim_port()
         self.address = f"127.0.0.1:{self.port}"
-        self._words = [sys.executable, "-m", "tests.systems.pipeline.serve", name, consul, str(self.port), cert, key]
+        self._words = [
+            sys.executable,
+            "-m",
+            "tests.systems.pipeline.serve",
+            name,
+            consul,
+            str(self.port),
+            cert,
+            key,
+            ca,
+        ]
         self.process = self.start()
 
     def start(self) -> subprocess.Popen[bytes]:
@@ -74,19 +92,45 @@ def node(module: str = "flex", *next: Node, timeout: float = 10.0, **more: Any) 
     return Node(module=module, next=tuple(one.id for one in next), timeout=timedelta(seconds=timeout), **more)
 
 
+class LastingWriter(Writer):
+    """A new producer needs most of a second before it sends, so that one serves all tests."""
+
+    async def aclose(self) -> None:
+        """Others need it."""
+
+    async def end(self) -> None:
+        await super().aclose()
+
+
+@cache
+def shared_writer(url: str) -> LastingWriter:
+    return LastingWriter(options_for(url, "tests"))
+
+
 class Pipe:
     """A graph with a cluster of its own, and an engine that runs in this process."""
 
-    def __init__(self, kafka: str, nodes: Sequence[Node], modules: dict[str, list[str]] | None = None, **own: Any):
+    def __init__(
+        self,
+        kafka: str,
+        nodes: Sequence[Node],
+        modules: dict[str, list[str]] | None = None,
+        *,
+        store: Store | None = None,
+        lease: timedelta = timedelta(seconds=6),
+        **own: Any,
+    ) -> None:
         self.kafka = kafka
         self.graph = Graph(f"t{uuid4().hex[:8]}", nodes, modules=modules)
         self.settings = Settings(
-            pipeline=Pipeline(kafka=f"kafka://{kafka}", partitions=2, concurrency=16, **own),
+            pipeline=Pipeline(**{"transport": f"kafka://{kafka}", "partitions": 2, "concurrency": 16, **own}),
             grace=timedelta(seconds=2),
-            lease=timedelta(seconds=6),
+            lease=lease,
         )
-        self.store = MemoryStore()
+        self.store = store or MemoryStore()
         self.engine = Engine(self.graph, self.settings, store=self.store)
+        if "transport" not in own:
+            self.engine.transport.writer = shared_writer(self.settings.pipeline.transport)  # type: ignore[attr-defined]
         self.ends: Counter[str] = Counter()  # of streams that this engine sent to their end
         self._worker: Worker | None = None
         send, seen = self.engine._outbox.send, set[str]()
@@ -121,6 +165,9 @@ class Pipe:
     async def send(self, do: str = "", *, content: bytes = b"text", node: str | None = None, **more: str) -> str:
         return await self.engine.send(Document(content=content), node=node, metadata={"do": do, **more})
 
+    async def send_some(self, number: int, do: str, **more: Any) -> list[str]:
+        return await asyncio.gather(*(self.send(do, **more) for _ in range(number)))
+
     async def letters(self, number: int, query: Query | None = None) -> list[Letter]:
         """When there are so many."""
 
@@ -143,34 +190,64 @@ class Pipe:
 
 
 def read_topic(kafka: str, topic: str, number: int, timeout: float = 60.0) -> list[Any]:
-    consumer = Consumer({"bootstrap.servers": kafka, "group.id": "test-reader", "enable.auto.commit": False})
+    settings = {"group.id": "test-reader", "enable.auto.commit": False, "enable.partition.eof": True}
+    consumer = Consumer({"bootstrap.servers": kafka, "fetch.wait.max.ms": 10, **settings})
     try:
         partitions = consumer.list_topics(topic, timeout=20).topics[topic].partitions
         consumer.assign([TopicPartition(topic, one, 0) for one in partitions])
         found: list[Any] = []
-        end = time.monotonic() + timeout
-        while len(found) < max(number, _reach(consumer, topic, partitions)) and time.monotonic() < end:
-            found += [raw for raw in consumer.consume(1000, timeout=0.2) if raw.error() is None]
+        left, end = set(partitions), time.monotonic() + timeout
+        while (left or len(found) < number) and time.monotonic() < end:
+            for raw in consumer.consume(1000, timeout=0.05):
+                if (error := raw.error()) is None:
+                    found.append(raw)
+                elif error.code() == KafkaError._PARTITION_EOF:
+                    left.discard(raw.partition())
+        assert not left, f"{topic}: it was not read to its end"
         assert len(found) >= number, f"{topic}: {len(found)} of {number}"
         return found
     finally:
         consumer.close()
 
 
-def _reach(consumer: Consumer, topic: str, partitions: Any) -> int:
-    """How much is there now."""
-    return sum(consumer.get_watermark_offsets(TopicPartition(topic, one), timeout=20)[1] for one in partitions)
+def plain(pipe: Pipe) -> dict[str, Any]:
+    """The graph of the pipe as YAML has it."""
+    nodes = [
+        {
+            "id": one.id,
+            "module": one.module,
+            "name": one.name,
+            "next": list(one.next),
+            "timeout": "10s",
+            "dlq_config": {"retry_backoff": "20ms"},
+        }
+        for one in pipe.graph.nodes.values()
+    ]
+    modules = {name: list(addresses) for name, addresses in pipe.graph.modules.items()}
+    return {"cluster": pipe.graph.cluster, "nodes": nodes, "modules": modules}
+
+
+def written(pipe: Pipe, place: Path) -> Path:
+    """The same as a file."""
+    path = place / "graph.yaml"
+    path.write_text(yaml.safe_dump(plain(pipe)))
+    return path
+
+
+async def command(env: dict[str, str], *words: str) -> Result:
+    """`redrive …` in a thread: a process of its own would take a second to begin."""
+    return await asyncio.to_thread(CliRunner(env=env).invoke, main, words, prog_name="redrive")
 
 
 def environment(pipe: Pipe, tmp_path: Path, **more: str) -> dict[str, str]:
-    """For commands and engines in processes of their own."""
+    """For commands and engines beside it."""
     url = f"sqlite:///{tmp_path}/redrive.db"
     return {
-        **os.environ,
         "REDRIVE_STORE": url,
         "REDRIVE_TRANSPORTS_DEFAULT": url,
-        "REDRIVE_PIPELINE_KAFKA": pipe.settings.pipeline.kafka,
+        "REDRIVE_PIPELINE_TRANSPORT": pipe.settings.pipeline.transport,
         "REDRIVE_PIPELINE_PARTITIONS": "2",
         "REDRIVE_LEASE": "6s",
+        "REDRIVE_PIPELINE_GRAPH": str(written(pipe, tmp_path)),
         **more,
     }

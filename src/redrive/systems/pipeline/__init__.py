@@ -22,7 +22,7 @@ from redrive.systems.pipeline.pipeline_pb2 import (
     ProcessResponse,
     Step,
 )
-from redrive.systems.pipeline.repository import DirectoryRepository, Repository
+from redrive.systems.pipeline.repository import DirectoryRepository, Repository, open_repository
 
 __all__ = [
     "DirectoryRepository",
@@ -41,4 +41,5 @@ __all__ = [
     "Rejected",
     "Repository",
     "Step",
+    "open_repository",
 ]

@@ -5,21 +5,26 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Collection
+from collections.abc import Awaitable, Callable, Collection, Sequence
 from datetime import timedelta
+from math import ceil
 from typing import Any, TypeAlias
 
 import grpc
 
 from redrive.clock import Clock
+from redrive.durations import spoken
 from redrive.flow.breaker import Breaker, BreakerRule, Position
+from redrive.flow.deadline import Deadline, Deadlines
 from redrive.systems.pipeline.faults import ErrorType, NodeFault, fault_of
-from redrive.systems.pipeline.pipeline_pb2 import ProcessRequest, ProcessResponse
-from redrive.systems.pipeline.wire import Tls, open_channel, process_method
+from redrive.systems.pipeline.pipeline_pb2 import ProcessResponse
+from redrive.systems.pipeline.talks import Talks
+from redrive.systems.pipeline.wire import Tls, open_channel
 from redrive.telemetry.events import BreakerMoved, Events
 
 Addresses: TypeAlias = Callable[[], Awaitable[Collection[str]]]
 RULE = BreakerRule(failures=10, wait=timedelta(seconds=1), longest=timedelta(seconds=15))
+_SHED, _BEAT = 0.02, 0.25  # seconds for each stream that is given up without a call; between some and the next
 _HEALTH = "/grpc.health.v1.Health/Check"
 _SERVING = b"\x08\x01"  # HealthCheckResponse(status=SERVING)
 _SHORTEST, _LONGEST, _PROBE = 0.25, 15.0, 2.0
@@ -35,7 +40,8 @@ class Instance:
         self.aside = False
         self.pause = _SHORTEST
         self._channel = open_channel(address, tls)
-        self.process = process_method(self._channel)
+        self._talks = Talks(self._channel)
+        self.ask = self._talks.ask
         self._probing: asyncio.Task[None] | None = None
 
     def set_aside(self) -> None:
@@ -51,6 +57,7 @@ class Instance:
         if self._probing is not None:
             self._probing.cancel()
             await asyncio.gather(self._probing, return_exceptions=True)
+        self._talks.close()
         await self._channel.close(None)
 
     async def _until_healthy(self) -> None:
@@ -71,74 +78,131 @@ class Instance:
         return answer == _SERVING
 
 
+class NobodyKnown(NodeFault):
+    """No address of the module is known now."""
+
+
 class Caller:
     """One module as an engine sees it.
 
-    addresses   who can be called now
-    why         why nobody can, if so
+    addresses         who can be called now
+    why               why nobody can, if so
+    others_are_busy   whether other modules are being called now
     """
 
     def __init__(
-        self, module: str, addresses: Addresses, *, why: Callable[[], str], tls: Tls, clock: Clock, events: Events
+        self,
+        module: str,
+        addresses: Addresses,
+        *,
+        why: Callable[[], str],
+        tls: Tls,
+        clock: Clock,
+        events: Events,
+        others_are_busy: Callable[[], bool] = lambda: False,
     ) -> None:
         self.module = module
         self.instances: dict[str, Instance] = {}
         self.breaker = Breaker(RULE, clock.elapsed)
+        self._current: Sequence[Instance] = ()  # those of the addresses that were last given
+        self._listed: Collection[str] | None = None
+        self._deadlines: dict[timedelta, Deadlines] = {}
         self._addresses = addresses
         self._why = why
         self._tls = tls
         self._clock = clock
         self._events = events
+        self._others_are_busy = others_are_busy
+        self._turn = float("-inf")  # of the next stream that is given up without a call
         self._told = Position.CLOSED
         self._last: NodeFault | None = None
         self._verdict = asyncio.Event()
 
-    async def __call__(self, request: ProcessRequest, timeout: timedelta) -> tuple[ProcessResponse, str]:
-        """The answer and who gave it; NodeFault if there is none."""
-        while not self.breaker.room(1):
-            if self.breaker.position is Position.OPEN:
-                assert self._last is not None
-                raise NodeFault(self._last.kind, f"not called, because calls keep failing: {self._last}")
-            await self._verdict.wait()  # one call is on trial: what comes of it decides for all
-        if self.breaker.position is Position.HALF_OPEN:
-            self._verdict.clear()
-        self.breaker.sent(1)
+    async def __call__(self, request: bytes, timeout: timedelta) -> tuple[ProcessResponse, str]:
+        """The answer and who gave it; NodeFault if there is none. The request is a ProcessRequest as it travels."""
+        if self.breaker.position is not Position.CLOSED:
+            await self._let_in()
         try:
-            answer = await self._on_some_instance(request, timeout.total_seconds())
+            answer = await self._on_some_instance(request, timeout)
+        except NobodyKnown:
+            self._forget()  # nothing was called, and the first that is known may be called at once
+            raise
         except NodeFault as fault:
             self._judge(fault if fault.blames_instance else None)
             raise
         except BaseException:
-            self.breaker.forgotten()
-            self._verdict.set()
+            self._forget()
             raise
         if self._last is not None:
             self._judge(None)
         return answer
 
+    @property
+    def is_busy(self) -> bool:
+        return any(instance.busy for instance in self.instances.values())
+
     async def aclose(self) -> None:
         await asyncio.gather(*(instance.aclose() for instance in self.instances.values()))
 
-    async def _on_some_instance(self, request: ProcessRequest, seconds: float) -> tuple[ProcessResponse, str]:
-        """On another one at once, if what was tried never got the call."""
-        end = self._clock.elapsed() + seconds
-        tried: list[Instance] = []
-        while True:
-            instance = self._pick(await self._known(), tried)
-            try:
-                return await self._on(instance, request, max(end - self._clock.elapsed(), 0.001)), instance.address
-            except NodeFault as fault:
-                if fault.blames_instance:
-                    instance.set_aside()
-                tried.append(instance)
-                others = [one for one in self.instances.values() if not one.aside and one not in tried]
-                if not fault.never_arrived or not others:
-                    raise
+    async def _let_in(self) -> None:
+        """One call, when it may be tried again: what comes of it decides for all that wait. Until then none."""
+        while not self.breaker.room(1):
+            if self.breaker.position is Position.OPEN:
+                await self._take_turn()
+                if self.breaker.position is Position.OPEN and self._last is not None:
+                    raise NodeFault(self._last.kind, f"not called, because calls keep failing: {self._last}")
+            else:
+                await self._verdict.wait()
+        if self.breaker.position is Position.HALF_OPEN:
+            self._verdict.clear()
+        self.breaker.sent(1)
 
-    async def _on(self, instance: Instance, request: ProcessRequest, seconds: float) -> ProcessResponse:
+    async def _take_turn(self) -> None:
+        """To give a stream up costs what it costs to have it processed: while others are, so few that nobody feels it.
+
+        The first go at once, the next together on the next beat: what is done for many at once costs less.
+        """
+        await asyncio.sleep(0)  # whoever has just got work is busy then
+        if not self._others_are_busy():
+            return
+        now = self._clock.elapsed()
+        self._turn = max(self._turn, now - _BEAT) + _SHED
+        if self._turn > now:
+            await self._clock.sleep(ceil(self._turn / _BEAT) * _BEAT - now)
+
+    async def _on_some_instance(self, request: bytes, timeout: timedelta) -> tuple[ProcessResponse, str]:
+        """On another one at once, if what was tried never got the call. Never longer than the timeout."""
+        tried: list[Instance] = []
+        deadlines = self._deadlines.get(timeout) or self._deadlines.setdefault(timeout, Deadlines(timeout))
+        try:
+            with Deadline(deadlines):
+                while True:
+                    tried.append(self._pick(await self._known(), tried))
+                    try:
+                        return await self._on(tried[-1], request, deadlines.seconds), tried[-1].address
+                    except NodeFault as fault:
+                        if not self._may_go_on(fault, tried):
+                            raise
+        except TimeoutError:
+            raise self._too_late(timeout, tried) from None
+
+    def _may_go_on(self, fault: NodeFault, tried: Sequence[Instance]) -> bool:
+        if fault.blames_instance:
+            tried[-1].set_aside()
+        others = (one for one in self._current if one not in tried)  # one aside may be well again, and not asked yet
+        return fault.never_arrived and next(others, None) is not None
+
+    def _too_late(self, timeout: timedelta, tried: Sequence[Instance]) -> NodeFault:
+        who = f"module {self.module!r}"
+        if tried:
+            tried[-1].set_aside()
+            who = f"{who} at {tried[-1].address}"
+        return NodeFault(ErrorType.TIMEOUT, f"{who}: DEADLINE_EXCEEDED: no answer within {spoken(timeout)}")
+
+    async def _on(self, instance: Instance, request: bytes, seconds: float) -> ProcessResponse:
         instance.busy += 1
         try:
-            answer: ProcessResponse = await instance.process(request, timeout=seconds)
+            answer = await instance.ask(request, seconds)
         except grpc.aio.AioRpcError as error:
             raise fault_of(error, self.module, instance.address) from None
         finally:
@@ -146,24 +210,38 @@ class Caller:
         instance.worked()
         return answer
 
-    async def _known(self) -> Collection[Instance]:
+    async def _known(self) -> Sequence[Instance]:
         """Channels as the addresses are now: made for new ones, closed for those that are gone."""
         addresses = await self._addresses()
         if not addresses:
-            raise NodeFault(ErrorType.MODULE_UNAVAILABLE, f"module {self.module!r}: {self._why()}")
-        if self.instances.keys() != set(addresses):
-            for address in self.instances.keys() - set(addresses):
-                if not self.instances[address].busy:  # what it still does may end
-                    await self.instances.pop(address).aclose()
-            for address in addresses:
-                self.instances.setdefault(address, Instance(address, self._tls))
-        return [instance for address, instance in self.instances.items() if address in addresses]
+            raise NobodyKnown(ErrorType.MODULE_UNAVAILABLE, f"module {self.module!r}: {self._why()}")
+        if addresses is not self._listed:
+            await self._follow(addresses)
+        return self._current
 
-    def _pick(self, known: Collection[Instance], tried: Collection[Instance]) -> Instance:
+    async def _follow(self, addresses: Collection[str]) -> None:
+        for address in addresses:
+            if address not in self.instances:
+                self.instances[address] = Instance(address, self._tls)
+        self._current = [self.instances[address] for address in addresses]
+        gone = [one for one in self.instances.values() if one.address not in addresses]
+        self._listed = None if any(one.busy for one in gone) else addresses  # what they still do may end
+        leaving = [self.instances.pop(one.address) for one in gone if not one.busy]
+        for instance in leaving:
+            await instance.aclose()
+
+    def _pick(self, known: Sequence[Instance], tried: Collection[Instance]) -> Instance:
         """The least busy that is well; of those aside the one that was so for the shortest time."""
-        wanted = [one for one in known if one not in tried] or list(known)
+        if len(known) == 1:
+            return known[0]
+        wanted = [one for one in known if one not in tried] or known
         well = [one for one in wanted if not one.aside]
         return min(well, key=lambda one: one.busy) if well else min(wanted, key=lambda one: one.pause)
+
+    def _forget(self) -> None:
+        """It says nothing of the module."""
+        self.breaker.forgotten()
+        self._verdict.set()
 
     def _judge(self, fault: NodeFault | None) -> None:
         if fault is None:

@@ -3,28 +3,27 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
-from datetime import datetime, timedelta
+from collections.abc import Awaitable, Callable, Sequence
+from datetime import datetime
 from itertools import groupby
+from typing import TypeAlias
 
 from google.protobuf.message import DecodeError
 from msgspec.structs import replace
 
-from redrive.clock import Clock
 from redrive.errors import UsageError, nearest
 from redrive.forensics.query import Query
 from redrive.model import Letter, State
 from redrive.service import Service
-from redrive.stores.base import Letters, Store
-from redrive.stores.relayed import RelayedLetters, RelayedStore
+from redrive.stores.base import Letters
+from redrive.stores.relayed import RelayedLetters
 from redrive.systems.pipeline.faults import ErrorType, error_type, retries_made
 from redrive.systems.pipeline.graph import Graph, Node
 from redrive.systems.pipeline.pipeline_pb2 import DlqMessage, PipeStream
-from redrive.transports.kafka.dlq import DlqLetters, grave_of
-from redrive.transports.kafka.options import Options
-from redrive.transports.kafka.transport import KafkaTransport
-from redrive.transports.kafka.writer import Parcel
+from redrive.systems.pipeline.streams import Told
+from redrive.systems.pipeline.wire import varint
 
+Lay: TypeAlias = Callable[[Node, Sequence[Letter]], Awaitable[None]]
 UNREADABLE = "redrive-original"
 """On a DlqMessage without a stream: the bytes that are none."""
 _PLACE = re.compile(r"(.+)\[\d+\]@(\d+)")
@@ -45,64 +44,39 @@ def dlq_message(letter: Letter, node: Node) -> tuple[bytes, bool]:
     )
     message.failed_at.FromDatetime(letter.last.at)
     body = letter.message.body
-    if not is_stream(body):
+    if not stream_in(body).stream_id:
         return message.SerializeToString(), False
-    return _STREAM + _varint(len(body)) + body + message.SerializeToString(), True
+    return _STREAM + varint(len(body)) + body + message.SerializeToString(), True
 
 
-def is_stream(body: bytes) -> bool:
+def stream_in(body: bytes) -> PipeStream:
+    """One without an id where the bytes are no stream."""
     try:
-        return bool(PipeStream.FromString(body).stream_id)
+        return PipeStream.FromString(body)
     except DecodeError:
-        return False
+        return PipeStream()
 
 
-def _varint(number: int) -> bytes:
-    out = bytearray()
-    while number > 127:
-        out.append(number & 127 | 128)
-        number >>= 7
-    return bytes([*out, number])
+class NodeLetters(RelayedLetters):
+    """Lays the dead streams of each node where its DLQ is, and tells how many they are.
 
+    lay   where they go; only to the store where a node has no DLQ
+    """
 
-class PipelineTransport(KafkaTransport):
-    """Kafka with one DLQ topic for each node."""
-
-    def __init__(self, graph: Graph, options: Options, *, clock: Clock, lease: timedelta) -> None:
-        super().__init__(options, clock=clock, lease=lease)
-        self.graph = graph
-        self.buried: list[Callable[[Node, int], None]] = []  # told how many streams of a node are dead now
-
-    def burying(self, store: Store) -> Store:
-        return RelayedStore(store, _NodeLetters(store.letters, self))
-
-    def grave(self, letter: Letter, topic: str) -> Parcel:
-        """How a dead stream looks on the topic."""
-        node = self.graph.node_of(letter.message.source)
-        assert node is not None
-        value, has_stream = dlq_message(letter, node)
-        parcel = grave_of(letter, topic)
-        original = [] if has_stream else [(UNREADABLE, letter.message.body)]
-        return replace(parcel, value=value, headers=[*parcel.headers, *original])
-
-
-class _NodeLetters(RelayedLetters):
-    """On the topic first, then in the store; in the store only where a node has no DLQ."""
-
-    def __init__(self, letters: Letters, transport: PipelineTransport) -> None:
+    def __init__(self, letters: Letters, graph: Graph, lay: Lay, buried: Sequence[Told]) -> None:
         super().__init__(letters)
-        self._transport = transport
+        self._graph = graph
+        self._lay = lay
+        self._buried = buried
 
     async def record(self, letters: Sequence[Letter]) -> None:
-        graph, writer = self._transport.graph, self._transport.writer
         for source, some in groupby(letters, key=lambda letter: letter.message.source):
-            node, dead = graph.node_of(source), list(some)
+            node, dead = self._graph.node_of(source), list(some)
             if node is None or not node.has_dlq:
                 await self.behind.record(dead)
                 continue
-            topic = graph.dlq_topic(node)
-            await DlqLetters(self.behind, writer, topic, self._transport.grave, True).record(dead)
-            for told in self._transport.buried:
+            await self._lay(node, dead)
+            for told in self._buried:
                 told(node, len(dead))
 
 

@@ -24,7 +24,6 @@ from redrive.model import Message
 from redrive.stores.base import Store
 from redrive.systems.pipeline.caller import Caller
 from redrive.systems.pipeline.consul import Watch
-from redrive.systems.pipeline.dlq import PipelineTransport
 from redrive.systems.pipeline.faults import ErrorType, NodeFault
 from redrive.systems.pipeline.graph import Graph, Node
 from redrive.systems.pipeline.outbox import Outbox
@@ -32,12 +31,11 @@ from redrive.systems.pipeline.pipeline_pb2 import (
     Document,
     DocumentRef,
     PipeStream,
-    ProcessRequest,
     ProcessResponse,
     Step,
 )
-from redrive.systems.pipeline.wire import MOST_INLINE, Tls, inline_size
-from redrive.transports.kafka.options import options_of
+from redrive.systems.pipeline.streams import open_streams
+from redrive.systems.pipeline.wire import MOST_INLINE, Tls, inline_size, request_for
 from redrive.worker import Worker
 
 TRANSPORT = "pipeline"
@@ -45,8 +43,8 @@ TRANSPORT = "pipeline"
 
 
 def with_pipeline(settings: Settings) -> Settings:
-    """Those settings with the pipeline's Kafka among the transports, so that its letters can be sent back."""
-    return replace(settings, transports={TRANSPORT: settings.pipeline.kafka, **settings.transports})
+    """Those settings with the pipeline's transport among the others, so that its letters can be sent back."""
+    return replace(settings, transports={TRANSPORT: settings.pipeline.transport, **settings.transports})
 
 
 class Engine:
@@ -66,18 +64,17 @@ class Engine:
     ) -> None:
         self.graph = graph
         settings = settings or load()
-        self.settings = replace(settings, transports={TRANSPORT: settings.pipeline.kafka})
+        self.settings = replace(settings, transports={TRANSPORT: settings.pipeline.transport})
         own = self.settings.pipeline
         self.clock = clock or SystemClock()
-        given = options_of(own.kafka)
-        # the outbox makes batches itself: a producer that waits for more only makes the way longer
-        options = replace(given, group=own.group, driver={"producer.linger.ms": "0", **given.driver})
-        self.transport = PipelineTransport(graph, options, clock=self.clock, lease=self.settings.lease)
+        self.transport = open_streams(
+            own.transport, graph, group=own.group, clock=self.clock, lease=self.settings.lease
+        )
         self.app = Redrive(settings=self.settings, store=store, clock=self.clock)
         self.app.use(TRANSPORT, self.transport)
         self.callers: dict[str, Caller] = {}
         self._watches: dict[str, Watch] = {}
-        self._outbox = Outbox(self.transport.writer, self.app.events, self.clock)
+        self._outbox = Outbox(self.transport, self.app.events, self.clock)
         self._name = self.settings.worker_name
         chosen = graph.nodes.values() if nodes is None else [graph.node(id) for id in nodes]
         for node in chosen:
@@ -87,7 +84,7 @@ class Engine:
 
     async def create_topics(self) -> None:
         """Those of the graph that are missing."""
-        await self.transport.topics.make(self.graph.topics, self.settings.pipeline.partitions)
+        await self.transport.make(self.settings.pipeline.partitions)
 
     async def send(
         self,
@@ -119,7 +116,7 @@ class Engine:
     # -- one node --------------------------------------------------------------------------------------------------
 
     def _handler(self, node: Node) -> Callable[..., Any]:
-        call = self._caller(node.module)
+        call, request = self._caller(node.module), request_for(node.id)
 
         async def process(body: bytes, message: Message) -> None:
             stream = _read(body)
@@ -130,7 +127,7 @@ class Engine:
                 )
             _check_inline(stream)
             began = self.clock.now()
-            response, address = await call(ProcessRequest(node_id=node.id, stream=stream), node.timeout)
+            response, address = await call(request(body), node.timeout)
             _check_inline(response)
             self._advance(stream, response, self._step(node, stream, message, began, address))
             if onward := self._onward(node, stream, message):
@@ -207,6 +204,7 @@ class Engine:
                 tls=tls,
                 clock=self.clock,
                 events=self.app.events,
+                others_are_busy=lambda: any(one.is_busy for name, one in self.callers.items() if name != module),
             )
         return self.callers[module]
 

@@ -30,6 +30,7 @@ _FINAL = {
     ErrorType.MODULE_ERROR: Category.PERMANENT,
 }
 """Those that no retry will change."""
+_CATEGORIES = {**_FINAL, ErrorType.RETRIES_EXHAUSTED: Category.TRANSIENT}  # the others are about reaching the module
 _REFUSES = frozenset(
     {
         grpc.StatusCode.UNIMPLEMENTED,
@@ -42,6 +43,7 @@ _REFUSES = frozenset(
         grpc.StatusCode.ALREADY_EXISTS,
     }
 )
+_UNREACHED = ("failed to connect", "resolution failed", "errors resolving")
 _OF_REASON = {
     Reason.UNDECODABLE: ErrorType.MALFORMED,
     Reason.TOO_LARGE: ErrorType.TOO_LARGE,
@@ -54,7 +56,7 @@ class NodeFault(HandlerError):
     """A node could not do its work on a stream. The code says why, and whether trying again may help."""
 
     def __init__(self, kind: ErrorType, message: str) -> None:
-        super().__init__(message, code=kind.value, category=_FINAL.get(kind, Category.NETWORK))
+        super().__init__(message, code=kind.value, category=_CATEGORIES.get(kind, Category.NETWORK))
         self.kind = kind
         self.retryable = kind not in _FINAL
 
@@ -78,7 +80,7 @@ def fault_of(error: grpc.aio.AioRpcError, module: str, address: str) -> NodeFaul
         return NodeFault(ErrorType.TIMEOUT, said)
     if code is grpc.StatusCode.UNAVAILABLE and "refused" in low:
         return NodeFault(ErrorType.CONNECTION_REFUSED, said)
-    if code is grpc.StatusCode.UNAVAILABLE and ("failed to connect" in low or "resolution failed" in low):
+    if code is grpc.StatusCode.UNAVAILABLE and any(words in low for words in _UNREACHED):
         return NodeFault(ErrorType.MODULE_UNAVAILABLE, said)
     if code is grpc.StatusCode.RESOURCE_EXHAUSTED and "larger than max" in low:
         return NodeFault(ErrorType.TOO_LARGE, said)

@@ -15,7 +15,7 @@ import asyncio
 import inspect
 import logging
 import signal
-from collections.abc import Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
 from typing import Any, TypeVar
 
@@ -25,7 +25,7 @@ from redrive.errors import ConfigError, MissingExtra
 from redrive.systems.pipeline.consul import Registration
 from redrive.systems.pipeline.pipeline_pb2 import Document, DocumentRef, PipeStream, ProcessRequest, ProcessResponse
 from redrive.systems.pipeline.repository import Repository, loaded
-from redrive.systems.pipeline.wire import MOST_INLINE, SERVICE, SIZES, Tls
+from redrive.systems.pipeline.wire import END, MOST_INLINE, SERVICE, SIZES, Tls
 
 F = TypeVar("F", bound=Callable[..., Any])
 _GRACE = 10.0
@@ -91,7 +91,8 @@ class Module:
     ) -> None:
         """Until SIGTERM, Ctrl-C or `stop`: then it leaves Consul, ends what it does, and goes."""
         stop = stop or asyncio.Event()
-        server, health = await self._server()
+        talks = _Talks(self.answer)
+        server, health = await self._server(talks)
         credentials = (tls or Tls()).of_server()
         place = f"{host}:{port}"
         try:
@@ -112,7 +113,10 @@ class Module:
                 if registration is not None:
                     await registration.leave()
                 await health.enter_graceful_shutdown()
+                talks.end()
                 await server.stop(_GRACE)
+                if self._repository is not None:
+                    await self._repository.aclose()
 
     def run(
         self,
@@ -126,7 +130,7 @@ class Module:
         """`serve` as a whole process."""
         asyncio.run(self.serve(host, port, consul=consul, tls=tls, started=started))
 
-    async def _server(self) -> tuple[grpc.aio.Server, Any]:
+    async def _server(self, talks: _Talks) -> tuple[grpc.aio.Server, Any]:
         if self._function is None:
             raise ConfigError(f"module {self.name!r} has no function: decorate one with @module.process")
         try:
@@ -139,17 +143,54 @@ class Module:
         async def process(request: ProcessRequest, context: Any) -> ProcessResponse:
             return await self.answer(request)
 
-        method = grpc.unary_unary_rpc_method_handler(
-            process,
-            request_deserializer=ProcessRequest.FromString,
-            response_serializer=ProcessResponse.SerializeToString,
-        )
-        server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(SERVICE, {"Process": method}),))
+        forms: dict[str, Any] = {
+            "request_deserializer": ProcessRequest.FromString,
+            "response_serializer": ProcessResponse.SerializeToString,
+        }
+        methods = {
+            "Process": grpc.unary_unary_rpc_method_handler(process, **forms),
+            "ProcessEach": grpc.stream_stream_rpc_method_handler(talks.each, **forms),
+        }
+        server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(SERVICE, methods),))
         servicer: Any = aio.HealthServicer()
         health_pb2_grpc.add_HealthServicer_to_server(servicer, server)
         for name in ("", SERVICE):
             await servicer.set(name, health_pb2.HealthCheckResponse.SERVING)
         return server, servicer
+
+
+class _Talks:
+    """`ProcessEach`, as it is served. A talk in which nobody waits for an answer does not keep a module from going."""
+
+    def __init__(self, answer: Callable[[ProcessRequest], Awaitable[ProcessResponse]]) -> None:
+        self._answer = answer
+        self._idle: set[asyncio.Task[Any]] = set()
+        self._is_over = False
+
+    async def each(self, requests: Any, context: Any) -> None:
+        task = asyncio.current_task()
+        assert task is not None
+        while (request := await self._next(task, context)) is not END:
+            await context.write(await self._answer(request))
+
+    def end(self) -> None:
+        """What is asked is still answered; nothing more is heard."""
+        self._is_over = True
+        for task in self._idle:
+            task.cancel()
+
+    async def _next(self, task: asyncio.Task[Any], context: Any) -> Any:
+        if self._is_over:
+            return END
+        self._idle.add(task)
+        try:
+            return await context.read()
+        except asyncio.CancelledError:
+            if not self._is_over:
+                raise
+            return END
+        finally:
+            self._idle.discard(task)
 
 
 def _response(made: Any) -> ProcessResponse:

@@ -9,18 +9,17 @@ from datetime import timedelta
 from redrive.clock import Clock
 from redrive.errors import TransportUnavailable
 from redrive.model import Message
-from redrive.systems.pipeline.faults import ErrorType, NodeFault
+from redrive.systems.pipeline.streams import Streams
 from redrive.telemetry.events import BackendDown, Events
-from redrive.transports.kafka.writer import TooLarge, Writer, parcel_of
 
 _SHORTEST, _LONGEST = 0.1, 5.0
 
 
 class Outbox:
-    """While Kafka is away it goes on trying: what a module has done is not to be done again for that."""
+    """While the transport is away it goes on trying: what a module has done is not to be done again for that."""
 
-    def __init__(self, writer: Writer, events: Events, clock: Clock) -> None:
-        self._writer = writer
+    def __init__(self, streams: Streams, events: Events, clock: Clock) -> None:
+        self._streams = streams
         self._events = events
         self._clock = clock
         self._waiting: list[tuple[Message, asyncio.Future[None]]] = []
@@ -48,21 +47,17 @@ class Outbox:
         pause = _SHORTEST
         while self._waiting:
             batch, self._waiting = [one for one in self._waiting if not one[1].done()], []
-            errors = await self._writer.outcomes([parcel_of(message) for message, _ in batch])
+            errors = await self._streams.outcomes([message for message, _ in batch])
             down = None
             for (message, sent), error in zip(batch, errors, strict=True):
                 if isinstance(error, TransportUnavailable):
                     down = error
                     self._waiting.append((message, sent))
                 elif not sent.done():
-                    sent.set_result(None) if error is None else sent.set_exception(_told(error))
+                    sent.set_result(None) if error is None else sent.set_exception(error)
             pause = _SHORTEST if down is None else await self._pause(down, pause)
 
     async def _pause(self, error: TransportUnavailable, pause: float) -> float:
         self._events.emit(BackendDown(backend=error.name, why=str(error), pause=timedelta(seconds=pause)))
         await self._clock.sleep(pause)
         return min(2 * pause, _LONGEST)
-
-
-def _told(error: Exception) -> Exception:
-    return NodeFault(ErrorType.TOO_LARGE, str(error)) if isinstance(error, TooLarge) else error

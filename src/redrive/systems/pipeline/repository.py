@@ -8,12 +8,12 @@ from pathlib import Path
 from typing import Protocol
 from uuid import uuid4
 
-from redrive.errors import UsageError
+from redrive.errors import ConfigError, UsageError
 from redrive.systems.pipeline.pipeline_pb2 import Document, DocumentRef
 
 
 class Repository(Protocol):
-    """Bytes under keys, as a directory or a bucket has them. Three calls of an S3 client make one."""
+    """Bytes under keys, as a directory or a bucket has them."""
 
     async def put(self, key: str, content: bytes) -> None:
         """Durable when it returns; the same key again replaces it."""
@@ -22,6 +22,21 @@ class Repository(Protocol):
     async def get(self, key: str) -> bytes:
         """Raises UsageError if there is no such key."""
         ...
+
+    async def aclose(self) -> None:
+        """Let go of everything."""
+        ...
+
+
+def open_repository(place: str) -> Repository:
+    """A directory, or `s3://bucket/prefix?endpoint=http://127.0.0.1:9000`."""
+    if place.startswith("s3://"):
+        from redrive.systems.pipeline.s3 import s3_repository
+
+        return s3_repository(place)
+    if "://" in place:
+        raise ConfigError(f"{place!r} is no repository: it is a directory, or s3://bucket/prefix")
+    return DirectoryRepository(place)
 
 
 class DirectoryRepository:
@@ -39,6 +54,9 @@ class DirectoryRepository:
             return await asyncio.to_thread(path.read_bytes)
         except FileNotFoundError:
             raise UsageError(f"there is no document {key!r} in {self._directory}") from None
+
+    async def aclose(self) -> None:
+        """It holds nothing."""
 
     def _put(self, path: Path, content: bytes) -> None:
         """Whole or not at all, even if the power goes."""

@@ -2,23 +2,23 @@
 
 from __future__ import annotations
 
-import asyncio
-import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable
 from datetime import UTC, datetime
-from typing import Any
+from typing import TypeAlias
 
 from google.protobuf.message import DecodeError
 from msgspec import Struct
 
-from redrive.errors import TransportUnavailable
+from redrive.forensics.query import Query
+from redrive.model import Letter
+from redrive.stores.base import Letters
+from redrive.systems.pipeline.dlq import stream_in
+from redrive.systems.pipeline.faults import error_type
 from redrive.systems.pipeline.graph import Graph
 from redrive.systems.pipeline.pipeline_pb2 import DlqMessage, PipeStream, Step
-from redrive.transports.kafka.driver import NAME, Consumer, KafkaException, TopicPartition, driver_log, why
-from redrive.transports.kafka.options import Options
+from redrive.systems.pipeline.streams import Record, Streams
 
-_PATIENCE = 30.0
-_AT_ONCE = 1000
+_MOST = 1000  # letters of one stream
 
 
 class Sighting(Struct, frozen=True, kw_only=True):
@@ -27,8 +27,7 @@ class Sighting(Struct, frozen=True, kw_only=True):
     at: datetime
     where: str  # the node that it came to, `finished`, or `DLQ of` a node
     topic: str
-    partition: int
-    offset: int
+    place: str  # there
     hops: int
     error: str = ""  # on a DLQ: why
 
@@ -59,124 +58,88 @@ class Trace(Struct, frozen=True):
     sightings: list[Sighting]
 
 
-class Tracer:
-    """Reads every topic of the graph from that time on."""
+Seen: TypeAlias = tuple[Sighting, PipeStream]
 
-    def __init__(self, graph: Graph, options: Options) -> None:
+
+class Tracer:
+    """Reads the topics of the graph and, where a DLQ is no topic, the letters of its nodes."""
+
+    def __init__(self, graph: Graph, streams: Streams, letters: Callable[[], Letters]) -> None:
         self._graph = graph
-        self._options = options
+        self._streams = streams
+        self._letters = letters
         nodes = graph.nodes.values()
         self._places = {graph.topic(node): node.label for node in nodes}
         self._dead = {graph.dlq_topic(node): f"DLQ of {node.label}" for node in nodes}
 
     async def trace(self, stream_id: str, *, since: datetime | None = None) -> Trace:
-        return await asyncio.to_thread(self._trace, stream_id, since)
+        records = await self._streams.records(stream_id, since)
+        found = [one for one in map(self._on_topic, records) if one is not None]
+        if not self._streams.has_dlq_topics:
+            found += await self._in_letters(stream_id, since)
+        seen = sorted((one for one in found if one[1].stream_id == stream_id), key=lambda one: one[0].at)
+        return Trace(stream_id, self._passed(stream for _, stream in seen), [sighting for sighting, _ in seen])
 
-    def _trace(self, stream_id: str, since: datetime | None) -> Trace:
-        consumer = Consumer(
-            {
-                **self._options.client(),
-                "group.id": "redrive-trace",
-                "enable.auto.commit": "false",
-                "enable.partition.eof": "true",
-                "logger": driver_log,
-            }
-        )
-        sightings: list[Sighting] = []
-        steps: dict[tuple[str, str, int], Step] = {}
-        try:
-            for raw in self._records(consumer, since):
-                found = self._seen(raw, stream_id)
-                if found is None:
-                    continue
-                sighting, stream = found
-                sightings.append(sighting)
-                for step in stream.history:
-                    steps[step.node_id, step.message_id, step.started_at.ToNanoseconds()] = step
-        except KafkaException as error:
-            raise TransportUnavailable(NAME, why(error, self._options.servers)) from error
-        finally:
-            consumer.close()
-        return Trace(stream_id, self._passed(steps), sorted(sightings, key=lambda one: one.at))
-
-    def _records(self, consumer: Any, since: datetime | None) -> Iterator[Any]:
-        left = self._assign(consumer, since)
-        last = time.monotonic()
-        while left:
-            for raw in consumer.consume(_AT_ONCE, timeout=1.0):
-                last = time.monotonic()
-                place = (raw.topic(), raw.partition())
-                if raw.error() is not None:
-                    left.discard(place)  # its end, or nothing that could be read
-                elif place in left:
-                    yield raw
-            if time.monotonic() - last > _PATIENCE:
-                raise TransportUnavailable(NAME, f"no answer within {_PATIENCE:g} s")
-
-    def _assign(self, consumer: Any, since: datetime | None) -> set[tuple[str, int]]:
-        known = consumer.list_topics(timeout=_PATIENCE).topics
-        start = 0 if since is None else int(since.timestamp() * 1000)
-        places = [
-            TopicPartition(topic, number, start)
-            for topic in self._graph.topics
-            if topic in known
-            for number in known[topic].partitions
-        ]
-        begun = consumer.offsets_for_times(places, timeout=_PATIENCE) if places else []
-        consumer.assign(begun)
-        return {(one.topic, one.partition) for one in begun}
-
-    def _seen(self, raw: Any, stream_id: str) -> tuple[Sighting, PipeStream] | None:
-        value: bytes = raw.value() or b""
-        if stream_id.encode() not in value:
-            return None
-        topic, error = raw.topic(), ""
+    def _on_topic(self, record: Record) -> Seen | None:
+        topic, error = record.topic, ""
         try:
             if topic in self._dead:
-                dead = DlqMessage.FromString(value)
+                dead = DlqMessage.FromString(record.value)
                 stream, error = dead.stream, f"{dead.error_type}: {dead.error_message}"
             else:
-                stream = PipeStream.FromString(value)
+                stream = PipeStream.FromString(record.value)
         except DecodeError:
             return None
-        if stream.stream_id != stream_id:
-            return None
         where = self._places.get(topic) or self._dead.get(topic) or "finished"
-        return (
-            Sighting(
-                at=datetime.fromtimestamp(raw.timestamp()[1] / 1000, UTC),
-                where=where,
-                topic=topic,
-                partition=raw.partition(),
-                offset=raw.offset(),
-                hops=stream.hop_count,
-                error=error,
-            ),
-            stream,
-        )
+        return Sighting(
+            at=record.at, where=where, topic=topic, place=record.place, hops=stream.hop_count, error=error
+        ), stream
 
-    def _passed(self, steps: dict[tuple[str, str, int], Step]) -> list[Passed]:
+    async def _in_letters(self, stream_id: str, since: datetime | None) -> list[Seen]:
+        query = Query(text=stream_id, sources=tuple(self._places), since=since)
+        return [self._buried(letter) for letter in (await self._letters().search(query, limit=_MOST)).letters]
+
+    def _buried(self, letter: Letter) -> Seen:
+        node, stream = self._graph.node_of(letter.message.source), stream_in(letter.message.body)
+        assert node is not None
+        return Sighting(
+            at=letter.last.at,
+            where=f"DLQ of {node.label}",
+            topic=self._graph.dlq_topic(node),
+            place=f"letter {letter.id}",
+            hops=stream.hop_count,
+            error=f"{error_type(letter)}: {letter.last.message}",
+        ), stream
+
+    def _passed(self, streams: Iterable[PipeStream]) -> list[Passed]:
+        steps = {
+            (step.started_at.ToNanoseconds(), step.node_id, step.message_id): step
+            for stream in streams
+            for step in stream.history
+        }
         seen: set[tuple[str, str]] = set()
         passed = []
-        for (node_id, message_id, _), step in sorted(steps.items(), key=lambda one: one[0][2]):
-            node = self._graph.nodes.get(node_id)
-            started, ended = step.started_at.ToDatetime(UTC), step.ended_at.ToDatetime(UTC)
-            passed.append(
-                Passed(
-                    node_id=node_id,
-                    node=node.label if node else node_id,
-                    module=step.module,
-                    outcome=Step.Outcome.Name(step.outcome),
-                    hop=step.hop,
-                    attempt=step.attempt,
-                    started_at=started,
-                    seconds=(ended - started).total_seconds(),
-                    message_id=message_id,
-                    engine=step.engine,
-                    instance=step.instance,
-                    error=step.error_message,
-                    repeat=(node_id, message_id) in seen,
-                )
-            )
-            seen.add((node_id, message_id))
+        for _, step in sorted(steps.items()):
+            name = (step.node_id, step.message_id)
+            passed.append(self._pass(step, repeat=name in seen))
+            seen.add(name)
         return passed
+
+    def _pass(self, step: Step, *, repeat: bool) -> Passed:
+        node = self._graph.nodes.get(step.node_id)
+        started, ended = step.started_at.ToDatetime(UTC), step.ended_at.ToDatetime(UTC)
+        return Passed(
+            node_id=step.node_id,
+            node=node.label if node else step.node_id,
+            module=step.module,
+            outcome=Step.Outcome.Name(step.outcome),
+            hop=step.hop,
+            attempt=step.attempt,
+            started_at=started,
+            seconds=(ended - started).total_seconds(),
+            message_id=step.message_id,
+            engine=step.engine,
+            instance=step.instance,
+            error=step.error_message,
+            repeat=repeat,
+        )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -13,8 +14,12 @@ from redrive.systems.pipeline.pipeline_pb2 import PipeStream, ProcessRequest, Pr
 
 SERVICE = "redrive.pipeline.Module"
 METHOD = f"/{SERVICE}/Process"
+EACH = f"/{SERVICE}/ProcessEach"
+END: Any = grpc.aio.EOF  # type: ignore[attr-defined]
+"""Read instead of a message: the other side has ended the stream."""
 MOST_INLINE = 4 << 20
 """The largest content of a document that travels inline."""
+_STREAM = b"\x12"  # field 2 of a ProcessRequest, with a length before it
 _MOST_MESSAGE = MOST_INLINE + (1 << 20)  # history and metadata travel with it
 SIZES: list[tuple[str, Any]] = [
     ("grpc.max_send_message_length", _MOST_MESSAGE),
@@ -76,10 +81,30 @@ def open_channel(address: str, tls: Tls) -> grpc.aio.Channel:
 
 
 def process_method(channel: grpc.aio.Channel) -> Any:
-    """`await method(request, timeout=…)` gives a ProcessResponse."""
-    return channel.unary_unary(
-        METHOD, request_serializer=ProcessRequest.SerializeToString, response_deserializer=ProcessResponse.FromString
-    )
+    """`await method(request, timeout=…)` gives a ProcessResponse. The request is one as it travels."""
+    made: Any = channel
+    return made.unary_unary(METHOD, response_deserializer=ProcessResponse.FromString)
+
+
+def each_method(channel: grpc.aio.Channel) -> Any:
+    """`method()` gives a stream to write requests to and to read ProcessResponses from."""
+    made: Any = channel
+    return made.stream_stream(EACH, response_deserializer=ProcessResponse.FromString)
+
+
+def request_for(node_id: str) -> Callable[[bytes], bytes]:
+    """Makes ProcessRequests, as they travel, of PipeStreams, as they came: byte for byte, unknown fields and all."""
+    begin = ProcessRequest(node_id=node_id).SerializeToString() + _STREAM
+    return lambda stream: begin + varint(len(stream)) + stream
+
+
+def varint(number: int) -> bytes:
+    """As protobuf writes the length of what follows."""
+    out = bytearray()
+    while number > 127:
+        out.append(number & 127 | 128)
+        number >>= 7
+    return bytes([*out, number])
 
 
 def inline_size(stream: PipeStream | ProcessResponse) -> int:

@@ -1,0 +1,131 @@
+"""Dead-letter topics of a pipeline: DlqMessages in protobuf, whichever engine wrote them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import UTC, datetime
+
+from google.protobuf.message import DecodeError
+from msgspec.structs import replace
+
+from redrive.collect.foreign import failure_of, input_topic, letter_of
+from redrive.model import Failure, Letter, Message, Reason
+from redrive.systems.pipeline.dlq import UNREADABLE, stream_in
+from redrive.systems.pipeline.engine import TRANSPORT
+from redrive.systems.pipeline.faults import ErrorType, NodeFault
+from redrive.systems.pipeline.pipeline_pb2 import DlqMessage
+from redrive.transports.base import Delivery
+from redrive.transports.kafka.dlq import STUB, letter_in
+
+_STREAM = 1  # the field of a DlqMessage
+_SIZES = {1: 8, 5: 4}  # of wire types with a fixed one
+_REASONS: dict[str, Reason] = {ErrorType.MALFORMED: Reason.UNDECODABLE, ErrorType.MAX_HOPS: Reason.PERMANENT}
+
+
+class PipelineReader:
+    """Letters from the DlqMessages of one node.
+
+    transport   the name of the transport that a replay sends them back through
+    source      the node's input topic, where neither the topic's name nor the message says it
+    """
+
+    def __init__(self, topic: str, *, transport: str = TRANSPORT, source: str | None = None) -> None:
+        self._topic = topic
+        self._transport = transport
+        self._source = source
+
+    def __call__(self, delivery: Delivery, now: datetime) -> Letter | None:
+        message = delivery.message
+        if message.header(STUB) is not None:
+            return None  # the letter itself is in the store of who wrote it
+        try:
+            dead = DlqMessage.FromString(message.body)
+        except DecodeError as error:
+            return self._unreadable(message, f"found in {self._topic}, and no DlqMessage: {error}", now)
+        bare = _bare(message, dead)
+        ours = letter_in(message.headers, message)
+        if ours is not None:
+            story = replace(ours.message, body=bare.body, headers=_bare(ours.message, dead).headers)
+            return replace(ours, message=story, transport=self._transport)
+        return self._foreign(bare, dead, now)
+
+    def _foreign(self, message: Message, dead: DlqMessage, now: datetime) -> Letter:
+        """It is named by where it died, so that the same death published twice is one letter."""
+        source = self._home(dead)
+        stream_id = stream_in(message.body).stream_id
+        named = replace(
+            message,
+            source=source,
+            id=f"{dead.original_topic}@{dead.original_offset}:{stream_id}" if dead.original_topic else message.id,
+            key=message.key or stream_id.encode() or None,
+            correlation_id=stream_id or None,
+        )
+        failure = _failure(dead, message.enqueued_at)
+        reason = _REASONS.get(dead.error_type, Reason.ATTEMPTS)
+        letter = letter_of(named, failure, transport=self._transport, now=now, reason=reason)
+        return replace(letter, created_at=min(failure.at, now))
+
+    def _unreadable(self, message: Message, text: str, now: datetime) -> Letter:
+        failure = failure_of("collected.Unknown", text, message.enqueued_at, code=ErrorType.MALFORMED)
+        named = replace(message, source=self._home(DlqMessage()))
+        return letter_of(named, failure, transport=self._transport, now=now, reason=Reason.UNDECODABLE)
+
+    def _home(self, dead: DlqMessage) -> str:
+        return self._source or input_topic(self._topic) or dead.original_topic or self._topic
+
+
+def _bare(message: Message, dead: DlqMessage) -> Message:
+    """The stream as it came, byte for byte; or the bytes that were none."""
+    body = message.header(UNREADABLE) or b""
+    if dead.HasField("stream"):
+        body = _stream(message.body, dead)
+    return replace(message, body=body, headers=tuple(one for one in message.headers if one[0] != UNREADABLE))
+
+
+def _stream(data: bytes, dead: DlqMessage) -> bytes:
+    """A message that was written in several pieces is those pieces together."""
+    try:
+        return b"".join(value for number, value in _fields(data) if number == _STREAM)
+    except KeyError:  # a group among what we do not know
+        return dead.stream.SerializeToString()
+
+
+def _fields(data: bytes) -> Iterator[tuple[int, bytes]]:
+    """Number and content of each field of a message that is known to be one."""
+    at = 0
+    while at < len(data):
+        tag, at = _varint(data, at)
+        match tag & 7:
+            case 0:
+                _, end = _varint(data, at)
+            case 2:
+                size, at = _varint(data, at)
+                end = at + size
+            case kind:
+                end = at + _SIZES[kind]
+        yield tag >> 3, data[at:end]
+        at = end
+
+
+def _varint(data: bytes, at: int) -> tuple[int, int]:
+    value = shift = 0
+    while data[at] & 128:
+        value |= (data[at] & 127) << shift
+        shift, at = shift + 7, at + 1
+    return value | data[at] << shift, at + 1
+
+
+def _failure(dead: DlqMessage, otherwise: datetime) -> Failure:
+    said, kind = dead.error_type or "UNKNOWN", ErrorType.__members__.get(dead.error_type)
+    found = failure_of(said, dead.error_message, _moment(dead, otherwise), attempt=dead.retry_count, code=said)
+    if kind is None:
+        return found
+    known = NodeFault(kind, "")
+    return replace(found, category=known.category, retryable=known.retryable)
+
+
+def _moment(dead: DlqMessage, otherwise: datetime) -> datetime:
+    try:
+        return dead.failed_at.ToDatetime(UTC) if dead.HasField("failed_at") else otherwise
+    except (ValueError, OverflowError):
+        return otherwise

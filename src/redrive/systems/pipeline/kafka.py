@@ -1,0 +1,136 @@
+"""Streams on Kafka: one input topic and one DLQ topic for each node."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Iterator, Sequence
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from msgspec.structs import replace
+
+from redrive.clock import Clock
+from redrive.errors import TransportUnavailable
+from redrive.model import Letter, Message
+from redrive.stores.base import Store
+from redrive.stores.relayed import RelayedStore
+from redrive.systems.pipeline.dlq import UNREADABLE, NodeLetters, dlq_message
+from redrive.systems.pipeline.faults import ErrorType, NodeFault
+from redrive.systems.pipeline.graph import Graph, Node
+from redrive.systems.pipeline.pipeline_pb2 import DlqMessage
+from redrive.systems.pipeline.streams import Record, Told
+from redrive.transports.kafka.dlq import FORM, DlqLetters, Grave, grave_of
+from redrive.transports.kafka.driver import NAME, Consumer, KafkaException, TopicPartition, driver_log, why
+from redrive.transports.kafka.options import Options, options_of
+from redrive.transports.kafka.transport import KafkaTransport
+from redrive.transports.kafka.writer import Parcel, TooLarge, parcel_of
+
+_PATIENCE = 30.0
+_AT_ONCE = 1000
+_LOOK = 0.1  # seconds that it waits for as many, though everything may be there
+
+
+def options_for(url: str, group: str) -> Options:
+    """The outbox makes batches itself: a producer that waits for more only makes the way longer."""
+    given = options_of(url)
+    return replace(given, group=group, driver={"producer.linger.ms": "0", **given.driver})
+
+
+class KafkaStreams(KafkaTransport):
+    """Kafka with one DLQ topic for each node."""
+
+    has_dlq_topics = True
+
+    def __init__(self, graph: Graph, options: Options, *, clock: Clock, lease: timedelta) -> None:
+        super().__init__(options, clock=clock, lease=lease)
+        self.buried: list[Told] = []
+        self._graph = graph
+
+    def burying(self, store: Store) -> Store:
+        """On the topic first, then in the store; in the store only where a node has no DLQ."""
+
+        async def lay(node: Node, dead: Sequence[Letter]) -> None:
+            topic = self._graph.dlq_topic(node)
+            await DlqLetters(store.letters, self.writer, topic, self._grave_at(node), True).record(dead)
+
+        return RelayedStore(store, NodeLetters(store.letters, self._graph, lay, self.buried))
+
+    async def make(self, partitions: int) -> None:
+        await self.topics.make(self._graph.topics, partitions)
+
+    async def outcomes(self, messages: Sequence[Message]) -> Sequence[Exception | None]:
+        errors = await self.writer.outcomes([parcel_of(message) for message in messages])
+        return [
+            NodeFault(ErrorType.TOO_LARGE, str(error)) if isinstance(error, TooLarge) else error for error in errors
+        ]
+
+    async def records(self, stream_id: str, since: datetime | None) -> Sequence[Record]:
+        return await asyncio.to_thread(self._read_records, stream_id.encode(), since)
+
+    def _grave_at(self, node: Node) -> Grave:
+        def grave(letter: Letter, topic: str) -> Parcel:
+            """How a dead stream looks on the topic."""
+            value, has_stream = dlq_message(letter, node)
+            parcel = grave_of(letter, topic)
+            original = [] if has_stream else [(UNREADABLE, letter.message.body)]
+            form = (FORM, DlqMessage.DESCRIPTOR.full_name.encode())
+            return replace(parcel, value=value, headers=[*parcel.headers, form, *original])
+
+        return grave
+
+    # -- what the topics hold --------------------------------------------------------------------------------------
+
+    def _read_records(self, text: bytes, since: datetime | None) -> Sequence[Record]:
+        consumer = Consumer(
+            {
+                **self.options.client(),
+                "group.id": "redrive-trace",
+                "enable.auto.commit": "false",
+                "enable.partition.eof": "true",
+                "fetch.wait.max.ms": "10",  # the end of a partition is told when a fetch of it has nothing
+                "logger": driver_log,
+            }
+        )
+        try:
+            return [_record(raw) for raw in self._raw(consumer, since) if text in (raw.value() or b"")]
+        except KafkaException as error:
+            raise TransportUnavailable(NAME, why(error, self.options.servers)) from error
+        finally:
+            consumer.close()
+
+    def _raw(self, consumer: Any, since: datetime | None) -> Iterator[Any]:
+        left = self._assign(consumer, since)
+        last = time.monotonic()
+        while left:
+            for raw in consumer.consume(_AT_ONCE, timeout=_LOOK):
+                last = time.monotonic()
+                place = (raw.topic(), raw.partition())
+                if raw.error() is not None:
+                    left.discard(place)  # its end, or nothing that could be read
+                elif place in left:
+                    yield raw
+            if time.monotonic() - last > _PATIENCE:
+                raise TransportUnavailable(NAME, f"no answer within {_PATIENCE:g} s")
+
+    def _assign(self, consumer: Any, since: datetime | None) -> set[tuple[str, int]]:
+        known = consumer.list_topics(timeout=_PATIENCE).topics
+        start = 0 if since is None else int(since.timestamp() * 1000)
+        places = [
+            TopicPartition(topic, number, start)
+            for topic in self._graph.topics
+            if topic in known
+            for number in known[topic].partitions
+        ]
+        begun = consumer.offsets_for_times(places, timeout=_PATIENCE) if places else []
+        consumer.assign(begun)
+        return {(one.topic, one.partition) for one in begun}
+
+
+def _record(raw: Any) -> Record:
+    return Record(
+        topic=raw.topic(),
+        place=f"{raw.topic()}[{raw.partition()}]@{raw.offset()}",
+        at=datetime.fromtimestamp(raw.timestamp()[1] / 1000, UTC),
+        value=raw.value(),
+    )

@@ -1,0 +1,63 @@
+"""What streams travel on between nodes: Kafka, or one SQLite file where everything runs on one machine."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from datetime import datetime, timedelta
+from typing import Protocol, TypeAlias
+
+from msgspec import Struct
+
+from redrive.clock import Clock
+from redrive.errors import ConfigError
+from redrive.model import Message
+from redrive.systems.pipeline.graph import Graph, Node
+from redrive.transports.base import Transport
+
+Told: TypeAlias = Callable[[Node, int], None]
+
+
+class Record(Struct, frozen=True):
+    """Something that lies on a topic of the graph."""
+
+    topic: str
+    place: str  # in words: `prod.finished[2]@17`
+    at: datetime
+    value: bytes
+
+
+class Streams(Transport, Protocol):
+    """A transport that knows the graph."""
+
+    buried: list[Told]  # told how many streams of a node are dead now
+    has_dlq_topics: bool  # otherwise the letters in the store are all there is of a dead stream
+
+    async def make(self, partitions: int) -> None:
+        """The topics of the graph that are missing."""
+        ...
+
+    async def outcomes(self, messages: Sequence[Message]) -> Sequence[Exception | None]:
+        """What came of sending each: None when it is durable, TransportUnavailable, or NodeFault if it never can be."""
+        ...
+
+    async def records(self, stream_id: str, since: datetime | None) -> Sequence[Record]:
+        """Whatever the topics of the graph still hold that has this id in it."""
+        ...
+
+
+def open_streams(url: str, graph: Graph, *, group: str, clock: Clock, lease: timedelta) -> Streams:
+    """`kafka://…`, or `sqlite:///file.db`."""
+    match url.partition("://")[0]:
+        case "kafka" | "kafka+ssl":
+            from redrive.systems.pipeline.kafka import KafkaStreams, options_for
+
+            return KafkaStreams(graph, options_for(url, group), clock=clock, lease=lease)
+        case "sqlite":
+            from redrive.systems.pipeline.local import LocalStreams
+
+            return LocalStreams(graph, url, clock=clock, lease=lease)
+        case scheme:
+            raise ConfigError(
+                f"streams cannot travel on {scheme}://: pipeline.transport is kafka://host:9092 or kafka+ssl://…, "
+                "or sqlite:///pipeline.db where everything runs on one machine"
+            )
