@@ -23,7 +23,7 @@ _TRANSPORTS = {
     "memory": "redrive.transports.memory:MemoryTransport",
     "sqlite": "redrive.transports.sqlite:SqliteTransport",
     "redis": "redrive.transports.redis:RedisTransport",
-    "kafka": "redrive.transports.kafka:KafkaTransport",
+    "kafka": "redrive.transports.kafka.transport:KafkaTransport",
     "rabbitmq": "redrive.transports.rabbitmq.transport:RabbitTransport",
 }
 _STORES = {

@@ -70,8 +70,12 @@ class Database:
         self._readers = ThreadPoolExecutor(_READERS, thread_name_prefix="redrive-read")
         self._connections: list[sqlite3.Connection] = []
         _make_private(path)
-        self._writer_connection = self._connect()
-        self._prepare()
+        try:
+            self._writer_connection = self._connect()
+            self._prepare()
+        except BaseException:  # it is not to be used, and nobody will close it
+            self._disconnect()
+            raise
         self._writer = threading.Thread(target=self._write_loop, name="redrive-write", daemon=True)
         self._writer.start()
 
@@ -107,6 +111,9 @@ class Database:
         self._jobs.put(None)
         self._writer.join()
         self._readers.shutdown()
+        self._disconnect()
+
+    def _disconnect(self) -> None:
         for connection in self._connections:
             with suppress(sqlite3.Error):
                 connection.close()

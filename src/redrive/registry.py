@@ -28,8 +28,8 @@ TRANSPORTS = {
     "rediss+cluster": "redrive.transports.redis:open_transport",
     "amqp": "redrive.transports.rabbitmq.transport:open_transport",
     "amqps": "redrive.transports.rabbitmq.transport:open_transport",
-    "kafka": "redrive.transports.kafka:open_transport",
-    "kafka+ssl": "redrive.transports.kafka:open_transport",
+    "kafka": "redrive.transports.kafka.transport:open_transport",
+    "kafka+ssl": "redrive.transports.kafka.transport:open_transport",
 }
 STORES = {
     "memory": "redrive.stores.memory:open_store",

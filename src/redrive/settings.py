@@ -117,7 +117,9 @@ class Tickets(Struct, frozen=True, kw_only=True):
     """The ticket worker on Kafka (`redrive tickets`): its topics, its counters, its forensics."""
 
     kafka: Annotated[str, About("The Kafka of the tickets", least=1)] = "kafka://127.0.0.1:9092"
-    redis: Annotated[str, About("The Redis that counts retries", least=1)] = "redis://127.0.0.1:6379/0"
+    redis: Annotated[str, About("Where retries are counted: redis://…, sqlite:///… or memory://", 1)] = (
+        "redis://127.0.0.1:6379/0"
+    )
     mongodb: Annotated[str, About("The MongoDB that keeps dead tickets", least=1)] = (
         "mongodb://127.0.0.1:27017/neural_hive"
     )
@@ -152,9 +154,11 @@ class Files(Struct, frozen=True, kw_only=True):
 
 
 class Pipeline(Struct, frozen=True, kw_only=True):
-    """The pipeline of gRPC modules (`redrive pipeline`): its Kafka, its graph, how modules are found."""
+    """The pipeline of gRPC modules (`redrive pipeline`): its transport, its graph, how modules are found."""
 
-    kafka: Annotated[str, About("The Kafka that streams travel on", least=1)] = "kafka://127.0.0.1:9092"
+    transport: Annotated[
+        str, About("What streams travel on: kafka://…, or sqlite:///file.db on one machine", least=1)
+    ] = "kafka://127.0.0.1:9092"
     graph: Annotated[str | None, About("The graph, for `redrive up`: a YAML file", least=1)] = None
     group: Annotated[str, About("The consumer group of engines", least=1)] = "pipeline-engine"
     consul: Annotated[str | None, About("The Consul that knows the modules: http://host:8500", least=1)] = None

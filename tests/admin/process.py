@@ -18,10 +18,10 @@ class Process:
         self.child = child
         self.seen = ""
 
-    async def line(self, pattern: str) -> re.Match[str]:
+    async def line(self, pattern: str, timeout: float = 30) -> re.Match[str]:
         """The next line of stdout that has it."""
         assert self.child.stdout is not None
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(timeout):
             while text := (await self.child.stdout.readline()).decode():
                 self.seen += text
                 if found := re.search(pattern, text):

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Sequence
 from datetime import timedelta
+from pathlib import Path
 from typing import Any
+from uuid import uuid4
 
 import pytest
 
@@ -17,6 +19,9 @@ from redrive.testing.clock import START, ManualClock
 from tests.alerts.receiver import Receiver, receiving
 
 SECRET = "s3cr3t-routing-key"
+SERVERS = [pytest.param(name, marks=pytest.mark.servers) for name in ("redis", "mongodb", "opensearch")]
+on_shared_stores = pytest.mark.parametrize("store", ["sqlite", *SERVERS], indirect=True)
+on_every_store = pytest.mark.parametrize("store", ["memory", "sqlite", *SERVERS], indirect=True)
 
 
 class Remembering(Notifier):
@@ -74,8 +79,29 @@ def seen(app: Redrive) -> list[Event]:
 
 
 @pytest.fixture
-async def app(clock: ManualClock) -> AsyncIterator[Redrive]:
-    async with an_app(clock) as made:
+async def store(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[str]:
+    """The URL of an empty store: in memory, if the test does not ask for others."""
+    kind, name = getattr(request, "param", "memory"), f"alerts_{uuid4().hex[:12]}"
+    match kind:
+        case "memory":
+            yield "memory://"
+        case "sqlite":
+            yield f"sqlite:///{tmp_path / 'redrive.db'}"
+        case "redis":
+            yield f"{request.getfixturevalue('redis_server').url}?prefix={name}"
+        case "mongodb":
+            yield f"{request.getfixturevalue('mongodb_server').url.rstrip('/')}/alerts?letters={name}"
+        case "opensearch":  # making its indexes takes longer than most tests: they are used again
+            from tests.conformance.opensearch_indexes import OpenSearchBackend  # not for every reporting_process
+
+            backend = OpenSearchBackend(request.getfixturevalue("opensearch_server"), "alerts")
+            yield backend.url
+            await backend.aclose()
+
+
+@pytest.fixture
+async def app(clock: ManualClock, store: str) -> AsyncIterator[Redrive]:
+    async with an_app(clock, store) as made:
         yield made
 
 

@@ -12,8 +12,8 @@ from tests.alerts.conftest import an_alert, an_app
 
 async def main(store: str, url: str) -> None:
     app = an_app(store=store, urls=(url,), interval=timedelta(milliseconds=20), grace=timedelta(milliseconds=100))
-    ended = asyncio.create_task(asyncio.to_thread(sys.stdin.read))
     async with app, Alerts.of(app) as alerts:
+        ended = asyncio.create_task(asyncio.to_thread(sys.stdin.read))
         print("reports", flush=True)
         while not ended.done():
             alerts.report(an_alert("shared", at=datetime.now(UTC)))

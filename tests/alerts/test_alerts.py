@@ -24,16 +24,19 @@ from redrive.telemetry.events import (
     BackendDown,
     BackendUp,
     BreakerMoved,
+    Event,
+    IncidentMoved,
     MessageBuried,
     NotifierDown,
 )
 from redrive.testing.clock import ManualClock
 from redrive.testing.waiting import until
 from redrive.worker import Worker
-from tests.alerts.conftest import Remembering, an_alert, an_app, seen
+from tests.alerts.conftest import Remembering, an_alert, an_app, on_every_store, seen
 from tests.alerts.test_rules import away, rounds
 
 
+@on_every_store
 async def test_one_key_is_told_once_in_a_repeat_window_with_the_count_since(
     alerts: Alerts, clock: ManualClock, notifier: Remembering
 ) -> None:
@@ -48,6 +51,7 @@ async def test_one_key_is_told_once_in_a_repeat_window_with_the_count_since(
     assert (notifier.notices[1].count, notifier.notices[1].since) == (6, 5)
 
 
+@on_every_store
 async def test_what_comes_together_is_told_together(alerts: Alerts, clock: ManualClock, notifier: Remembering) -> None:
     for number in range(30):
         alerts.report(an_alert(str(number)))
@@ -55,6 +59,7 @@ async def test_what_comes_together_is_told_together(alerts: Alerts, clock: Manua
     assert [len(batch) for batch in notifier.batches] == [30]
 
 
+@on_every_store
 async def test_what_is_cleared_resolves(alerts: Alerts, clock: ManualClock, notifier: Remembering) -> None:
     alerts.report(an_alert())
     await rounds(alerts, clock)
@@ -64,6 +69,7 @@ async def test_what_is_cleared_resolves(alerts: Alerts, clock: ManualClock, noti
     assert notifier.told == [("opened", "k"), ("resolved", "k")]
 
 
+@on_every_store
 async def test_several_processes_tell_it_once(app: Redrive, clock: ManualClock) -> None:
     notifiers = [Remembering("pager") for _ in range(4)]
     processes = [Alerts.of(app, notifiers=[one]) for one in notifiers]
@@ -82,6 +88,7 @@ async def test_several_processes_tell_it_once(app: Redrive, clock: ManualClock) 
     assert [kind for one in notifiers for kind, _ in one.told] in (["opened", "repeated"], ["repeated", "opened"])
 
 
+@on_every_store
 async def test_a_claim_of_a_process_that_died_is_taken_over(app: Redrive, clock: ManualClock) -> None:
     class Dies(Notifier):
         name = "pager"
@@ -173,6 +180,38 @@ async def test_what_nobody_takes_for_an_hour_is_dropped_and_counted(
     assert [one.notifier for one in events if isinstance(one, AlertsDropped)] == ["remembering"]
     [incident] = await alerts.incidents.list()
     assert (incident.state, incident.owed) == (IncidentState.OPEN, None)
+
+
+async def test_reports_that_never_end_do_not_keep_each_other_from_being_told(
+    alerts: Alerts, app: Redrive, clock: ManualClock, notifier: Remembering
+) -> None:
+    more = iter(range(500))  # without end, as far as one round goes
+
+    def another(event: Event) -> None:
+        if isinstance(event, IncidentMoved) and (number := next(more, None)) is not None:
+            alerts.report(an_alert(f"another {number}"))
+
+    app.events.subscribe(another)
+    alerts.report(an_alert("first"))
+    await rounds(alerts, clock)
+    assert notifier.told == [("opened", "first")]
+
+
+async def test_reports_of_one_key_are_written_down_at_once_and_all_counted(
+    alerts: Alerts, app: Redrive, clock: ManualClock, notifier: Remembering
+) -> None:
+    for _ in range(300):
+        alerts.report(an_alert("a"))
+        alerts.report(an_alert("b", count=2))
+    alerts.clear("b")
+    alerts.report(an_alert("b"))
+    await rounds(alerts, clock)
+    assert {one.alert.key: (one.count, one.episode) for one in await alerts.incidents.list()} == {
+        "a": (300, 1),
+        "b": (1, 2),
+    }
+    [kept] = [one for one in await app.store.documents.list("incident") if one.body["alert"]["key"] == "a"]
+    assert kept.version <= 3  # opened, claimed and told
 
 
 async def test_reports_past_the_bound_are_dropped_and_counted(alerts: Alerts, app: Redrive) -> None:

@@ -30,7 +30,7 @@ from redrive.stores.base import Document
 from redrive.stores.memory import MemoryDocuments
 from redrive.telemetry.events import IncidentMoved
 from redrive.testing.clock import START, ManualClock
-from tests.alerts.conftest import an_alert, seen
+from tests.alerts.conftest import an_alert, on_every_store, seen
 
 TIMING = Timing(repeat=timedelta(hours=4), lapse=timedelta(minutes=2))
 LATER = START + timedelta(hours=4)
@@ -176,6 +176,7 @@ async def test_no_change_is_lost_that_others_make_at_the_same_time(app: Redrive,
     assert sorted(note.text for note in found.notes) == ["0", "1", "2", "3"]
 
 
+@on_every_store
 async def test_it_is_found_by_id_beginning_and_key(incidents: Incidents) -> None:
     one = await incidents.report(an_alert("BackendDown:store"), TIMING)
     for name in (one.id, one.id[:6], "BackendDown:store"):
@@ -185,6 +186,7 @@ async def test_it_is_found_by_id_beginning_and_key(incidents: Incidents) -> None
             await incidents.get(name)
 
 
+@on_every_store
 async def test_a_beginning_that_means_several_is_refused(incidents: Incidents) -> None:
     ids = [(await incidents.report(an_alert(str(number)), TIMING)).id for number in range(40)]
     first = next(id[0] for id in ids if sum(one[0] == id[0] for one in ids) > 1)
@@ -192,6 +194,7 @@ async def test_a_beginning_that_means_several_is_refused(incidents: Incidents) -
         await incidents.get(first)
 
 
+@on_every_store
 async def test_open_ones_come_first(incidents: Incidents, clock: ManualClock) -> None:
     for key in "abc":
         await incidents.report(an_alert(key), TIMING)
@@ -201,6 +204,7 @@ async def test_open_ones_come_first(incidents: Incidents, clock: ManualClock) ->
     assert [one.alert.key for one in await incidents.list(states=[IncidentState.RESOLVED])] == ["c"]
 
 
+@on_every_store
 async def test_each_move_is_an_event_and_names_who(incidents: Incidents, app: Redrive) -> None:
     events = seen(app)
     await incidents.report(an_alert(), TIMING)
@@ -218,6 +222,7 @@ async def test_a_note_has_some_length(incidents: Incidents, text: str) -> None:
         await incidents.note("k", text, actor="ann")
 
 
+@on_every_store
 async def test_those_resolved_long_ago_are_forgotten(incidents: Incidents, clock: ManualClock) -> None:
     one = await incidents.report(an_alert("old"), TIMING)
     await incidents.change(one.id, lambda old: told(old, 1, 1, (), clock.now()))

@@ -1,26 +1,20 @@
-"""Real processes on one SQLite file: one incident, told once; and a process that is killed while it tells."""
+"""Real processes on one store: one incident, told once; and a process that is killed while it tells."""
 
 from __future__ import annotations
 
 import asyncio
 import sys
 from collections.abc import AsyncIterator, Awaitable, Callable
-from pathlib import Path
 
 import pytest
 
 from redrive.service import Service
 from redrive.testing.waiting import until
-from tests.alerts.conftest import an_app
+from tests.alerts.conftest import an_app, on_shared_stores
 from tests.alerts.receiver import HANG, Receiver
 
 Process = asyncio.subprocess.Process
 Start = Callable[[float], Awaitable[Process]]
-
-
-@pytest.fixture
-def store(tmp_path: Path) -> str:
-    return f"sqlite:///{tmp_path / 'redrive.db'}"
 
 
 @pytest.fixture
@@ -40,9 +34,7 @@ async def start(store: str, receiver: Receiver) -> AsyncIterator[Start]:
         return process
 
     yield start_
-    for process in running:
-        if process.returncode is None:
-            await end(process)
+    await asyncio.gather(*(end(process) for process in running if process.returncode is None))
 
 
 async def end(process: Process) -> None:
@@ -54,6 +46,7 @@ def told(receiver: Receiver) -> list[str]:
     return [one["kind"] for request in receiver.requests for one in request.json["notices"]]
 
 
+@on_shared_stores
 async def test_three_processes_report_the_same_and_one_of_them_tells_it(
     start: Start, store: str, receiver: Receiver
 ) -> None:
@@ -76,6 +69,7 @@ async def test_three_processes_report_the_same_and_one_of_them_tells_it(
     assert told(receiver) == ["opened"]
 
 
+@on_shared_stores
 async def test_what_a_killed_process_was_telling_is_told_by_another(
     start: Start, store: str, receiver: Receiver
 ) -> None:

@@ -24,7 +24,7 @@ from redrive.telemetry.events import (
 )
 from redrive.testing.builders import make_failure, make_letter, make_message
 from redrive.testing.clock import ManualClock
-from tests.alerts.conftest import Remembering, an_app
+from tests.alerts.conftest import Remembering, an_app, on_every_store
 
 
 async def bury(
@@ -64,6 +64,7 @@ def watched(alerts: Alerts, app: Redrive) -> Alerts:
     return alerts
 
 
+@on_every_store
 async def test_a_new_group_is_told_once_and_resolves_when_its_letters_are_gone(
     watched: Alerts, app: Redrive, clock: ManualClock, notifier: Remembering
 ) -> None:
@@ -92,6 +93,7 @@ async def test_a_new_group_that_somebody_resolved_is_not_new_again(
     assert [kind for kind, _ in notifier.told] == ["opened", "resolved"]
 
 
+@on_every_store
 async def test_an_old_group_is_not_new_to_a_process_that_just_started(
     watched: Alerts, app: Redrive, clock: ManualClock, notifier: Remembering
 ) -> None:
@@ -112,6 +114,7 @@ async def test_secrets_of_an_error_are_not_told(
     assert "hunter2" not in str(notifier.notices)
 
 
+@on_every_store
 async def test_exhausted_letters_are_told_and_resolve_when_they_are_not_any_more(
     watched: Alerts, app: Redrive, clock: ManualClock, notifier: Remembering
 ) -> None:

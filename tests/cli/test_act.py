@@ -21,6 +21,7 @@ def test_a_dry_run_shows_the_plan_and_sends_nothing(world: World) -> None:
     assert "1 letter to send back" in done.stdout
     assert "1 letter left out: resolved, archived or on their way already" in done.stdout
     assert "groupbbbbbbb" in done.stdout
+    assert "Nothing was sent" in done.stderr
     plan = world.shell.json("replay", "--source", "mails", "--dry-run")
     assert (plan["total"], plan["left_out"], plan["sources"]) == (1, 1, {"mails": 1})
     assert plan["groups"][0]["count"] == 1

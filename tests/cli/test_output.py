@@ -63,6 +63,20 @@ def test_eighty_columns_are_enough(world: World, command: str) -> None:
         assert all(one.id in seen for one in world.letters.values())
 
 
+@pytest.mark.parametrize("command", ["groups", "show m1"])
+def test_a_command_to_copy_is_in_one_piece_however_long(world: World, command: str) -> None:
+    place, store = world.shell.place, "sqlite:///./" + "./" * 30 + "redrive.db"
+    seen = COLOURS.sub("", _on_a_terminal(place, "--store", store, *command.split()))
+    assert re.search(rf"redrive --store {re.escape(store)} letters --group group\w+\r?$", seen, re.MULTILINE)
+
+
+def test_a_long_source_costs_no_column_its_name(world: World) -> None:
+    world.shell.keep([letter(11, source="pipestream.3f2504e0-4f89-41d3-9a0c-0305e82c3301")])
+    seen = COLOURS.sub("", _on_a_terminal(world.shell.place, "stats"))
+    heads = next(one for one in seen.splitlines() if one.startswith("SOURCE")).split()
+    assert {"PENDING", "EXHAUSTED", "READY", "DELAYED", "LEASED"} <= set(heads)
+
+
 def test_a_pipe_gets_whole_lines_without_colours(world: World) -> None:
     text = "a long story " * 40
     world.shell.keep([letter(11, text=text)])

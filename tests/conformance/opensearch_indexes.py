@@ -52,9 +52,10 @@ class OpenSearchBackend(StoreBackend):
     def __init__(self, server: OpenSearch, index: str) -> None:
         self.server = server
         self.index = index
+        self.url = f"opensearch://{server.address}/{index}?timeout=60s"
 
     async def open(self) -> Store:
-        return open_store(f"opensearch://{self.server.address}/{self.index}?timeout=60s")
+        return open_store(self.url)
 
     async def aclose(self) -> None:
         async with AsyncOpenSearch(self.server.url, timeout=60) as client:

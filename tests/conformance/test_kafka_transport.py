@@ -14,8 +14,8 @@ from msgspec.structs import replace
 from redrive.model import Message
 from redrive.testing.transports import TransportBackend, TransportSuite
 from redrive.transports.base import Delivery, Depth, Settlement, Transport
-from redrive.transports.kafka import KafkaTransport
 from redrive.transports.kafka.options import options_of
+from redrive.transports.kafka.transport import KafkaTransport
 from redrive.transports.kafka.writer import Writer
 from tests.conformance.test_transports import ManualBackend
 from tests.servers.kafka import Kafka

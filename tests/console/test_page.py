@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from datetime import UTC, datetime, timedelta
 
 import pytest
 from playwright.async_api import Browser, Page, expect
@@ -10,6 +11,7 @@ from playwright.async_api import Browser, Page, expect
 from redrive.admin.server import Server
 from redrive.model import letter_id
 from redrive.telemetry.events import Event, LetterResolved
+from redrive.testing.builders import make_letter, make_message
 from redrive.tokens import Role
 from tests.admin.conftest import Shop
 from tests.console.conftest import HOSTILE, token_of
@@ -47,6 +49,8 @@ async def test_a_letter_is_opened_and_closed_with_the_keyboard(page: Page) -> No
     await page.keyboard.press("Enter")
     await expect(page.locator("#letter")).to_be_visible()
     await expect(page.locator("#letter pre").last).to_contain_text("Traceback")
+    await first.evaluate("one => one.dataset.old = true")
+    await expect(page.locator("#letters [data-old]")).to_have_count(0)  # the next answer made it anew
     await page.keyboard.press("Escape")
     await expect(page.locator("#letter")).to_be_hidden()
     await expect(first).to_be_focused()
@@ -105,6 +109,33 @@ async def test_a_group_is_replayed_after_its_plan_was_confirmed(page: Page, shop
 def _count(event: Event, resolved: asyncio.Semaphore) -> None:
     if isinstance(event, LetterResolved):
         resolved.release()
+
+
+async def test_the_key_that_asks_for_a_plan_does_not_agree_to_it(page: Page, shop: Shop) -> None:
+    await page.focus("#groups tr:has-text('Permanent') .actions button")
+    await page.keyboard.press("Enter")
+    await expect(page.locator("#replay .caution")).to_contain_text("permanent")
+    await page.keyboard.press("Enter")  # as when it is held down
+    await expect(page.locator("#replay")).to_be_hidden()
+    assert await shop.app.store.documents.list("replay") == []
+
+
+async def test_letters_of_every_system_can_be_read(page: Page, shop: Shop) -> None:
+    node = "pipestream.3f2504e0-4f89-41d3-9a0c-0305e82c3301"
+    stream = make_letter(
+        make_message(id="stream", source=node, body=b"\x0a\x02s1\x10\x00\x1a\x01"),
+        at=datetime.now(UTC),
+        transport="kafka",  # which nobody here sends to
+        next_retry_at=datetime.now(UTC) - timedelta(minutes=3),
+    )
+    await shop.app.store.letters.record([stream])
+    await page.set_viewport_size({"width": 1280, "height": 800})
+    await expect(page.locator("#letters")).to_contain_text(node)
+    for table in await page.locator(".scroll").all():
+        assert await table.evaluate("one => one.scrollWidth <= one.clientWidth")
+    await expect(page.locator(f"#letters tr:has-text('{node}')")).to_contain_text("overdue 3m")
+    await page.click(f"[data-key=letter-{stream.id}]")
+    await expect(page.locator("#letter .part pre").first).to_have_text("binary, 8 bytes: 0a 02 73 31 10 00 1a 01")
 
 
 async def test_a_viewer_sees_and_cannot_act(browser: Browser, shop: Shop, server: Server) -> None:

@@ -65,6 +65,7 @@ def test_every_fact_that_asks_for_a_line_gets_one(out: io.StringIO) -> None:
     events = Events()
     log_events(events)
     said: list[tuple[facts.Event, str, str]] = [
+        (facts.LetterRefused(source="orders", message="m", why="too deep"), "letter_refused", "error"),
         (facts.LetterResolved(source="orders", letter="x", replay="r"), "letter_resolved", "info"),
         (facts.BackendDown(backend="db", why="full", pause=timedelta(seconds=2)), "backend_down", "error"),
         (facts.BackendUp(backend="db"), "backend_up", "info"),
@@ -133,13 +134,14 @@ async def test_the_end_of_a_flood_is_told_even_if_nothing_follows(out: io.String
 
 def test_the_standard_librarys_loggers_go_the_same_way(out: io.StringIO) -> None:
     setup_logs("info", "json", out)
-    logging.getLogger("uvicorn.error").warning("port %s", 80)
+    logging.getLogger("uvicorn.error").warning("port %s", 80, extra={"color_message": "port \x1b[1m%s"})
     try:
         raise ValueError("x")
     except ValueError:
         logging.getLogger("somebody").exception("it broke")
     first, second = lines(out)
     assert (first["event"], first["logger"], first["level"]) == ("port 80", "uvicorn.error", "warning")
+    assert "color_message" not in first
     assert "ValueError: x" in second["exception"]
 
 

@@ -61,11 +61,13 @@ def test_attempts_fall_into_buckets(events: Events, metrics: Metrics) -> None:
 
 def test_letters_leases_backends_and_replays_are_counted(events: Events, metrics: Metrics) -> None:
     events.emit(buried())
+    events.emit(facts.LetterRefused(source="orders", message="m", why="too deep"))
     events.emit(facts.LetterResolved(source="orders", letter="x", replay=None))
     events.emit(facts.LeaseLost(source="orders", messages=("a", "b")))
     events.emit(facts.BackendDown(backend="redrive.db", why="", pause=timedelta()))
     events.emit(facts.ReplayMoved(replay="r", state="running", actor="me", total=3))
     assert value(metrics, "redrive_letters_buried_total", source="orders", category="network", reason="attempts") == 1
+    assert value(metrics, "redrive_letters_refused_total", source="orders") == 1
     assert value(metrics, "redrive_letters_resolved_total", source="orders") == 1
     assert value(metrics, "redrive_lease_lost_total") == 2
     assert value(metrics, "redrive_backend_down_total", backend="redrive.db") == 1

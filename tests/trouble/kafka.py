@@ -16,18 +16,21 @@ from confluent_kafka.admin import AdminClient, NewTopic
 from redrive import Redrive
 from redrive.testing.waiting import until
 from redrive.transports.base import Transport
-from redrive.transports.kafka import KafkaTransport
+from redrive.transports.kafka.transport import KafkaTransport
 from tests.servers.kafka import Kafka
 from tests.trouble.helpers import make_app
 
 _quiet = logging.getLogger("redrive.kafka.driver")
 _numbers = itertools.count(1)
 Headers = Sequence[tuple[str, bytes | None]]
+MISSED_SOON = {"broker.heartbeat.interval.ms": 500, "broker.session.timeout.ms": 4000}
+"""For a Kafka whose brokers are killed: others take over, and it may come back, after 4 s and not 9."""
 
 
 @cache
 def admin(servers: str) -> Any:
-    return AdminClient({"bootstrap.servers": servers, "logger": _quiet})
+    options: dict[str, Any] = {"bootstrap.servers": servers, "logger": _quiet}
+    return AdminClient(options)
 
 
 @cache

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections import Counter, defaultdict
+from collections import Counter
 from datetime import timedelta
 from functools import partial
 from pathlib import Path
@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from redrive import Message, Policy, Redrive, constant
+from redrive.clock import moment
 from redrive.errors import UsageError
 from redrive.forensics.query import Query
 from redrive.model import Holds, Reason, State
@@ -18,13 +19,16 @@ from redrive.service import Service
 from redrive.telemetry.events import BackendDown, BackendUp
 from redrive.testing.clock import ManualClock
 from redrive.testing.waiting import until
-from redrive.transports.kafka import KafkaTransport
+from redrive.transports.kafka.options import options_of
+from redrive.transports.kafka.transport import KafkaTransport
 from redrive.transports.kafka.wire import TOMBSTONE
+from redrive.transports.kafka.writer import Parcel, TooLarge, Writer
 from tests.servers.fixtures import StartsServer
 from tests.servers.kafka import Kafka
 from tests.servers.redis import Redis
 from tests.trouble.helpers import Told, letters, until_letters, working
 from tests.trouble.kafka import Topic, transport_of
+from tests.trouble.order import BEGUN, DONE, Log, Watch, breaches
 
 FOUR_TIMES = Policy(attempts=4, backoff=constant("5ms"))
 
@@ -47,13 +51,15 @@ async def test_messages_of_a_key_stay_in_order_though_some_fail_and_keys_go_on_b
     topic = Topic(kafka_server)
     topic.produce(*keyed(400, 20))
     app = topic.app(tmp_path, concurrency=30, batch=50)
-    done: defaultdict[bytes | None, list[int]] = defaultdict(list)
+    log = Log()
+    watch = Watch(app, log)
     running: Counter[bytes | None] = Counter()
     most = 0
 
     @app.handler(topic.name, policy=FOUR_TIMES)
     async def handle(number: int, message: Message) -> None:
         nonlocal most
+        watch.note(message, number, BEGUN)
         running[message.key] += 1
         most = max(most, sum(running.values()))
         assert running[message.key] == 1, "two of a key at once"
@@ -61,13 +67,12 @@ async def test_messages_of_a_key_stay_in_order_though_some_fail_and_keys_go_on_b
         running[message.key] -= 1
         if number % 7 == 0 and message.attempt <= 1 + number % 3:
             raise ConnectionError("not yet")
-        done[message.key].append(number)
+        watch.note(message, number, DONE)
 
     async with app, working(app):
         await topic.until_committed(400)
-    first_times = [list(dict.fromkeys(numbers)) for numbers in done.values()]
-    assert [numbers for numbers in first_times if numbers != sorted(numbers)] == []
-    assert sorted(number for numbers in first_times for number in numbers) == list(range(400))
+    assert breaches(log) == []
+    assert log.done == dict.fromkeys(range(400), 1), "nothing was lost to anybody, so nothing comes twice"
     assert most > 5, "keys did not go on beside each other"
     assert await letters(app) == []
 
@@ -388,6 +393,20 @@ async def test_a_letter_too_large_for_the_dlq_topic_keeps_its_body_in_the_store_
     found = {dict(record.headers()).get("redrive-stub"): record.value() for record in topic.records(dlq)}
     assert found[None] == b"small"
     assert letter.id.encode() in found
+
+
+async def test_what_is_beside_a_message_too_large_is_not_refused_with_it(kafka_server: Kafka, tmp_path: Path) -> None:
+    """Brokers refuse whole batches: of one large message and small ones, or of small ones that are too many for one."""
+    topic = Topic(kafka_server, partitions=1, most=50_000)
+    writer = Writer(options_of(topic.url()))
+    sizes = [100, 60_000, *[1_000] * 200]
+    parcels = [Parcel(topic.name, b"x" * size, b"k", [], moment(0)) for size in sizes]
+    try:
+        errors = await writer.outcomes(parcels)
+    finally:
+        await writer.aclose()
+    assert [(number, type(error)) for number, error in enumerate(errors) if error is not None] == [(1, TooLarge)]
+    assert sorted(len(one.value()) for one in topic.records()) == sorted(size for size in sizes if size < 50_000)
 
 
 # -- replay ----------------------------------------------------------------------------------------------------------

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import sys
-from collections import Counter, defaultdict
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -17,22 +17,23 @@ from redrive.testing.waiting import until
 from tests.servers.fixtures import StartsServer
 from tests.servers.kafka import Kafka
 from tests.trouble.helpers import ROOT, Told, letters, working
-from tests.trouble.kafka import Topic, transport_of
+from tests.trouble.kafka import MISSED_SOON, Topic, transport_of
+from tests.trouble.order import BEGUN, DONE, Entry, Log, Watch, breaches
 
-Seen = defaultdict[bytes | None, list[int]]
 
-
-def _app(topic: Topic, directory: Path, seen: Seen, **changes: Any) -> Redrive:
+def _app(topic: Topic, directory: Path, log: Log, **changes: Any) -> tuple[Redrive, Watch]:
     app = topic.app(directory, concurrency=20, batch=20, **changes)
+    watch = Watch(app, log)
 
     @app.handler(topic.name, policy=Policy(attempts=50, backoff=constant("5ms")))
     async def handle(number: int, message: Message) -> None:
+        watch.note(message, number, BEGUN)
         await asyncio.sleep(0.002)
         if number % 50 == 0 and message.attempt == 1:
             raise ConnectionError("not yet")
-        seen[message.key].append(number)
+        watch.note(message, number, DONE)
 
-    return app
+    return app, watch
 
 
 def _partitions(app: Redrive, topic: Topic) -> int:
@@ -40,19 +41,14 @@ def _partitions(app: Redrive, topic: Topic) -> int:
     return 0 if reader is None else len(reader.shelf.partitions)
 
 
-def _first_times(numbers: list[int]) -> list[int]:
-    return list(dict.fromkeys(numbers))
-
-
 async def test_workers_that_join_and_leave_in_the_middle_lose_nothing_and_keep_the_order(
     kafka_server: Kafka, tmp_path: Path
 ) -> None:
-    topic, seen, total = Topic(kafka_server, partitions=6), Seen(list), 3000
+    topic, log, total = Topic(kafka_server, partitions=6), Log(), 3000
     topic.produce(*[(b"key-%d" % (number % 40), b"%d" % number) for number in range(total)])
-    first, second = _app(topic, tmp_path, seen), _app(topic, tmp_path, seen)
-    told = [Told(first), Told(second)]
+    (first, one), (second, other) = (_app(topic, tmp_path, log) for _ in range(2))
     async with first, working(first):
-        await until(lambda: sum(map(len, seen.values())) > 100, what="the first one works")
+        await until(lambda: len(log) > 200, what="the first one works")
         async with second:
             async with working(second):
                 await until(lambda: _partitions(second, topic) == 3, what="the second one has its share")
@@ -60,30 +56,29 @@ async def test_workers_that_join_and_leave_in_the_middle_lose_nothing_and_keep_t
             await second.transport().aclose()
         await until(lambda: _partitions(first, topic) == 6, what="the first one has all again")
         await topic.until_committed(total)
-    counts = Counter(number for numbers in seen.values() for number in numbers)
-    assert sorted(counts) == list(range(total))
-    assert {key: _first_times(n) == sorted(set(n)) for key, n in seen.items()} == dict.fromkeys(seen, True)
-    repeated = sum(number - 1 for number in counts.values())
-    assert repeated <= 2 * 20 + sum(len(one.events) for one in told), "more was repeated than was under way"
+    assert set(log.done) == set(range(total))
+    assert breaches(log) == []
+    assert log.repeats <= one.may_repeat + other.may_repeat, "more was repeated than was handed out and not committed"
     assert await letters(first) == []
 
 
 async def test_a_broker_that_is_killed_and_comes_back_under_load(start_server: StartsServer, tmp_path: Path) -> None:
-    server = start_server(Kafka)
-    topic, seen, total = Topic(server, partitions=3), Seen(list), 1200
-    app = _app(topic, tmp_path, seen, url={"reconnect.backoff.max.ms": 500})
+    server = start_server(lambda: Kafka(settings=MISSED_SOON))
+    topic, log, total = Topic(server, partitions=3), Log(), 1200
+    app, watch = _app(topic, tmp_path, log, url={"reconnect.backoff.max.ms": 500})
     told = Told(app)
     messages = [app.message(topic.name, number, key=f"key-{number % 10}") for number in range(total)]
     async with app, working(app):
         await app.send_messages(messages[:600])
-        await until(lambda: sum(map(len, seen.values())) > 50, what="it works")
+        await until(lambda: len(log) > 100, what="it works")
         server.kill9()
         await until(lambda: bool(told.of(BackendDown)), what="it says so")
         server.start()
         await app.send_messages(messages[600:])
-        await until(lambda: len({n for numbers in seen.values() for n in numbers}) == total, timeout=60)
+        await until(lambda: len(log.done) == total, timeout=60)
         await topic.until_committed(total)
-    assert {key: _first_times(n) == sorted(set(n)) for key, n in seen.items()} == dict.fromkeys(seen, True)
+    assert breaches(log) == []
+    assert log.repeats <= watch.may_repeat, "more was repeated than was handed out and not committed"
     assert await letters(app) == []
 
 
@@ -104,7 +99,9 @@ async def test_one_key_stuck_for_an_hour_keeps_what_is_held_bounded_and_loses_no
 
     def held() -> int:
         [partition] = transport_of(app)._readers[topic.name].shelf.partitions.values()
-        return len(partition.open)
+        records = list(partition.open)
+        assert not any(record.message.body for record in records if record.done), "what is done needs no memory"
+        return len(records)
 
     most = 300 + 2 * 500  # what may be open, and what a poll may bring before it is paused
     async with app, working(app):
@@ -133,9 +130,9 @@ from redrive.worker import Worker
 
 url, store, topic, done, step, nth = sys.argv[1:]
 
-def append(line):
+def note(message, number, what):
     file = os.open(done, os.O_WRONLY | os.O_APPEND | os.O_CREAT)
-    os.write(file, f"{line}\\n".encode())
+    os.write(file, f"{os.getpid()} {message.key.decode()} {number} {what} {message.origin}\\n".encode())
     os.close(file)
 
 async def is_done(transport):
@@ -152,14 +149,15 @@ async def main():
     )
 
     async def handle(number: int, message: Message) -> None:
+        note(message, number, "begun")
+        if number == 666:
+            os.kill(os.getpid(), signal.SIGKILL)
         if number % 10 == 3:
+            note(message, number, "dead")
             raise ValueError("never")
         if number % 10 == 5 and message.attempt == 1:
             raise Transient("not yet")
-        if number == 666:
-            append("666")
-            os.kill(os.getpid(), signal.SIGKILL)
-        append(f"{message.key.decode()} {number}")
+        note(message, number, "done")
 
     app.handler(topic, policy=Policy(attempts=3, backoff=immediate()))(faulty_handler(handle, probe))
     async with app:
@@ -185,9 +183,14 @@ class Killed:
         self.app = self.topic.app(directory)
 
     @property
-    def done(self) -> list[str]:
-        path = self.directory / "done"
-        return path.read_text().splitlines() if path.exists() else []
+    def log(self) -> Log:
+        """Each process is an owner: it has both partitions until it ends."""
+        lines = [line.split() for line in (self.directory / "done").read_text().splitlines()]
+        return Log(Entry(owner, key, int(number), what) for owner, key, number, what, _ in lines)
+
+    def after(self, committed: dict[int, int]) -> set[int]:
+        """The numbers of what lies there from these offsets on."""
+        return {int(one.value()) for one in self.topic.records() if one.offset() >= committed.get(one.partition(), 0)}
 
     async def run(self, step: Step | None = None) -> int:
         """Its exit code. A static member of its group: the one that is started next need not wait for its session."""
@@ -221,15 +224,13 @@ async def test_a_worker_killed_at_any_step_loses_nothing_and_keeps_the_order(
         one, total = Killed(kafka_server, tmp_path / step, step, nth), 100
         one.topic.produce(*[(b"k%d" % (number % 7), b"%d" % number) for number in range(total)])
         assert await one.run(step) == -9, f"it was not killed: {step}"
+        before, left = one.log, one.after(one.topic.committed())
         assert await one.run() == 0
-        by_key = defaultdict[str, list[int]](list)
-        for line in one.done:
-            key, number = line.split()
-            by_key[key].append(int(number))
-        good = {number for number in range(total) if number % 10 != 3}
-        assert {number for numbers in by_key.values() for number in numbers} == good, step
-        assert [n for n in by_key.values() if _first_times(n) != sorted(set(n))] == [], step
-        assert sum(map(len, by_key.values())) - len(good) <= 40, "more was repeated than was under way"
+        good, log = {number for number in range(total) if number % 10 != 3}, one.log
+        assert set(log.done) == good, step
+        assert breaches(log) == [], step
+        assert {entry.number for entry in log[len(before) :]} <= left, "it does not go on from the committed place"
+        assert log.repeats <= len(before.done.keys() & left), "more was repeated than was done and not committed"
         async with one.app:
             buried = await letters(one.app)
         assert {int(letter.message.body) for letter in buried} == set(range(total)) - good, step
@@ -248,6 +249,7 @@ async def test_a_message_that_kills_its_worker_each_time_is_buried_in_the_end_an
     async with one.app:
         [letter] = await letters(one.app)
     assert (letter.message.body, letter.reason) == (b"666", Reason.CRASHED)
-    assert one.done.count("666") == 4, "three attempts, and the first one, of which nobody knew"
-    assert {line.split()[-1] for line in one.done} == {"1", "2", "4", "666"}
+    begun = Counter(entry.number for entry in one.log if entry.what == BEGUN)
+    assert begun[666] == 4, "three attempts, and the first one, of which nobody knew"
+    assert set(one.log.done) == {1, 2, 4}
     assert sum(one.topic.committed().values()) == 4

@@ -150,8 +150,13 @@ def test_a_file_of_a_newer_redrive_is_left_alone(tmp_path: Path) -> None:
     with sqlite3.connect(file) as connection:
         connection.execute(f"PRAGMA user_version={SCHEMA_VERSION + 1}")
     connection.close()
-    with pytest.raises(ConfigError, match="written by a newer Redrive"):
+    with pytest.raises(ConfigError, match="written by a newer Redrive") as caught:
         open_database(f"sqlite:///{file}")
+    assert str(file) not in _open_files(), f"{caught.value}, and it is still open"
+
+
+def _open_files() -> set[str]:
+    return {str(one.readlink()) for one in Path("/proc/self/fd").iterdir() if one.is_symlink()}
 
 
 def test_a_file_that_is_not_sqlites_is_left_alone(tmp_path: Path) -> None:

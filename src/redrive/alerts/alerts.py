@@ -15,6 +15,8 @@ from datetime import timedelta
 from types import TracebackType
 from typing import TYPE_CHECKING
 
+from msgspec.structs import replace
+
 from redrive.alerts.courier import Courier
 from redrive.alerts.discretion import Discretion
 from redrive.alerts.groups import Groups
@@ -211,9 +213,11 @@ class Alerts:
         await self._teller.keep_alive([*found, *self._last], None)
 
     async def _write_down(self, incidents: Incidents) -> None:
-        """One by one: what could not be written stays in the queue, as does the end of what only the store knows."""
+        """What waits now; what comes meanwhile has the next round, or who reports without end would never be told.
+        What could not be written stays in the queue, as does the end of what only the store knows."""
+        self._inbox = deque(_folded(self._inbox))
         unknown = []
-        while self._inbox:
+        for _ in range(len(self._inbox)):
             news = self._inbox[0]
             if not isinstance(news, str):
                 await incidents.report(news, self._timing)
@@ -244,6 +248,21 @@ class Alerts:
         if lapsed(one, now, self._timing) is one:
             return one
         return await incidents.change(one.id, lambda old: lapsed(old, now, self._timing))
+
+
+def _folded(news: Iterable[Alert | str]) -> list[Alert | str]:
+    """Reports of one key are one report with all their counts, if nothing between them ends it."""
+    kept: list[Alert | str] = []
+    places: dict[str, int] = {}
+    for one in news:
+        key = one if isinstance(one, str) else one.key
+        known = kept[places[key]] if key in places else key
+        if isinstance(one, Alert) and isinstance(known, Alert):
+            kept[places[key]] = replace(one, starts_at=known.starts_at, count=known.count + one.count)
+        else:
+            places[key] = len(kept)
+            kept.append(one)
+    return kept
 
 
 @asynccontextmanager

@@ -23,6 +23,18 @@ export function fill(container, children) {
   if (!selection.isCollapsed && container.contains(selection.anchorNode)) return;
   const key = container.contains(document.activeElement) ? document.activeElement.dataset.key : undefined;
   container.replaceChildren(...children);
+  focusOn(container, key);
+}
+
+/** Opens it. When it is closed the focus goes back, also if what had it was made anew meanwhile. */
+export function openDialog(dialog) {
+  if (dialog.open) return;
+  const key = document.activeElement?.dataset.key;
+  dialog.addEventListener("close", () => focusOn(document, key), { once: true });
+  dialog.showModal();
+}
+
+function focusOn(container, key) {
   if (key !== undefined) container.querySelector(`[data-key="${CSS.escape(key)}"]`)?.focus();
 }
 
@@ -40,10 +52,21 @@ const SPANS = [["d", 86400], ["h", 3600], ["m", 60], ["s", 1]];
 export function moment(text, now = Date.now()) {
   if (!text) return el("span.faint", {}, "–");
   const seconds = (now - Date.parse(text)) / 1000;
+  return time(text, seconds < -1 ? `in ${span(seconds)}` : seconds < 1 ? "now" : `${span(seconds)} ago`);
+}
+
+/** The same of what is to come: `in 5s`, and `overdue 3m` where nobody did it. */
+export function due(text, now = Date.now()) {
+  if (!text) return moment(text);
+  const seconds = (now - Date.parse(text)) / 1000;
+  return time(text, seconds < -1 ? `in ${span(seconds)}` : seconds < 5 ? "now" : `overdue ${span(seconds)}`);
+}
+
+const time = (text, said) => el("time", { dateTime: text, title: new Date(text).toLocaleString() }, said);
+
+function span(seconds) {
   const [unit, size] = SPANS.find(([, size]) => Math.abs(seconds) >= size) ?? ["s", 1];
-  const span = `${Math.floor(Math.abs(seconds) / size)}${unit}`;
-  const said = seconds < -1 ? `in ${span}` : Math.abs(seconds) < 1 ? "now" : seconds < 0 ? "due" : `${span} ago`;
-  return el("time", { dateTime: text, title: new Date(text).toLocaleString() }, said);
+  return `${Math.floor(Math.abs(seconds) / size)}${unit}`;
 }
 
 export function toast(text, kind = "info") {

@@ -1,14 +1,14 @@
 // One letter, whole: every attempt with its stack, headers, body, and what can be done with it.
 
 import { get, post } from "./api.js";
-import { el, find, moment, toast } from "./dom.js";
+import { due, el, find, moment, openDialog, toast } from "./dom.js";
 import { category, state } from "./views.js";
 
 export async function openLetter(id, mayAct, changed) {
   const dialog = find("letter");
   const letter = await get(`letters/${encodeURIComponent(id)}`);
   dialog.replaceChildren(...content(letter, mayAct, dialog, changed));
-  if (!dialog.open) dialog.showModal();
+  openDialog(dialog);
   dialog.scrollTop = 0;
 }
 
@@ -59,7 +59,7 @@ function facts(letter) {
     ["Group", letter.group],
     ["Sent", moment(letter.enqueued_at)],
     ["Buried", moment(letter.created_at)],
-    ["Next retry", letter.state === "pending" && letter.next_retry_at ? moment(letter.next_retry_at) : null],
+    ["Next retry", letter.state === "pending" && letter.next_retry_at ? due(letter.next_retry_at) : null],
     ["Automatic retries", letter.max_retries ? `${letter.retries} of ${letter.max_retries}` : null],
     ["Sent back", letter.resends ? `${letter.resends} times` : null],
     ["Replay", letter.replay],

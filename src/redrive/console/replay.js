@@ -1,7 +1,7 @@
 // A replay is shown before it is done: how many letters, from where, and what is left out.
 
 import { get, post } from "./api.js";
-import { el, find, number, toast } from "./dom.js";
+import { el, find, moment, number, openDialog, toast } from "./dom.js";
 
 const dialog = () => find("replay");
 
@@ -10,22 +10,25 @@ export async function planReplay(group, changed) {
   const query = { groups: [group.id], before: (await get("stats")).at };
   const plan = await post("replays/plan", { query });
   dialog().replaceChildren(form(group, plan, query, changed));
-  if (!dialog().open) dialog().showModal();
+  openDialog(dialog());
 }
 
 function form(group, plan, query, changed) {
   const rate = el("input", { type: "number", min: "0.1", step: "any", placeholder: "as fast as it goes", id: "rate" });
   const reason = el("input", { type: "text", maxLength: 1000, placeholder: "such as: the bug is mended", id: "reason" });
   const send = el("button.primary", { id: "confirm" }, `Send ${letters(plan.total)} back`);
+  // it has the focus first: Enter held down on "Replay…" must not agree to the plan as well
+  const cancel = el("button", { type: "button", autofocus: true, onclick: () => dialog().close() }, "Cancel");
   const made = el("form", {},
     el("h2", { id: "replay-title" }, "Replay this group?"),
     el("p.headline", {}, el("strong", {}, group.error_type), ` ${group.message}`),
     el("ul.plan", {},
       Object.entries(plan.sources).map(([name, count]) => el("li", {}, el("strong", {}, number(count)), ` back to ${name}`)),
       plan.left_out > 0 && el("li.faint", {}, `${number(plan.left_out)} left out: resolved, archived or on their way`)),
+    caution(group) && el("p.caution", {}, caution(group)),
     el("label.field", {}, "Letters a second", rate),
     el("label.field", {}, "Reason, for the audit trail", reason),
-    el("div.buttons", {}, send, el("button", { type: "button", onclick: () => dialog().close() }, "Cancel")));
+    el("div.buttons", {}, send, cancel));
   send.disabled = plan.total === 0;
   made.addEventListener("submit", (event) => {
     event.preventDefault();
@@ -33,6 +36,17 @@ function form(group, plan, query, changed) {
     start({ query, rate: rate.valueAsNumber || null, reason: reason.value }, changed);
   });
   return made;
+}
+
+const FOR_GOOD = ["permanent", "validation", "permission"];
+const RECENT = 5 * 60 * 1000;
+
+/** Why it may be too early: what is sent back before its cause is mended fails again. */
+function caution(group) {
+  if (FOR_GOOD.includes(group.category))
+    return `Nothing here passes by itself (${group.category}): sent back as they are, they succeed only once their cause is mended.`;
+  if (Date.now() - Date.parse(group.last_at) < RECENT) return ["The last of them failed ", moment(group.last_at), ": is the cause mended?"];
+  return null;
 }
 
 async function start(order, changed) {

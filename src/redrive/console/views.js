@@ -1,6 +1,6 @@
 // What the page shows, as functions from the API's answers to elements.
 
-import { el, keyed, moment, number } from "./dom.js";
+import { due, el, keyed, moment, number } from "./dom.js";
 
 export const STATES = ["pending", "retrying", "replaying", "exhausted", "resolved", "archived"];
 const MEANING = {
@@ -38,7 +38,7 @@ export function groups(found, { mayAct, chosen, choose, replay }) {
       "button.link", { type: "button", title: "Show its letters", onclick: () => choose(group) }, group.error_type,
     )), el("span.message", {}, group.message)),
     el("td", {}, category(group.category)),
-    el("td", {}, group.sources.join(", ")),
+    el("td.source", {}, group.sources.join(", ")),
     el("td.faint", { "data-label": "first" }, moment(group.first_at)),
     el("td.faint", { "data-label": "last" }, moment(group.last_at)),
     el("td.actions", {}, mayAct && replayable(group) > 0 && keyed(`replay-${group.id}`, el(
@@ -66,11 +66,11 @@ export function letters(found, open) {
     el("td", {}, keyed(`letter-${letter.id}`, el(
       "button.link.code", { type: "button", title: "Show it", onclick: () => open(letter.id) }, letter.id,
     ))),
-    el("td", {}, letter.source),
+    el("td.source", {}, letter.source),
     el("td.error", {}, el("span.type", {}, letter.error_type), el("span.message", {}, letter.error_message)),
     el("td.number", { "data-label": "attempts" }, letter.attempts),
     el("td.faint", {}, moment(letter.created_at)),
-    el("td.faint", { "data-label": "next retry" }, letter.state === "pending" ? moment(letter.next_retry_at) : el("span", {}, "–")),
+    el("td.faint", { "data-label": "next retry" }, letter.state === "pending" ? due(letter.next_retry_at) : el("span", {}, "–")),
   ));
 }
 

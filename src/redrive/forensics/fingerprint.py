@@ -77,7 +77,12 @@ def normalise(message: str) -> str:
     Every varying part becomes the same `#`: with one mark per kind, an id that happens to be all digits would
     fall into another group. It repeats until nothing changes, and ends because each round only takes away.
     """
-    text = message[:_READ]
+    return _normalised(message[:_READ])
+
+
+@lru_cache(maxsize=1024)
+def _normalised(text: str) -> str:
+    """Kept, because trouble says the same again and again."""
     while (simpler := _simplified(text)[:_KEPT].strip()) != text:
         text = simpler
     return text

@@ -147,6 +147,8 @@ MAY_BECOME: dict[State, tuple[State, ...]] = {
     State.REPLAYING: (State.PENDING, State.EXHAUSTED, State.REPLAYING),
 }
 """From which states a claim may take a letter. From `to` itself only the owner may: a replay that is resumed."""
+AT_REST = tuple(state for state in State if state not in (State.RETRYING, State.REPLAYING))
+"""What may be pruned: nothing of it is on its way."""
 
 
 class EntryStatus(StrEnum):

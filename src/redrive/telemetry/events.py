@@ -13,7 +13,7 @@ from typing import TypeAlias
 
 from msgspec import Struct
 
-from redrive.model import Failure, LetterId, MessageId, Reason, State
+from redrive.model import Failure, Letter, LetterId, MessageId, Reason, State
 
 
 class Event(Struct, frozen=True, kw_only=True):
@@ -54,6 +54,29 @@ class MessageBuried(Event, frozen=True):
     reason: Reason
     state: State
     failure: Failure
+
+    @classmethod
+    def of(cls, letter: Letter, source: str) -> MessageBuried:
+        """That this letter was written, by who receives from that source."""
+        return cls(
+            source=source,
+            message=letter.message.id,
+            tenant=letter.message.tenant,
+            correlation_id=letter.message.correlation_id,
+            letter=letter.id,
+            group=letter.group,
+            reason=letter.reason,
+            state=letter.state,
+            failure=letter.last,
+        )
+
+
+class LetterRefused(Event, frozen=True):
+    """The store will not have a letter, as it is; its message stays where it came from."""
+
+    source: str
+    message: MessageId
+    why: str
 
 
 class LetterResolved(Event, frozen=True):

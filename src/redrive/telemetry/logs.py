@@ -41,7 +41,7 @@ def setup_logs(level: str = "info", format: str = "auto", stream: TextIO | None 
     handler = logging.StreamHandler(out)
     handler.setFormatter(
         structlog.stdlib.ProcessorFormatter(
-            foreign_pre_chain=[*shared, structlog.stdlib.ExtraAdder()],
+            foreign_pre_chain=[*shared, structlog.stdlib.ExtraAdder(), _said_once],
             processors=[structlog.stdlib.ProcessorFormatter.remove_processors_meta, *_renderer(people, out)],
         )
     )
@@ -65,6 +65,12 @@ def _renderer(people: bool, out: TextIO) -> list[Any]:
     if people:
         return [_harmless, structlog.dev.ConsoleRenderer(colors=out.isatty(), sort_keys=False)]
     return [structlog.processors.format_exc_info, structlog.processors.JSONRenderer(default=str)]
+
+
+def _said_once(logger: Any, method: str, fields: MutableMapping[str, Any]) -> MutableMapping[str, Any]:
+    """Without uvicorn's second copy of its message, which has colours in it."""
+    fields.pop("color_message", None)
+    return fields
 
 
 def _harmless(logger: Any, method: str, fields: MutableMapping[str, Any]) -> MutableMapping[str, Any]:
@@ -161,6 +167,11 @@ def _buried(event: facts.MessageBuried) -> Line:
     return logging.ERROR, "message_buried", _failed(event) | of_letter
 
 
+def _refused(event: facts.LetterRefused) -> Line:
+    fields = {"source": event.source, "message_id": event.message, "error": event.why}
+    return logging.ERROR, "letter_refused", fields
+
+
 def _resolved(event: facts.LetterResolved) -> Line:
     fields = {"source": event.source, "letter_id": event.letter, "replay": event.replay}
     return logging.INFO, "letter_resolved", fields
@@ -198,6 +209,7 @@ def _as_is(level: int, name: str) -> Callable[[Event], Line]:
 _SAYS: Mapping[type[Event], Callable[[Any], Line]] = {
     facts.MessageRetried: _retried,
     facts.MessageBuried: _buried,
+    facts.LetterRefused: _refused,
     facts.LetterResolved: _resolved,
     facts.BackendDown: _down,
     facts.LeaseLost: _lost,

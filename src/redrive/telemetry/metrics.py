@@ -47,6 +47,7 @@ class Metrics:
         counted = self._counter
         self._messages = counted("messages", "Messages settled, by what became of them", "source", "outcome")
         self._buried = counted("letters_buried", "Messages that became a letter", "source", "category", "reason")
+        self._refused = counted("letters_refused", "Times that the store would not have a letter", "source")
         self._resolved = counted("letters_resolved", "Letters whose message succeeded after all", "source")
         self._leases = counted("lease_lost", "Deliveries that somebody else settled before us")
         self._down = counted("backend_down", "Times that a backend did not answer", "backend")
@@ -65,6 +66,7 @@ class Metrics:
         self._on: dict[type[Event], Callable[[Any], None]] = {
             facts.BatchSettled: self._settled,
             facts.MessageBuried: lambda e: self._buried.labels(e.source, e.failure.category, e.reason).inc(),
+            facts.LetterRefused: lambda e: self._refused.labels(e.source).inc(),
             facts.LetterResolved: lambda e: self._resolved.labels(e.source).inc(),
             facts.LeaseLost: lambda e: self._leases.inc(len(e.messages)),
             facts.BackendDown: lambda e: self._down.labels(e.backend).inc(),

@@ -2,16 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Hashable, Sequence
+from collections.abc import Collection, Hashable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 from msgspec import Struct
 
+from redrive.errors import TransportUnavailable, Unavailable
 from redrive.model import Done, Failure, Holds, Message, Outcome, Release, Retry
 from redrive.terms import Terms
 
 if TYPE_CHECKING:
     from redrive.stores.base import Store
+
+
+@contextmanager
+def in_our_words() -> Iterator[None]:
+    """Whatever a backend of the transport cannot do now, the transport cannot."""
+    try:
+        yield
+    except TransportUnavailable:
+        raise
+    except Unavailable as error:
+        raise TransportUnavailable(error.name, error.why) from error
 
 
 class Features(Struct, frozen=True, kw_only=True):

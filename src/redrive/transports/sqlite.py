@@ -6,9 +6,8 @@ import asyncio
 import secrets
 import sqlite3
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from concurrent.futures import Future
-from contextlib import contextmanager
 from datetime import timedelta
 from typing import Any, TypeVar
 
@@ -16,9 +15,8 @@ import msgspec
 
 from redrive.clock import Clock, Steady, microseconds, moment
 from redrive.database import Work, clauses, close_database, open_database
-from redrive.errors import TransportUnavailable, Unavailable
 from redrive.model import Done, Failure, Headers, Message, Release, Retry
-from redrive.transports.base import Delivery, Depth, Features, Settlement
+from redrive.transports.base import Delivery, Depth, Features, Settlement, in_our_words
 
 _SQL = clauses("queue")
 T = TypeVar("T")
@@ -66,7 +64,7 @@ class SqliteTransport:
         self._steady = Steady(clock)
         self._lease = int(min(lease, _LONGEST_LEASE).total_seconds() * 1e6)
         self._sent: dict[str, asyncio.Event] = {}
-        with _ours():
+        with in_our_words():
             self._database = open_database(url)
         self._healed = False
         self._busy: set[str] = set()  # sources whose last batch was full: more is waiting, without having to look
@@ -147,7 +145,7 @@ class SqliteTransport:
         """The writer only leases: it is what everybody waits for, so the rows are read into deliveries here."""
         future = self._database.submit(lambda connection: self._lease_ready(connection, source, limit))
         try:
-            with _ours():
+            with in_our_words():
                 return _deliveries(*await asyncio.shield(asyncio.wrap_future(future)))
         except asyncio.CancelledError:
             future.add_done_callback(self._give_back)  # nobody is left to work on what was just leased
@@ -191,11 +189,11 @@ class SqliteTransport:
                 self._sent[source].set()
 
     async def _write(self, work: Work[T]) -> T:
-        with _ours():
+        with in_our_words():
             return await self._database.write(work)
 
     async def _read(self, work: Work[T]) -> T:
-        with _ours():
+        with in_our_words():
             return await self._database.read(work)
 
 
@@ -268,16 +266,6 @@ def _history(settlement: Settlement) -> bytes | None:
 
 def _json(numbers: Iterable[int]) -> str:
     return f"[{','.join(map(str, numbers))}]"
-
-
-@contextmanager
-def _ours() -> Iterator[None]:
-    try:
-        yield
-    except TransportUnavailable:
-        raise
-    except Unavailable as error:
-        raise TransportUnavailable(error.name, error.why) from error
 
 
 def open_transport(url: str, *, clock: Clock, lease: timedelta) -> SqliteTransport:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 from pathlib import Path
 
 import pytest
 from confluent_kafka.admin import NewTopic
 
+from redrive.testing.waiting import until
 from tests.cli.world import Shell
 from tests.servers.kafka import Kafka
 from tests.trouble.kafka import admin
@@ -32,8 +34,12 @@ def test_topics_are_made_as_the_document_says_and_what_differs_is_reported(
         "created": [],
         "differences": [],
     }
-    found = admin(kafka_cluster.bootstrap).list_topics(f"{name}.dlq", timeout=10).topics[f"{name}.dlq"].partitions
-    assert [len(one.replicas) for one in found.values()] == [3, 3, 3]
+
+    def replicas() -> list[int]:
+        found = admin(kafka_cluster.bootstrap).list_topics(f"{name}.dlq", timeout=10).topics[f"{name}.dlq"]
+        return [len(one.replicas) for one in found.partitions.values()]
+
+    asyncio.run(until(lambda: replicas() == [3, 3, 3], what="the broker that is asked knows of it"))
 
     other = f"{name}.other"
     config = {"retention.ms": "1000", "compression.type": "gzip", "max.message.bytes": "1000"}

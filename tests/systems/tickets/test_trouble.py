@@ -53,6 +53,20 @@ async def test_redis_away_nothing_is_handled_committed_or_buried_and_it_says_so(
     assert {json.loads(one.value())["dlq_metadata"]["retry_count"] for one in world.graves()} == {3}
 
 
+@pytest.mark.parametrize("counters", ["redis", "sqlite", "memory"])
+async def test_a_worker_says_at_its_start_and_once_if_attempts_would_not_survive_it(
+    world: World, tmp_path: Path, caplog: pytest.LogCaptureFixture, counters: str
+) -> None:
+    if counters != "redis":
+        world.with_tickets(redis=f"sqlite:///{tmp_path}/counts.db" if counters == "sqlite" else "memory://")
+    world.send(1)
+    async with world.worker(failing):
+        await world.main.until_committed(1)
+    assert len(world.graves()) == 1
+    said = [one.message for one in caplog.records if "a restart forgets them" in one.message]
+    assert len(said) == (1 if counters == "memory" else 0)
+
+
 async def test_mongodb_away_the_dlq_consumer_commits_nothing_and_catches_up(
     make_world: MakesWorld, start_server: StartsServer
 ) -> None:
@@ -181,12 +195,14 @@ async def test_documents_of_somebody_else_are_left_alone_and_nothing_is_committe
 async def test_a_ticket_that_kills_its_worker_is_buried_and_the_others_are_handled(
     world: World, tmp_path: Path
 ) -> None:
-    world.with_tickets(max_retries=1)
+    static = f"{world.settings.tickets.kafka}&consumer.group.instance.id=worker"  # the next one waits for no session
+    world.with_tickets(max_retries=1, kafka=static)
     world.send("poison", *range(20))
     done = tmp_path / "done"
     codes = [await _worker(world, done) for _ in range(3)]
     assert codes == [-9, -9, 0]
-    assert set(done.read_text().split()) == {world.id(number) for number in range(20)}
+    handled = {line.split()[0] for line in done.read_text().splitlines()}
+    assert handled == {world.id(number) for number in range(20)}
     (grave,) = world.graves()
     assert json.loads(grave.value())["ticket_id"] == world.id("poison")
     assert world.count_of("poison") is None
@@ -219,4 +235,8 @@ async def _worker(world: World, done: Path, step: str = "") -> int:
         json.dumps({"tickets": world.said, "done": str(done), "step": step}),
         cwd=ROOT,
     )
-    return await asyncio.wait_for(process.wait(), 90)
+    try:
+        return await asyncio.wait_for(process.wait(), 90)
+    finally:
+        if process.returncode is None:
+            process.kill()

@@ -11,7 +11,7 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
-from redrive import constant
+from redrive import Message, constant
 from redrive.settings import Settings, Tickets
 from redrive.systems.tickets import TicketWorker
 from redrive.testing.waiting import until
@@ -47,14 +47,14 @@ async def main(said: dict[str, Any]) -> None:
     settings = Settings(tickets=Tickets(**said["tickets"]), lease=timedelta(seconds=6))
     done = os.open(Path(said["done"]), os.O_WRONLY | os.O_APPEND | os.O_CREAT)
 
-    async def handle(ticket: dict[str, Any]) -> None:
+    async def handle(ticket: dict[str, Any], message: Message) -> None:
         id = ticket["ticket_id"]
         if id.endswith(":poison"):
             die()
         await asyncio.sleep(said.get("seconds", 0.0))
         if ":never" in id:
             raise TimeoutError("the engine does not answer")
-        os.write(done, f"{id}\n".encode())
+        os.write(done, f"{id} {message.origin}\n".encode())
 
     made = TicketWorker(handle, settings, backoff=constant("5ms"))
 

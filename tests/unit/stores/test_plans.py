@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -47,7 +48,7 @@ async def test_a_replay_is_frozen_without_sorting_all_that_it_selects(query: Que
     await store.ledger.freeze("r", query, now=SystemClock().now())
     await store.aclose()
     (freeze,) = [statement for statement in seen if "'selected'" in statement]
-    with sqlite3.connect(tmp_path / "letters.db") as connection:
+    with closing(sqlite3.connect(tmp_path / "letters.db")) as connection:
         assert "TEMP B-TREE" not in plan(connection, freeze, {})
 
 

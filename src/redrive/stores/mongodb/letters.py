@@ -7,7 +7,7 @@ tells which those were, and a write that was prepared from an older document doe
 from __future__ import annotations
 
 import asyncio
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import AsyncIterator, Collection, Iterable, Sequence
 from datetime import datetime
 
@@ -19,17 +19,18 @@ from redrive.clock import microseconds, moment
 from redrive.errors import StoreUnavailable
 from redrive.forensics.query import Query, matches
 from redrive.model import Category, Letter, LetterId, MessageId, Owner, State, rejoined
-from redrive.stores.base import MAY_BECOME, Cursor, Group, Page, Tally
+from redrive.stores.base import AT_REST, MAY_BECOME, Cursor, Group, Page, Tally
 from redrive.stores.mongodb.access import Access, Fields
 from redrive.stores.mongodb.bodies import Bodies
 from redrive.stores.mongodb.numbers import Numbers
 from redrive.stores.mongodb.query import beyond, cursor_of, is_counted, where
 from redrive.stores.mongodb.schema import COUNTS, read, written
+from redrive.stores.rounds import by_id, rounds
 from redrive.stores.shape import Shape
 
 _DUPLICATE = 11000
 _IN_FLIGHT = [State.RETRYING.value, State.REPLAYING.value]
-_AT_REST = [state.value for state in State if state.value not in _IN_FLIGHT]
+_AT_REST = [state.value for state in AT_REST]
 _OVER = [State.RESOLVED.value, State.ARCHIVED.value]
 _PLACE = ("_store.created", "_store.seq")
 _URGENCY = [("_store.priority", 1), ("_store.due", 1), ("_store.seq", 1)]  # no time sorts before any time
@@ -49,7 +50,7 @@ class MongoLetters:
         """All are new, as a rule, and inserted at once; those that are not rejoin theirs."""
         with self._access.in_our_words():
             await self._access.ready()
-            for some in _rounds(letters):
+            for some in rounds(letters, by_id):
                 known = await self._insert(some)
                 if known:
                     await self._rejoin({letter.id: letter for letter in some if letter.id in known})
@@ -344,18 +345,6 @@ def _group(row: Fields, newest: Fields) -> Group:
         first_at=moment(row["first"]),
         last_at=moment(row["last"]),
     )
-
-
-def _rounds(letters: Sequence[Letter]) -> Sequence[Sequence[Letter]]:
-    """Batches without repeats: of two deaths of one message, the second is recorded after the first."""
-    if len({letter.id for letter in letters}) == len(letters):
-        return [letters]
-    deaths: dict[LetterId, int] = defaultdict(int)
-    rounds: dict[int, list[Letter]] = defaultdict(list)
-    for letter in letters:
-        rounds[deaths[letter.id]].append(letter)
-        deaths[letter.id] += 1
-    return list(rounds.values())
 
 
 async def _pages(cursor: AsyncIterator[Fields], size: int) -> AsyncIterator[list[Fields]]:

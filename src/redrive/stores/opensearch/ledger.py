@@ -22,6 +22,7 @@ from redrive.stores.opensearch.access import OK, Access, Action, Json, Op
 from redrive.stores.opensearch.documents import OpenSearchDocuments
 from redrive.stores.opensearch.letters import OpenSearchLetters
 from redrive.stores.opensearch.schema import Schema
+from redrive.stores.rounds import rounds
 
 _PAGE = 1000
 _FROZEN = "frozen"  # the kind of the documents that say which freeze of a replay counts
@@ -67,10 +68,11 @@ class OpenSearchLedger:
         return entries, str(hits[-1]["sort"][0]) if hits and len(hits) == limit else None
 
     async def mark(self, entries: Iterable[Entry]) -> None:
-        for some in _rounds(entries):
-            while some:
-                page, some = some[:_PAGE], some[_PAGE:]
-                some += await self._mark(page)
+        for some in rounds(list(entries), lambda one: (one.replay, one.letter)):
+            left = list(some)
+            while left:
+                page, left = left[:_PAGE], left[_PAGE:]
+                left += await self._mark(page)
 
     async def tally(self, replay: str) -> dict[EntryStatus, int]:
         body = {
@@ -154,15 +156,3 @@ def _entry(replay: str, source: Json) -> Entry:
 
 def _key(freeze: str, letter: LetterId) -> str:
     return blake2b(f"{freeze}\0{letter}".encode(), digest_size=20).hexdigest()
-
-
-def _rounds(entries: Iterable[Entry]) -> list[list[Entry]]:
-    """Without repeats of a line: of two marks of one, the second is made after the first."""
-    rounds: list[dict[tuple[str, LetterId], Entry]] = []
-    for entry in entries:
-        line = (entry.replay, entry.letter)
-        place = next((some for some in rounds if line not in some), None)
-        if place is None:
-            rounds.append(place := {})
-        place[line] = entry
-    return [list(some.values()) for some in rounds]

@@ -9,18 +9,18 @@ from typing import Any
 from redrive.clock import moment
 from redrive.forensics.query import Query
 from redrive.model import OPEN, Category, Letter, LetterId, Owner, State, claimed, moved, rejoined
-from redrive.stores.base import Cursor, Group, Page, Tally
+from redrive.stores.base import AT_REST, Cursor, Group, Page, Tally
 from redrive.stores.opensearch.access import CONFLICT, OK, Access, Action, Json, Op
 from redrive.stores.opensearch.arrivals import Arrivals
 from redrive.stores.opensearch.fields import Held, create, held, letter_in, replacement, whole
 from redrive.stores.opensearch.query import among, by_age, by_urgency, claimable, cursor_of, position, selected
 from redrive.stores.opensearch.schema import Schema
+from redrive.stores.rounds import by_id, rounds
 from redrive.stores.shape import Shape
 
 _PAGE = 500  # letters in one answer
 _IDS = 5000  # ids in one answer
 _SOURCES, _KINDS = 1000, 1000  # of one group; of one page of tallies
-_AT_REST = tuple(state for state in State if state not in (State.RETRYING, State.REPLAYING))
 
 
 class OpenSearchLetters:
@@ -36,7 +36,7 @@ class OpenSearchLetters:
     async def record(self, letters: Sequence[Letter]) -> None:
         """One bulk request. All are new, as a rule; those that are not rejoin theirs."""
         await self._schema.ready()
-        for some in _rounds(letters):
+        for some in rounds(letters, by_id):
             actions = [create(letter, self._arrivals.next(), self._shape) for letter in some]
             statuses = await self._access.write(self._index, actions)
             known = [letter for letter, status in zip(some, statuses, strict=True) if status == CONFLICT]
@@ -129,7 +129,7 @@ class OpenSearchLetters:
 
     async def prune(self, query: Query, *, limit: int) -> Sequence[LetterId]:
         body = {
-            "query": selected(query, among("state", _AT_REST)),
+            "query": selected(query, among("state", AT_REST)),
             "sort": by_age(oldest_first=True),
             "_source": False,
             "seq_no_primary_term": True,
@@ -213,17 +213,6 @@ class OpenSearchLetters:
             return create(letter, self._arrivals.next(), self._shape)
         new = rejoined(known.letter, letter)
         return None if new is None else replacement(known, new, self._shape)
-
-
-def _rounds(letters: Sequence[Letter]) -> Sequence[Sequence[Letter]]:
-    """Batches without repeats: of two deaths of one message, the second is recorded after the first."""
-    rounds: list[dict[LetterId, Letter]] = []
-    for letter in letters:
-        place = next((some for some in rounds if letter.id not in some), None)
-        if place is None:
-            rounds.append(place := {})
-        place[letter.id] = letter
-    return [list(some.values()) for some in rounds]
 
 
 def _without(ids: Iterable[LetterId], some: Collection[LetterId]) -> list[LetterId]:

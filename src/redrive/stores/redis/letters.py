@@ -14,14 +14,13 @@ from msgspec.structs import replace
 from redrive.clock import microseconds, moment
 from redrive.forensics.query import Query, matches
 from redrive.model import Category, Letter, LetterId, Owner, State, claimed, letter_id, moved, rejoined
-from redrive.stores.base import MAY_BECOME, Cursor, Group, Page, Tally
+from redrive.stores.base import AT_REST, MAY_BECOME, Cursor, Group, Page, Tally
 from redrive.stores.redis.access import Access
 from redrive.stores.redis.codec import Found, changed_head, document_of, head_of
 from redrive.stores.redis.entries import EntryShape
 from redrive.stores.redis.index import cursor_of, due_index, is_counted, position, wide_index
 from redrive.stores.redis.reader import Reader
 
-_AT_REST = tuple(state for state in State if state not in (State.RETRYING, State.REPLAYING))
 _CLOSED = (State.RESOLVED, State.ARCHIVED)
 _TOGETHER, _BYTES = 500, 4 << 20  # how much one script changes: the server does nothing else meanwhile
 
@@ -141,7 +140,7 @@ class RedisLetters:
 
     async def prune(self, query: Query, *, limit: int) -> Sequence[LetterId]:
         gone: list[LetterId] = []
-        states = _AT_REST if query.states is None else tuple(one for one in query.states if one in _AT_REST)
+        states = AT_REST if query.states is None else tuple(one for one in query.states if one in AT_REST)
         async for some in self.reader.selected(replace(query, states=states), oldest_first=True, limit=limit):
             doomed = some[: limit - len(gone)]
             lost = set(await self._swap([(one.id, Change(one.id, one.raw)) for one in doomed]))

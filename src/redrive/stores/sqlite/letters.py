@@ -15,7 +15,8 @@ from redrive.clock import microseconds, moment
 from redrive.database import clauses
 from redrive.forensics.query import Query
 from redrive.model import Category, Letter, LetterId, Owner, State, claimed, rejoined
-from redrive.stores.base import MAY_BECOME, Cursor, Group, Page, Tally
+from redrive.stores.base import AT_REST, MAY_BECOME, Cursor, Group, Page, Tally
+from redrive.stores.rounds import by_id, rounds
 from redrive.stores.shape import Shape
 from redrive.stores.sqlite.access import Access, as_json
 from redrive.stores.sqlite.query import arms, cursor_of, is_counted, numbered, position, where
@@ -36,10 +37,10 @@ class SqliteLetters:
 
     async def record(self, letters: Sequence[Letter]) -> None:
         """One transaction. All are new, as a rule; those that are not rejoin theirs one by one."""
-        rounds = [(some, [self._row(letter) for letter in some]) for some in _rounds(letters)]
+        batches = [(some, [self._row(letter) for letter in some]) for some in rounds(letters, by_id)]
 
         def work(connection: sqlite3.Connection) -> None:
-            for some, rows in rounds:
+            for some, rows in batches:
                 self._record(connection, some, rows)
 
         await self._access.write(work)
@@ -114,12 +115,8 @@ class SqliteLetters:
         return [id for (id,) in rows]
 
     async def prune(self, query: Query, *, limit: int) -> Sequence[LetterId]:
-        at_rest = [
-            state
-            for state in (State if query.states is None else query.states)
-            if state not in (State.RETRYING, State.REPLAYING)
-        ]
-        seqs, parameters = _ordered(replace(query, states=tuple(at_rest)), None, limit, oldest_first=True)
+        states = AT_REST if query.states is None else tuple(one for one in query.states if one in AT_REST)
+        seqs, parameters = _ordered(replace(query, states=states), None, limit, oldest_first=True)
         statement = _SQL["prune"].replace("{seqs}", seqs)
         rows = await self._access.write(lambda connection: connection.execute(statement, parameters).fetchall())
         return [id for (id,) in rows]
@@ -340,19 +337,6 @@ def _group_row(group: str, letters: Sequence[Letter]) -> tuple[Any, ...]:
     last, times = letters[-1].last, [letter.updated_at for letter in letters]
     first_at, last_at = microseconds(min(times)), microseconds(max(times))
     return group, last.type, last.message, last.category, first_at, last_at
-
-
-def _rounds(letters: Sequence[Letter]) -> Sequence[Sequence[Letter]]:
-    """Batches without repeats: of two deaths of one message, the second is recorded after the first."""
-    if len({letter.id for letter in letters}) == len(letters):
-        return [letters]
-    rounds: list[dict[LetterId, Letter]] = []
-    for letter in letters:
-        place = next((some for some in rounds if letter.id not in some), None)
-        if place is None:
-            rounds.append(place := {})
-        place[letter.id] = letter
-    return [list(some.values()) for some in rounds]
 
 
 def _micros(at: datetime | None) -> int | None:

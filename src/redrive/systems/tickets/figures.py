@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from redrive.errors import MissingExtra, Unavailable
 from redrive.model import Letter
-from redrive.systems.tickets.ticket import REASONS, fields_of, task_type
+from redrive.systems.tickets.ticket import REASONS, TaskTypes
 from redrive.telemetry.events import Event, MessageRetried
 from redrive.telemetry.metrics import Metrics
 
@@ -25,6 +25,7 @@ class Figures:
     def __init__(self, metrics: Metrics, topic: str) -> None:
         registry = metrics.registry
         self._topic = topic
+        self._types = TaskTypes()
         self.messages = Counter(
             "worker_agent_dlq_messages", "Tickets sent to the DLQ", ["reason", "task_type"], registry=registry
         )
@@ -48,7 +49,7 @@ class Figures:
 
     def published(self, letter: Letter) -> None:
         """The DLQ topic has it."""
-        self.messages.labels(REASONS[letter.reason], task_type(fields_of(letter.message.body))).inc()
+        self.messages.labels(REASONS[letter.reason], self._types.label(letter.message.body)).inc()
         self.retries.observe(letter.last.attempt)
 
     def refused(self, error: Unavailable) -> None:

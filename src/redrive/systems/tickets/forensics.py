@@ -12,14 +12,16 @@ from redrive.alerts import Alert, Alerts, Severity
 from redrive.app import Redrive
 from redrive.clock import Clock, SystemClock
 from redrive.collect.collector import Collector
+from redrive.collect.foreign import text_of
 from redrive.collect.kafka import KafkaReader
 from redrive.config import Settings
-from redrive.model import Letter
+from redrive.model import Letter, LetterId
 from redrive.stores.base import Store
 from redrive.systems.tickets.store import store_url
-from redrive.systems.tickets.ticket import as_ticket, fields_of, task_type
+from redrive.systems.tickets.ticket import TaskTypes, as_ticket
 from redrive.systems.tickets.worker import kafka_options
 from redrive.transports.base import Delivery
+from redrive.transports.kafka.dlq import STUB
 from redrive.transports.kafka.transport import KafkaTransport
 
 log = structlog.get_logger("redrive.tickets")
@@ -37,6 +39,8 @@ class DlqConsumer:
         store = store_url(tickets) if store is None else store
         self.app = Redrive(settings=settings, transport=self.transport, store=store, clock=self.clock)
         self._read = KafkaReader(tickets.dlq_topic, source=tickets.topic)
+        self._types = TaskTypes()
+        self._stubs: list[LetterId] = []  # seen on the topic, and not told of yet
         self._alerts: Alerts | None = None
         self._collector = Collector(
             self.transport,
@@ -66,17 +70,25 @@ class DlqConsumer:
     def _letter(self, delivery: Delivery, now: datetime) -> Letter | None:
         """Every record of this topic is a ticket, and a ticket is one document. It is processed now."""
         letter = self._read(delivery, now)
-        return letter and replace(as_ticket(letter, self.settings.tickets.topic), updated_at=now)
+        if letter is None:
+            self._stubs.append(text_of(delivery.message.header(STUB)))
+            return None
+        return replace(as_ticket(letter, self.settings.tickets.topic), updated_at=now)
 
     async def _stored(self, letters: Sequence[Letter]) -> None:
-        """Each kind of ticket and error is one alert, however many of them die."""
-        for letter in letters:
-            if self._alerts is not None:
-                self._alerts.report(_alert(letter, self.clock.now()))
+        """Each kind of ticket and error is one alert, however many of them die; those too large for the topic too."""
+        if self._alerts is None:
+            return
+        stubs, self._stubs = self._stubs, []
+        found = [await self.app.store.letters.get(id) for id in stubs]
+        if None in found:
+            log.warning("dlq_stub_without_letter", topic=self.settings.tickets.dlq_topic, tickets=found.count(None))
+        for letter in (*letters, *(one for one in found if one is not None)):
+            self._alerts.report(_alert(letter, self._types.label(letter.message.body), self.clock.now()))
 
 
-def _alert(letter: Letter, now: datetime) -> Alert:
-    kind, error = task_type(fields_of(letter.message.body)), letter.last.type.rpartition(".")[2]
+def _alert(letter: Letter, kind: str, now: datetime) -> Alert:
+    error = letter.last.type.rpartition(".")[2]
     return Alert(
         key=f"ticket-dlq/{kind}/{error}",
         name="TicketInDLQ",

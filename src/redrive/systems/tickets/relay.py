@@ -26,8 +26,8 @@ from redrive.transports.kafka.driver import (
     KafkaException,
     Producer,
     TopicPartition,
-    driver_log,
     inner,
+    quietly,
     why,
 )
 from redrive.transports.kafka.options import Options
@@ -108,8 +108,9 @@ class Relay:
                 producer.poll(0)
             offsets = {raw.partition(): raw.offset() + 1 for raw in raws}  # those of a partition come in order
             places = [TopicPartition(self._dlq_topic, number, offset) for number, offset in offsets.items()]
-            producer.send_offsets_to_transaction(places, consumer.consumer_group_metadata(), _PATIENCE)
-            producer.commit_transaction(_PATIENCE)
+            member = consumer.consumer_group_metadata()
+            _patiently(lambda: producer.send_offsets_to_transaction(places, member, _PATIENCE))
+            _patiently(lambda: producer.commit_transaction(_PATIENCE))
         except BaseException:
             with suppress(KafkaException):  # one that was fenced has nothing to abort any more
                 producer.abort_transaction(_PATIENCE)
@@ -121,30 +122,29 @@ class Relay:
         return [*own, (LETTER, as_ticket(letter, self._topic).id.encode())]
 
     def _consuming(self) -> dict[str, Any]:
-        return {
-            **self._options.client(),
+        own = {
             "group.id": self._group,
             "isolation.level": "read_committed",
             "enable.partition.eof": True,
             "enable.auto.commit": False,
             "auto.offset.reset": "earliest",
-            "logger": driver_log,
-            "error_cb": lambda _: None,
         }
+        return quietly({**self._options.client(), **own})
 
     def _producing(self) -> dict[str, Any]:
-        own = {"transactional.id": f"redrive-{self._group}", "logger": driver_log, "error_cb": lambda _: None}
-        return {**self._options.producer(), **own}
+        return quietly({**self._options.producer(), "transactional.id": f"redrive-{self._group}"})
 
 
 def _patiently(work: Callable[[], T]) -> T:
-    """Again and again while a coordinator is about to begin, as those of a group or a transaction that are new."""
+    """Again and again while a coordinator is about to begin, as those of a group or a transaction that are new, or is
+    not done yet with what a killed relay has left; the driver says of both whether it can be repeated."""
     until = time.monotonic() + _PATIENCE
     while True:
         try:
             return work()
         except KafkaException as error:
-            if inner(error).code() not in STARTING or time.monotonic() > until:
+            found = inner(error)
+            if not (found.code() in STARTING or found.retriable()) or time.monotonic() > until:
                 raise
         time.sleep(_AGAIN)
 

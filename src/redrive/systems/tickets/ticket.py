@@ -25,7 +25,8 @@ REASONS = {
     Reason.PARKED: "parked",
 }
 """The label `reason` of worker_agent_dlq_messages_total."""
-UNKNOWN_TYPE = "UNKNOWN"
+UNKNOWN_TYPE, OTHER_TYPES = "UNKNOWN", "(others)"
+_MOST_TYPES, _LONGEST_TYPE = 100, 100
 
 
 class _Named(msgspec.Struct, gc=False):
@@ -60,6 +61,25 @@ def ticket_id(body: bytes) -> str | None:
 def task_type(fields: dict[str, Any] | None) -> str:
     found = (fields or {}).get("task_type")
     return found if isinstance(found, str) and found else UNKNOWN_TYPE
+
+
+class TaskTypes:
+    """Types of tasks as labels: the first hundred have their names, and all others one. They come from outside, and
+    every label costs memory here and in Prometheus for good."""
+
+    def __init__(self, most: int = _MOST_TYPES) -> None:
+        self._most = most
+        self._known = {UNKNOWN_TYPE}
+
+    def label(self, body: bytes) -> str:
+        """Of the ticket with that body."""
+        found = task_type(fields_of(body))
+        if found in self._known:
+            return found
+        if len(self._known) > self._most or len(found) > _LONGEST_TYPE:
+            return OTHER_TYPES
+        self._known.add(found)
+        return found
 
 
 def named(message: Message) -> Message:

@@ -23,7 +23,7 @@ from redrive.systems.tickets.config import with_values
 from redrive.systems.tickets.store import store_url
 from redrive.systems.tickets.ticket import COUNTER, NoTicket, counted_as, fields_of, grave, named, task_type, ticket_id
 from redrive.transports.base import Delivery
-from redrive.transports.kafka.counters import RedisCounters
+from redrive.transports.kafka.counters import open_counters
 from redrive.transports.kafka.options import Options, options_of
 from redrive.transports.kafka.transport import KafkaTransport
 
@@ -59,7 +59,7 @@ class TicketWorker:
 
 
 class TicketTransport(KafkaTransport):
-    """The topic of tickets: retries are counted in Redis under the ticket's id, dead tickets go to the DLQ topic."""
+    """The topic of tickets: retries are counted under the ticket's id, dead tickets go to the DLQ topic."""
 
     def __init__(self, settings: Settings, clock: Clock) -> None:
         tickets = settings.tickets
@@ -67,7 +67,7 @@ class TicketTransport(KafkaTransport):
             kafka_options(tickets),
             clock=clock,
             lease=settings.lease,
-            counters=RedisCounters(tickets.redis, pattern=COUNTER),
+            counters=open_counters(tickets.redis, pattern=COUNTER),
             name=counted_as,
             grave=grave,
         )

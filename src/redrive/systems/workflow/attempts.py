@@ -210,17 +210,7 @@ class Outcomes:
 
 def buried(letter: Letter) -> MessageBuried:
     """The fact that a task failed, once more or for the first time."""
-    return MessageBuried(
-        source=SOURCE,
-        message=letter.message.id,
-        tenant=letter.message.tenant,
-        correlation_id=letter.message.correlation_id,
-        letter=letter.id,
-        group=letter.group,
-        reason=letter.reason,
-        state=letter.state,
-        failure=letter.last,
-    )
+    return MessageBuried.of(letter, SOURCE)
 
 
 __all__ = ["CURRENT", "Attempted", "Callback", "ErrorText", "Outcomes", "RetryTimeout", "attempt", "buried", "error_in"]
