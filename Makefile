@@ -4,8 +4,6 @@ VENV := .venv
 BIN := $(VENV)/bin
 BULLMQ := benchmarks/peers/bullmq_node
 JOBS ?= 2
-# Systems whose issues are open: their tests are not yet green twenty times in twenty. `make test OPEN=` runs them too.
-OPEN ?= $(addprefix --ignore=tests/,systems/tickets systems/pipeline collect examples/test_pipeline.py)
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
 
 .DEFAULT_GOAL := help
@@ -66,8 +64,8 @@ format: $(VENV)/.dev ## let ruff format and fix
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
-test: check servers ## every check, and the tests of all that is finished; REDRIVE_SERVERS=none leaves out those that need a server
-	$(BIN)/python -m pytest $(or $(ARGS),-n $(JOBS) --dist loadfile $(OPEN))
+test: check servers ## every check and test; REDRIVE_SERVERS=none leaves out those that need a server
+	$(BIN)/python -m pytest $(or $(ARGS),-n $(JOBS) --dist loadfile)
 
 bench: $(VENV)/.bench $(VENV)/arq/.made $(BULLMQ)/node_modules/.made ## benchmarks beside their peers, one JSON line a cell; ONLY=family for one family
 	$(BIN)/python -m benchmarks $(ONLY)

@@ -127,7 +127,7 @@ async def _drained(total: int, wait: float, concurrency: int, failing: bool) -> 
         nonlocal left
         if wait:
             await asyncio.sleep(wait)
-        if failing and message.attempt == 1 and _fails(int(body)):
+        if failing and message.attempt == 1 and _fails(int(body[-6:])):
             raise ConnectionError
         left -= 1
         if not left:

@@ -204,6 +204,16 @@ class Consumer:
         del self._lanes[lane]
         return None
 
+    def _held_up_by(self, batch: Sequence[Attempted]) -> list[Attempted]:
+        """What has to wait at the transport behind those of a batch: given back with them, in one step."""
+        held_up = []
+        for attempted in batch:
+            lane = self._undecided.get(id(attempted.delivery))
+            if lane is not None and not self._goes_on(attempted.outcome) and (behind := self._lanes[lane]):
+                held_up += [Attempted(one, Release()) for one in behind]
+                behind.clear()
+        return held_up
+
     def _leave_lanes(self, batch: Sequence[Attempted], written: bool) -> None:
         """They are settled: what is behind each goes on, or waits with it at the transport."""
         waiting = set()
@@ -254,6 +264,8 @@ class Consumer:
             self._decided.clear()
             batch, self._outcomes = self._outcomes, []
             if batch:
+                if self._undecided:
+                    batch += self._held_up_by(batch)
                 written = await self._carry_out(batch)
                 for item in batch:
                     self._held.pop(id(item.delivery), None)
