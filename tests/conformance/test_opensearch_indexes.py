@@ -99,6 +99,18 @@ async def test_many_stores_make_the_indexes_at_once(client: AsyncOpenSearch) -> 
     assert await indexes(client) == {"special", "special-ledger", "special-documents"}
 
 
+async def test_indexes_that_somebody_else_is_just_making_are_waited_for(client: AsyncOpenSearch) -> None:
+    """Until a node has their shards they answer nothing: here none may have them."""
+    held = {"settings": {"index.routing.allocation.enable": "none"}}
+    for index in ("special", "special-ledger", "special-documents"):
+        await client.indices.create(index=index, body=held, params={"wait_for_active_shards": "0"})
+    reading = asyncio.create_task(OpenSearchStore(client, index="special").documents.get("kind", "id"))
+    early, _ = await asyncio.wait([reading], timeout=1)
+    assert not early
+    await client.indices.put_settings(index="special*", body={"index.routing.allocation.enable": "all"})
+    assert await reading is None
+
+
 async def test_looking_makes_nothing(client: AsyncOpenSearch) -> None:
     await OpenSearchStore(client, index="special").check()
     assert await indexes(client) == set()

@@ -14,6 +14,7 @@ from redrive.errors import MessageTooLarge, UnknownSource
 from redrive.forensics.query import Query
 from redrive.model import Category, Reason, Stage
 from redrive.service import Service
+from redrive.telemetry.events import Event, LetterRefused
 from redrive.testing.builders import make_message
 from redrive.testing.waiting import until
 from redrive.transports.memory import MemoryTransport
@@ -137,9 +138,12 @@ async def test_a_letter_that_the_store_will_not_have_is_kept_in_the_queue_and_ho
     async def handle(body: bytes) -> None:
         raise ValueError("no")
 
+    told: list[Event] = []
+    app.events.subscribe(told.append)
     async with app, working(app):
         odd = make_message(id="odd", priority=2**70)
         await app.transport().send([odd, *(make_message(id=f"even-{number}") for number in range(5))])
         assert len(await until_letters(app, 5)) == 5
         await until(lambda: "refuses the letter of message 'odd'" in caplog.text, what="it is said")
+        await until(lambda: any(isinstance(one, LetterRefused) for one in told), what="it is counted")
         assert await depth(app) == 1

@@ -22,6 +22,7 @@ from redrive.telemetry.events import (
     BackendDown,
     BatchSettled,
     LeaseLost,
+    LetterRefused,
     LetterResolved,
     MessageBuried,
     MessageRetried,
@@ -147,8 +148,10 @@ async def _record(line: Line, batch: Sequence[Attempted], letters: Sequence[Lett
 async def _is_recorded(line: Line, letter: Letter) -> bool:
     try:
         await line.store.letters.record([letter])
-    except _BAD_VALUE:
+    except _BAD_VALUE as error:
         log.exception("the store refuses the letter of message %r: it stays in %s", letter.message.id, line.source)
+        why = f"{type(error).__name__}: {error}"
+        line.events.emit(LetterRefused(source=line.source, message=letter.message.id, why=why))
         return False
     return True
 

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterator
+from contextlib import suppress
 from typing import Any
 
 from redrive.errors import ConfigError, StoreUnavailable
 from redrive.stores.opensearch.access import Access, Json
 from redrive.stores.shape import Shape
 
+_ONCE_MADE = "wait_for_status=yellow&timeout=5s"
 _KEYWORD: Json = {"type": "keyword"}
 _LONG: Json = {"type": "long"}
 _UNSEARCHED: Json = {"type": "object", "enabled": False}
@@ -66,6 +68,7 @@ class Schema:
                     require(index, self._wanted[index], fields)
                 for index, wanted in self._wanted.items():
                     await self._make(index, wanted, found.get(index))
+                await self._until_served()
                 self._ready = True
 
     def _forget(self) -> None:
@@ -104,6 +107,13 @@ class Schema:
         elif lacking := dict(_lacking(wanted, found)):
             mapping = {"dynamic": False, "properties": lacking}
             await self._access.request("PUT", f"/{index}/_mapping", mapping)
+
+
+    async def _until_served(self) -> None:
+        """An index that another process has just made answers nothing for a moment, which would look like an outage."""
+        with suppress(StoreUnavailable):  # an outage, and a user who may not ask this, are seen by what comes next
+            # not as params: the driver would take `timeout` for its own
+            await self._access.request("GET", f"/_cluster/health/{','.join(self.all)}?{_ONCE_MADE}")
 
 
 def require(index: str, wanted: Json, found: Json) -> None:
