@@ -108,7 +108,6 @@ class Schema:
             mapping = {"dynamic": False, "properties": lacking}
             await self._access.request("PUT", f"/{index}/_mapping", mapping)
 
-
     async def _until_served(self) -> None:
         """An index that another process has just made answers nothing for a moment, which would look like an outage."""
         with suppress(StoreUnavailable):  # an outage, and a user who may not ask this, are seen by what comes next
