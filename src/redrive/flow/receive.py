@@ -46,7 +46,7 @@ class Consumer:
         self._held: dict[int, Delivery] = {}  # leased and not settled yet
         self._buffer: deque[Delivery] = deque()
         self._lanes: dict[Hashable, deque[Delivery] | None] = {}  # those busy, and what is behind in each
-        self._undecided: dict[int, Hashable] = {}  # deliveries whose settlement decides how their lane goes on
+        self._undecided: list[Attempted] = []  # of the outcomes, those whose settlement decides how their lane goes on
         self._is_ours = line.transport.is_ours if isinstance(line.transport, KeepsOrder) else None
         self._most_attempts = line.policy.most_attempts
         self._steps_aside = line.policy.holds is Holds.NOTHING
@@ -191,7 +191,7 @@ class Consumer:
         delivery = attempted.delivery
         lane = delivery.lane
         if attempted.outcome is not _DONE or delivery.redelivered or delivery.message.was_sent_back:
-            self._undecided[id(delivery)] = lane  # it waits, or a store has to take it first
+            self._undecided.append(attempted)  # it waits, or a store has to take it first
             return None
         behind = self._lanes[lane]
         while behind:
@@ -204,23 +204,21 @@ class Consumer:
         del self._lanes[lane]
         return None
 
-    def _held_up_by(self, batch: Sequence[Attempted]) -> list[Attempted]:
-        """What has to wait at the transport behind those of a batch: given back with them, in one step."""
+    def _held_up_by(self, undecided: Sequence[Attempted]) -> list[Attempted]:
+        """What has to wait at the transport behind those: given back with them, in one step."""
         held_up = []
-        for attempted in batch:
-            lane = self._undecided.get(id(attempted.delivery))
-            if lane is not None and not self._goes_on(attempted.outcome) and (behind := self._lanes[lane]):
+        for attempted in undecided:
+            behind = self._lanes[attempted.delivery.lane]
+            if behind and not self._goes_on(attempted.outcome):
                 held_up += [Attempted(one, Release()) for one in behind]
                 behind.clear()
         return held_up
 
-    def _leave_lanes(self, batch: Sequence[Attempted], written: bool) -> None:
+    def _leave_lanes(self, undecided: Sequence[Attempted], written: bool) -> None:
         """They are settled: what is behind each goes on, or waits with it at the transport."""
         waiting = set()
-        for attempted in batch:
-            lane = self._undecided.pop(id(attempted.delivery), None)
-            if lane is None:
-                continue
+        for attempted in undecided:
+            lane = attempted.delivery.lane
             behind = self._lanes.pop(lane) or ()
             if written and self._goes_on(attempted.outcome):
                 self._buffer.extendleft(reversed(behind))
@@ -263,14 +261,14 @@ class Consumer:
             await self._decided.wait()
             self._decided.clear()
             batch, self._outcomes = self._outcomes, []
+            undecided, self._undecided = self._undecided, []
             if batch:
-                if self._undecided:
-                    batch += self._held_up_by(batch)
+                batch += self._held_up_by(undecided)
                 written = await self._carry_out(batch)
                 for item in batch:
                     self._held.pop(id(item.delivery), None)
-                if self._undecided:
-                    self._leave_lanes(batch, written)
+                if undecided:
+                    self._leave_lanes(undecided, written)
                 self._room.set()
 
     async def _carry_out(self, batch: Sequence[Attempted]) -> bool:
