@@ -4,31 +4,17 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
 
 import pytest
-from moto.server import ThreadedMotoServer
 
 from redrive.errors import ConfigError
 from redrive.systems.email import Mail, SendError, open_sender
 from tests.systems.email.test_smtp import AT, mail
 
-
-@pytest.fixture(scope="module")
-def moto() -> Iterator[str]:
-    server = ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
-    server.start()
-    host, port = server.get_host_and_port()
-    yield f"http://{host}:{port}"
-    server.stop()
-
-
-@pytest.fixture(autouse=True)
-def credentials(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name, value in {"AWS_ACCESS_KEY_ID": "test", "AWS_SECRET_ACCESS_KEY": "test"}.items():
-        monkeypatch.setenv(name, value)
+pytestmark = pytest.mark.usefixtures("credentials")
 
 
 async def send(endpoint: str, one: Mail, options: str = "") -> None:

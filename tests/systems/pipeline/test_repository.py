@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import subprocess
 import sys
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pytest
-from moto.server import ThreadedMotoServer
 
 from redrive.errors import ConfigError, Unavailable, UsageError
 from redrive.systems.pipeline import (
@@ -24,20 +23,7 @@ from redrive.systems.pipeline import (
 from redrive.systems.pipeline.repository import stored
 from tests.servers.ports import claim_port
 
-
-@pytest.fixture(scope="module")
-def moto() -> Iterator[str]:
-    server = ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
-    server.start()
-    host, port = server.get_host_and_port()
-    yield f"http://{host}:{port}"
-    server.stop()
-
-
-@pytest.fixture(autouse=True)
-def credentials(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name, value in {"AWS_ACCESS_KEY_ID": "test", "AWS_SECRET_ACCESS_KEY": "test"}.items():
-        monkeypatch.setenv(name, value)
+pytestmark = pytest.mark.usefixtures("credentials")
 
 
 @asynccontextmanager
