@@ -176,8 +176,10 @@ def _check_letters(account: Account) -> None:
         assert letter.message.body == _message(letter.message.id).body
         if letter.state is State.RESOLVED:
             assert letter.message.id in account.done, "resolved without a success"
-    assert all(number == 1 for number in account.resolved.values()), "a letter was resolved twice"
-    assert account.resolved.keys() <= {letter_id(SOURCE, id) for id in account.done}
+    # where an ack is lost with its worker the message comes again: it may die once more, and reopen its letter
+    done = {letter_id(SOURCE, id): times for id, times in account.done.items()}
+    assert account.resolved <= Counter(done), "a letter was resolved without a success"
+    assert account.resolved.total() - len(account.resolved) <= account.kills * HELD, "letters were resolved twice"
 
 
 def _check_repeats(account: Account) -> None:
