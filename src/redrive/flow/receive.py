@@ -233,7 +233,7 @@ class Consumer:
 
     def _give_back_of(self, lanes: set[Hashable]) -> None:
         """What has just arrived for these lanes, and nobody has looked at yet."""
-        if any(delivery.lane in lanes for delivery in self._buffer):
+        if not lanes.isdisjoint([delivery.lane for delivery in self._buffer]):
             waiting = list(self._buffer)
             self._buffer.clear()
             self._buffer.extend(one for one in waiting if one.lane not in lanes)

@@ -171,16 +171,26 @@ class Shelf:
                 taken.append(wait.out)
                 if isinstance(lane, Alone):
                     del self._waits[lane]
-        ready = self.ready
-        while ready and len(taken) < limit:
-            record = ready.popleft()
-            if self._waits and (wait := self._waits.get(self.lane(record))) is not None:
-                record.waited = True
-                insort(wait.records, record, key=_order)
-            else:
-                taken.append(record)
+        if self._waits:
+            self._take_free(taken, limit)
+        else:
+            ready = self.ready
+            while ready and len(taken) < limit:
+                taken.append(ready.popleft())
         self._lend(taken, now)
         return taken
+
+    def _take_free(self, taken: list[Record], limit: int) -> None:
+        """What waits behind another of its lane is put there."""
+        ready, waits, by_key = self.ready, self._waits, self._holds is not Holds.PARTITION
+        while ready and len(taken) < limit:
+            record = ready.popleft()
+            wait = waits.get(record.message.key if by_key else record.partition.place)
+            if wait is None:
+                taken.append(record)
+            else:
+                record.waited = True
+                insort(wait.records, record, key=_order)
 
     def still_first(self, records: Sequence[Record], now: float) -> list[Record]:
         """Those of them, just taken, that have not to wait; the others wait again, and those that are lost are lost."""

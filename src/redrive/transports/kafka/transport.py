@@ -142,7 +142,9 @@ class KafkaTransport:
         fresh = [record for record in records if not record.known]
         try:
             for record, number in zip(fresh, await self._counts(fresh), strict=True):
-                record.tried, record.known, record.counted = number, True, number > 0
+                record.known = True
+                if number:
+                    record.tried, record.counted = number, True
             suspects = [record for record in records if record.suspect]
             if suspects and self.counters.durable:
                 with in_our_words():
