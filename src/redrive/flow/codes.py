@@ -128,6 +128,8 @@ def parse_code(value: object, family: Family | None = None) -> Code | None:
 
 def find_code(error: BaseException) -> Code | None:
     """The code an error carries, wherever its driver put it. A hostile attribute is as good as none."""
+    if type(error).__module__ == "builtins" and not error.__dict__:
+        return None  # none of Python's own has one, unless somebody gave it
     return next((code for finder in _FINDERS if (code := finder(error)) is not None), None)
 
 

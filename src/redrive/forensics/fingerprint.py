@@ -16,7 +16,7 @@ from enum import Enum
 from functools import lru_cache
 from hashlib import blake2b
 from itertools import dropwhile
-from traceback import FrameSummary, StackSummary, TracebackException, format_exception_only
+from traceback import FrameSummary, StackSummary, TracebackException
 from types import CodeType, FrameType
 
 from redrive.model import Failure
@@ -173,7 +173,14 @@ def _plainly(error: BaseException) -> str | None:
         return None
     own = list(dropwhile(lambda place: _owner(place[0].co_filename) is _Owner.REDRIVE, places)) or places
     head = "Traceback (most recent call last):\n" if own else ""
-    return head + "".join([_line(*place) for place in own] + format_exception_only(error))
+    return head + "".join([_line(*place) for place in own]) + _last_line(error)
+
+
+def _last_line(error: BaseException) -> str:
+    kind, text = type(error), str(error)
+    own = kind.__module__ in ("builtins", "__main__")
+    name = kind.__qualname__ if own else f"{kind.__module__}.{kind.__qualname__}"
+    return f"{name}: {text}\n" if text else f"{name}\n"
 
 
 def _places(error: BaseException) -> Iterator[tuple[CodeType, int]]:
