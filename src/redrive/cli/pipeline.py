@@ -244,14 +244,15 @@ def _with_engine(graph: Graph, settings: Settings, work: Callable[[Engine], Awai
 @as_json
 @common
 def trace(stream: str, since: datetime | None, graph: Graph, settings: Settings, as_json: bool) -> None:
-    """Where a stream has been: each step, and where it is now. Reads the topics, for as long as they keep it."""
+    """Where a stream has been: each step, and where it is now. Reads the topics, for as long as they keep it, and the
+    letters of its nodes."""
     found = asyncio.run(_traced(stream, since, graph, settings))
     if as_json:
         tell_json(found)
     else:
         _show_trace(found)
     if not found.sightings:
-        raise Stopped(f"no topic of the graph has a stream {stream!r}", NOTHING)
+        raise Stopped(f"no topic of the graph has a stream {stream!r}, and no letter of its nodes either", NOTHING)
 
 
 async def _traced(stream: str, since: datetime | None, graph: Graph, settings: Settings) -> Trace:

@@ -69,6 +69,11 @@ class Breaker:
         """The letter on trial was taken out of our hands: let another be tried."""
         self._probing = False
 
+    def hopeful(self) -> None:
+        """Somebody else has seen it well: one may pass now."""
+        if self._until is not None:
+            self._until = min(self._until, self._elapsed())
+
     def _open(self) -> None:
         self._opened += 1
         self._probing = False

@@ -27,6 +27,8 @@ async def process(document: Document, stream: PipeStream) -> Answer:
             await asyncio.to_thread(wait_at, Path(stream.metadata["gate"]))
         case "upper":
             return Document(document_id=document.document_id, content=document.content.upper())
+        case "grow":
+            return Document(content=b"x" * int(stream.metadata["size"]))
         case "slow":
             await asyncio.sleep(0.2)
         case "reject":

@@ -71,6 +71,11 @@ async def test_a_dead_stream_is_a_letter_is_traced_and_goes_back(flex: ModulePro
     async with local(tmp_path, [first, last], {"flex": [flex.address], "away": [f"127.0.0.1:{claim_port()}"]}) as pipe:
         told: list[tuple[str, int]] = []
         pipe.engine.transport.buried.append(lambda node, number: told.append((node.name, number)))
+
+        async def at_rest() -> bool:
+            """No node has anything to do."""
+            return set(await pipe.engine.transport.depths()) <= {pipe.graph.finished}
+
         id = await pipe.send("upper")
         [letter] = await pipe.letters(1)
         assert (letter.last.code, letter.last.attempt, letter.message.source) == (
@@ -78,7 +83,9 @@ async def test_a_dead_stream_is_a_letter_is_traced_and_goes_back(flex: ModulePro
             2,
             pipe.graph.topic(last),
         )
-        assert (told, await depths(pipe.engine)) == ([("last", 1)], {first.id: 0, last.id: 1})
+        await until(lambda: told == [("last", 1)], what="told when it is durable")
+        assert await depths(pipe.engine) == {first.id: 0, last.id: 1}
+        await until(at_rest, timeout=60, what="acked after it was durable")
         [seen] = (await traced(pipe, id)).sightings
         assert (seen.where, seen.place, seen.hops) == ("DLQ of last", f"letter {letter.id}", 1)
         assert seen.error.startswith("CONNECTION_REFUSED: ")
@@ -87,10 +94,6 @@ async def test_a_dead_stream_is_a_letter_is_traced_and_goes_back(flex: ModulePro
         replay = await service.replay(await dead_streams(service, pipe.graph, last), actor="test")
         await service.run_replay(replay.id)
         await pipe.letters(1, Query(states=(State.RESOLVED,)))
-
-        async def at_rest() -> bool:
-            return await pipe.engine.transport.depths() == {pipe.graph.finished: Depth(1, 0, 0)}
-
         await until(at_rest, timeout=60, what="it has left the queue of the last node")
         found = await traced(pipe, id)
     assert [(one.node, one.outcome, one.repeat) for one in found.steps] == [

@@ -13,6 +13,7 @@ import grpc
 import pytest
 
 from redrive.clock import Clock, SystemClock
+from redrive.flow.breaker import Position
 from redrive.systems.pipeline import Document, Module, PipeStream, ProcessRequest, ProcessResponse
 from redrive.systems.pipeline import module as serving
 from redrive.systems.pipeline import talks as talking
@@ -22,6 +23,7 @@ from redrive.systems.pipeline.wire import EACH, METHOD, MOST_INLINE, Tls, reques
 from redrive.telemetry.events import Events
 from redrive.testing.clock import ManualClock
 from redrive.testing.waiting import until
+from tests.servers.ports import claim_port
 
 SOON, LONG = timedelta(seconds=0.2), timedelta(seconds=60)
 
@@ -136,6 +138,32 @@ async def test_a_module_that_knows_only_process() -> None:
     assert server.calls == {EACH: tried, METHOD: 10}
 
 
+async def test_a_connection_may_take_its_time() -> None:
+    """TLS over a long way, or a module whose machine is busy: that is no module that cannot be reached."""
+    under_way = 0
+
+    async def carry(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, pause: float) -> None:
+        await asyncio.sleep(pause)
+        while some := await reader.read(1 << 16):
+            writer.write(some)
+        writer.close()
+
+    async def connected(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        nonlocal under_way
+        under_way += 1
+        there, back = await asyncio.open_connection(*address.split(":"))
+        await asyncio.gather(carry(reader, back, 0), carry(there, writer, 0.5), return_exceptions=True)
+        under_way -= 1
+
+    async with _Plain(Process=_done).served() as address:
+        slow = await asyncio.start_server(connected, "127.0.0.1", 0)
+        async with calling(f"127.0.0.1:{slow.sockets[0].getsockname()[1]}") as caller:
+            answer, _ = await caller(asking("one"), LONG)
+        slow.close()
+        await until(lambda: not under_way)
+    assert answer.success
+
+
 async def test_an_error_is_that_of_one_call() -> None:
     flexible = Flexible()
     async with flexible.served(), calling(flexible.address) as caller:
@@ -155,9 +183,14 @@ async def test_a_late_answer_is_nobodys() -> None:
     flexible = Flexible()
     async with flexible.served(), calling(flexible.address) as caller:
         await caller(asking("warm"), LONG)
-        with pytest.raises(NodeFault, match="DEADLINE_EXCEEDED: no answer within 200ms") as fault:
-            await caller(asking("wait"), SOON)
-        assert fault.value.kind is ErrorType.TIMEOUT
+
+        async def is_heard() -> bool:
+            with pytest.raises(NodeFault, match="DEADLINE_EXCEEDED: no answer within 200ms") as fault:
+                await caller(asking("wait"), SOON)
+            assert fault.value.kind is ErrorType.TIMEOUT
+            return "wait" in flexible.asked
+
+        await until(is_heard)
         await asyncio.wait_for(flexible.cancelled.wait(), 60)
         flexible.gate.set()
         for text in ("one", "two"):
@@ -259,11 +292,57 @@ def test_a_request_carries_the_stream_as_it_came() -> None:
     assert read.stream.SerializeToString().endswith(unknown)
 
 
+@pytest.mark.parametrize(
+    ("code", "details"),
+    [
+        (grpc.StatusCode.RESOURCE_EXHAUSTED, "grpc: received message larger than max (5000000 vs. 4194304)"),
+        (grpc.StatusCode.RESOURCE_EXHAUSTED, "gRPC message exceeds maximum size 4194304: 5000000"),
+        (grpc.StatusCode.RESOURCE_EXHAUSTED, "Received message exceeds the maximum configured message size."),
+        (grpc.StatusCode.OUT_OF_RANGE, "Error, decoded message length too large: found 5000000 bytes, the limit is …"),
+    ],
+)
+def test_too_large_as_other_languages_say_it(code: grpc.StatusCode, details: str) -> None:
+    fault = fault_of(_error(code, details), "m", "x:1")
+    assert (fault.kind, fault.retryable, "document_ref" in str(fault)) == (ErrorType.TOO_LARGE, False, True)
+
+
+def test_what_else_is_exhausted_may_pass() -> None:
+    assert fault_of(_error(grpc.StatusCode.RESOURCE_EXHAUSTED, "quota"), "m", "x:1").retryable
+
+
+def _error(code: grpc.StatusCode, details: str) -> grpc.aio.AioRpcError:
+    return grpc.aio.AioRpcError(code, grpc.aio.Metadata(), grpc.aio.Metadata(), details, debug_error_string=None)
+
+
 @pytest.mark.parametrize("details", ["DNS resolution failed for x", "errors resolving x: [domain name not found]"])
 def test_a_name_that_nobody_knows(details: str) -> None:
-    none = grpc.aio.Metadata()
-    error = grpc.aio.AioRpcError(grpc.StatusCode.UNAVAILABLE, none, none, details, debug_error_string=None)
-    assert fault_of(error, "m", "x:1").kind is ErrorType.MODULE_UNAVAILABLE
+    assert fault_of(_error(grpc.StatusCode.UNAVAILABLE, details), "m", "x:1").kind is ErrorType.MODULE_UNAVAILABLE
+
+
+async def test_a_module_whose_health_answers_is_tried_at_once() -> None:
+    """No stream dies because a breaker waits longer than the module was away: time stands still here."""
+    address, flexible = f"127.0.0.1:{claim_port()}", Flexible()
+    async with calling(address, ManualClock()) as caller:
+        for _ in range(RULE.failures):
+            with pytest.raises(NodeFault, match="refused"):
+                await caller(asking("one"), LONG)
+        assert caller.breaker.room(1) == 0, "it is open"
+        async with flexible.served(int(address.rpartition(":")[2])):
+            await until(lambda: caller.breaker.position is Position.HALF_OPEN, what="one may try")
+            answers = await asyncio.gather(*(caller(asking("one"), LONG) for _ in range(5)))
+        assert {answer.success for answer, _ in answers} == {True}
+        assert caller.breaker.position is Position.CLOSED
+
+
+async def test_a_module_has_work_between_two_calls_too() -> None:
+    """Its streams are on their way then: whoever gives up streams of a dead one is not to use the moment for all."""
+    clock, flexible = ManualClock(), Flexible()
+    async with flexible.served(), calling(flexible.address, clock) as caller:
+        assert not caller.is_busy
+        await caller(asking("one"), LONG)
+        assert caller.is_busy
+        await clock.advance(1)
+        assert not caller.is_busy
 
 
 async def test_what_a_dead_module_sheds_leaves_time_for_others() -> None:

@@ -20,7 +20,8 @@ from redrive.model import Message, Reason, State
 from redrive.systems.pipeline import DlqMessage, Document, Node, PipeStream, ProcessRequest, Step
 from redrive.systems.pipeline.caller import RULE, Caller
 from redrive.systems.pipeline.faults import ErrorType, NodeFault
-from redrive.systems.pipeline.wire import Tls
+from redrive.systems.pipeline.trace import Tracer
+from redrive.systems.pipeline.wire import MOST_INLINE, MOST_MESSAGE, Tls
 from redrive.telemetry.events import Events
 from redrive.testing.waiting import until
 from tests.servers.consul import Consul
@@ -162,6 +163,23 @@ async def test_four_megabytes_inline(kafka: str, flex: ModuleProcess) -> None:
             await pipe.engine.send(Document(content=b"x" * (3 << 20)))
 
 
+async def test_an_answer_that_is_too_large(kafka: str, flex: ModuleProcess) -> None:
+    """No retry makes it smaller. The document that came is what dies, and it is small."""
+    at = node()
+    async with Pipe(kafka, [at], {"flex": [flex.address]}) as pipe:
+        for size in (MOST_INLINE + 1, MOST_MESSAGE):
+            await pipe.send("grow", size=str(size))
+        dead = await pipe.dead(at, 2)
+        letters = await pipe.letters(2)
+    assert {(one.error_type, one.retry_count) for one in dead} == {("TOO_LARGE", 0)}
+    assert {one.stream.document.content for one in dead} == {b"text"}
+    assert {len(one.failures) for one in letters} == {1}, "it is asked once"
+    [ours, of_grpc] = sorted((one.error_message for one in dead), key=len)
+    assert ours.startswith("what module 'flex' made of it has 4,194,305 bytes, over the 4,194,304 that travel inline")
+    assert "5,242,880 bytes, 4,194,304 of them a document" in of_grpc
+    assert {"document_ref" in text for text in (ours, of_grpc)} == {True}
+
+
 async def test_a_dead_stream_is_published_byte_for_byte(kafka: str) -> None:
     """Also what we do not know of it: field 999 was added by somebody else."""
     at = node()
@@ -182,13 +200,36 @@ async def test_unknown_fields_travel_on(kafka: str, flex: ModuleProcess) -> None
     assert b"\xba\x3e\x03abc" in raw.value()
 
 
-async def test_a_node_without_a_dlq_keeps_its_letters(kafka: str) -> None:
-    at = node(dlq_config=config(1, enabled=False))
-    async with Pipe(kafka, [at], {"flex": [f"127.0.0.1:{claim_port()}"]}) as pipe:
-        await pipe.send()
+async def test_a_node_without_a_dlq_keeps_its_letters(kafka: str, flex: ModuleProcess) -> None:
+    """And a trace tells where the stream ended, and why."""
+    at = node("away", name="at", dlq_config=config(1, enabled=False))
+    first = node("flex", at, name="first")
+    async with Pipe(kafka, [first, at], {"flex": [flex.address], "away": [f"127.0.0.1:{claim_port()}"]}) as pipe:
+        id = await pipe.send()
         [letter] = await pipe.letters(1)
+        traced = await Tracer(pipe.graph, pipe.engine.transport, lambda: pipe.store.letters).trace(id)
     assert letter.last.code == ErrorType.CONNECTION_REFUSED
     assert pipe.graph.dlq_topic(at) not in pipe.graph.topics
+    assert [(one.where, one.node_id) for one in traced.sightings] == [
+        ("first", first.id),
+        ("at", at.id),
+        ("dead at at", at.id),
+    ]
+    assert (traced.sightings[-1].place, traced.sightings[-1].hops) == (f"letter {letter.id}", 1)
+    assert traced.sightings[-1].error == f"CONNECTION_REFUSED: {letter.last.message}"
+    assert [(one.node, one.outcome) for one in traced.steps] == [("first", "OK")]
+
+
+async def test_nodes_that_share_a_dlq_topic_are_told_apart(kafka: str) -> None:
+    """A letter is asked for only where the topic does not tell: nobody dies twice in a trace."""
+    shared = f"shared.dead.{claim_port()}"
+    one, other = (node(name=name, dlq_config=config(1, topic=shared)) for name in ("one", "other"))
+    async with Pipe(kafka, [one, other], {"flex": [f"127.0.0.1:{claim_port()}"]}) as pipe:
+        id = await pipe.send()
+        await pipe.letters(2)
+        traced = await Tracer(pipe.graph, pipe.engine.transport, lambda: pipe.store.letters).trace(id)
+    assert sorted(one.where for one in traced.sightings) == ["DLQ of one", "DLQ of other", "one", "other"]
+    assert {one.topic for one in traced.sightings if one.error} == {shared}
 
 
 async def test_consul_away(kafka: str, start_server: StartsServer, start_module: Starts) -> None:

@@ -175,7 +175,12 @@ class Pipe:
             return await self.store.letters.count(query or Query()) >= number
 
         await until(found, timeout=60, what=f"{number} letters")
-        return list((await self.store.letters.search(query or Query(), limit=1000)).letters)
+        page = await self.store.letters.search(query or Query(), limit=1000)
+        letters = [*page.letters]
+        while page.after is not None:
+            page = await self.store.letters.search(query or Query(), after=page.after, limit=1000)
+            letters += page.letters
+        return letters
 
     async def finished(self, number: int) -> list[PipeStream]:
         assert self.graph.finished is not None

@@ -49,6 +49,20 @@ def test_a_success_in_between_starts_the_count_anew() -> None:
     assert _position(breaker) is Position.CLOSED
 
 
+def test_one_may_try_as_soon_as_somebody_has_seen_it_well() -> None:
+    breaker, time = _opened()
+    time.seconds = 1
+    breaker.hopeful()
+    assert _position(breaker) is Position.HALF_OPEN
+    assert breaker.room(100) == 1
+    breaker.sent(1)
+    breaker.failed()
+    assert _position(breaker) is Position.OPEN
+    closed = Breaker(RULE, Time())
+    closed.hopeful()
+    assert _position(closed) is Position.CLOSED
+
+
 def test_after_its_wait_one_may_try_and_no_second_beside_it() -> None:
     breaker, time = _opened()
     time.seconds = 30

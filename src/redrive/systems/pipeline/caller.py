@@ -27,14 +27,18 @@ RULE = BreakerRule(failures=10, wait=timedelta(seconds=1), longest=timedelta(sec
 _SHED, _BEAT = 0.02, 0.25  # seconds for each stream that is given up without a call; between some and the next
 _HEALTH = "/grpc.health.v1.Health/Check"
 _SERVING = b"\x08\x01"  # HealthCheckResponse(status=SERVING)
-_SHORTEST, _LONGEST, _PROBE = 0.25, 15.0, 2.0
+_SHORTEST, _LONGEST = 0.25, 15.0  # seconds that an instance is left aside before its health is asked
+_PROBE, _AGAIN = 2.0, 0.5  # seconds that it has to answer; before it is asked again
 log = logging.getLogger("redrive.pipeline")
 
 
 class Instance:
-    """One address of a module."""
+    """One address of a module.
 
-    def __init__(self, address: str, tls: Tls) -> None:
+    well_again   told when it was aside, and is no longer
+    """
+
+    def __init__(self, address: str, tls: Tls, well_again: Callable[[], None]) -> None:
         self.address = address
         self.busy = 0
         self.aside = False
@@ -42,6 +46,7 @@ class Instance:
         self._channel = open_channel(address, tls)
         self._talks = Talks(self._channel)
         self.ask = self._talks.ask
+        self._well_again = well_again
         self._probing: asyncio.Task[None] | None = None
 
     def set_aside(self) -> None:
@@ -61,12 +66,13 @@ class Instance:
         await self._channel.close(None)
 
     async def _until_healthy(self) -> None:
-        while True:
-            await asyncio.sleep(self.pause)
-            self.pause = min(2 * self.pause, _LONGEST)
-            if await self._is_healthy():
-                self.aside = False
-                return
+        """Asked often once the pause is over: as long as it is thought to be dead, its streams die."""
+        await asyncio.sleep(self.pause)
+        self.pause = min(2 * self.pause, _LONGEST)
+        while not await self._is_healthy():  # noqa: ASYNC110 - it is another process, and has no event of ours
+            await asyncio.sleep(_AGAIN)
+        self.aside = False
+        self._well_again()
 
     async def _is_healthy(self) -> bool:
         channel: Any = self._channel
@@ -87,7 +93,7 @@ class Caller:
 
     addresses         who can be called now
     why               why nobody can, if so
-    others_are_busy   whether other modules are being called now
+    others_are_busy   whether other modules have work now
     """
 
     def __init__(
@@ -114,6 +120,7 @@ class Caller:
         self._events = events
         self._others_are_busy = others_are_busy
         self._turn = float("-inf")  # of the next stream that is given up without a call
+        self._answered = float("-inf")  # when it last was
         self._told = Position.CLOSED
         self._last: NodeFault | None = None
         self._verdict = asyncio.Event()
@@ -133,12 +140,16 @@ class Caller:
         except BaseException:
             self._forget()
             raise
+        self._answered = self._clock.elapsed()
         if self._last is not None:
             self._judge(None)
         return answer
 
     @property
     def is_busy(self) -> bool:
+        """It is called, or was a moment ago: between two calls its streams are on their way from and to Kafka."""
+        if self._clock.elapsed() - self._answered < _BEAT:
+            return True
         return any(instance.busy for instance in self.instances.values())
 
     async def aclose(self) -> None:
@@ -222,7 +233,7 @@ class Caller:
     async def _follow(self, addresses: Collection[str]) -> None:
         for address in addresses:
             if address not in self.instances:
-                self.instances[address] = Instance(address, self._tls)
+                self.instances[address] = Instance(address, self._tls, self.breaker.hopeful)
         self._current = [self.instances[address] for address in addresses]
         gone = [one for one in self.instances.values() if one.address not in addresses]
         self._listed = None if any(one.busy for one in gone) else addresses  # what they still do may end
@@ -231,7 +242,7 @@ class Caller:
             await instance.aclose()
 
     def _pick(self, known: Sequence[Instance], tried: Collection[Instance]) -> Instance:
-        """The least busy that is well; of those aside the one that was so for the shortest time."""
+        """The least busy that is well; of those aside the one that was so the least often."""
         if len(known) == 1:
             return known[0]
         wanted = [one for one in known if one not in tried] or known

@@ -95,7 +95,7 @@ class Engine:
     ) -> str:
         """A new stream to that node, or to where the graph begins; durable when it returns the stream's id."""
         stream = _stream_of(document, metadata)
-        _check_inline(stream)
+        _check_inline(stream, "the document")
         nodes = self.graph.entries if node is None else [self.graph.node(node)]
         if not nodes:
             raise ConfigError("every node of the graph has one before it: say which node the stream begins at")
@@ -125,10 +125,10 @@ class Engine:
                     ErrorType.MAX_HOPS,
                     f"the stream passed {stream.hop_count} nodes; {node.label} takes {node.max_hops}",
                 )
-            _check_inline(stream)
+            _check_inline(stream, "the document")
             began = self.clock.now()
             response, address = await call(request(body), node.timeout)
-            _check_inline(response)
+            _check_inline(response, f"what module {node.module!r} made of it")
             self._advance(stream, response, self._step(node, stream, message, began, address))
             if onward := self._onward(node, stream, message):
                 await self._outbox.send(onward)
@@ -252,12 +252,12 @@ def _read(body: bytes) -> PipeStream:
     return stream
 
 
-def _check_inline(carrier: PipeStream | ProcessResponse) -> None:
+def _check_inline(carrier: PipeStream | ProcessResponse, what: str) -> None:
     size = inline_size(carrier)
     if size > MOST_INLINE:
         raise NodeFault(
             ErrorType.TOO_LARGE,
-            f"the document has {size:,} bytes, over the {MOST_INLINE:,} that travel inline: put it into a repository "
+            f"{what} has {size:,} bytes, over the {MOST_INLINE:,} that travel inline: put it into a repository "
             "and carry it as `document_ref`",
         )
 

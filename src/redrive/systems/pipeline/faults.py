@@ -8,6 +8,7 @@ import grpc
 
 from redrive.errors import HandlerError
 from redrive.model import Category, Failure, Letter, Reason
+from redrive.systems.pipeline.wire import MOST_INLINE, MOST_MESSAGE
 
 
 class ErrorType(StrEnum):
@@ -42,6 +43,17 @@ _REFUSES = frozenset(
         grpc.StatusCode.NOT_FOUND,
         grpc.StatusCode.ALREADY_EXISTS,
     }
+)
+_SIZED = (grpc.StatusCode.RESOURCE_EXHAUSTED, grpc.StatusCode.OUT_OF_RANGE)
+_OVERSIZED = (
+    "larger than max",  # C, and all languages on top of it; Go; Node
+    "exceeds maximum size",  # Java
+    "exceeds the maximum configured message size",  # .NET
+    "message length too large",  # Rust
+)
+_TRAVELS = (
+    f"a call carries {MOST_MESSAGE:,} bytes, {MOST_INLINE:,} of them a document (less, where a module takes less): put "
+    "a larger one into a repository and carry it as `document_ref`"
 )
 _UNREACHED = ("failed to connect", "resolution failed", "errors resolving")
 _OF_REASON = {
@@ -82,8 +94,8 @@ def fault_of(error: grpc.aio.AioRpcError, module: str, address: str) -> NodeFaul
         return NodeFault(ErrorType.CONNECTION_REFUSED, said)
     if code is grpc.StatusCode.UNAVAILABLE and any(words in low for words in _UNREACHED):
         return NodeFault(ErrorType.MODULE_UNAVAILABLE, said)
-    if code is grpc.StatusCode.RESOURCE_EXHAUSTED and "larger than max" in low:
-        return NodeFault(ErrorType.TOO_LARGE, said)
+    if code in _SIZED and any(words in low for words in _OVERSIZED):
+        return NodeFault(ErrorType.TOO_LARGE, f"{said}: {_TRAVELS}")
     return NodeFault(ErrorType.MODULE_ERROR if code in _REFUSES else ErrorType.RETRIES_EXHAUSTED, said)
 
 

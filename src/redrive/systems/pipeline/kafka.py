@@ -40,8 +40,6 @@ def options_for(url: str, group: str) -> Options:
 class KafkaStreams(KafkaTransport):
     """Kafka with one DLQ topic for each node."""
 
-    has_dlq_topics = True
-
     def __init__(self, graph: Graph, options: Options, *, clock: Clock, lease: timedelta) -> None:
         super().__init__(options, clock=clock, lease=lease)
         self.buried: list[Told] = []

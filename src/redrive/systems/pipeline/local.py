@@ -27,8 +27,6 @@ _BEGINNING = datetime(1970, 1, 1, tzinfo=UTC)
 class LocalStreams(SqliteTransport):
     """A node's DLQ is its letters in the store. What has passed a node leaves its queue; what is finished stays."""
 
-    has_dlq_topics = False
-
     def __init__(self, graph: Graph, url: str, *, clock: Clock, lease: timedelta) -> None:
         super().__init__(url, clock=clock, lease=lease)
         self.buried: list[Told] = []

@@ -25,7 +25,7 @@ from redrive.errors import ConfigError, MissingExtra
 from redrive.systems.pipeline.consul import Registration
 from redrive.systems.pipeline.pipeline_pb2 import Document, DocumentRef, PipeStream, ProcessRequest, ProcessResponse
 from redrive.systems.pipeline.repository import Repository, loaded
-from redrive.systems.pipeline.wire import END, MOST_INLINE, SERVICE, SIZES, Tls
+from redrive.systems.pipeline.wire import END, SERVICE, SIZES, Tls
 
 F = TypeVar("F", bound=Callable[..., Any])
 _GRACE = 10.0
@@ -201,11 +201,6 @@ def _response(made: Any) -> ProcessResponse:
             return made
         case DocumentRef():
             return ProcessResponse(success=True, document_ref=made)
-        case Document() if len(made.content) > MOST_INLINE:
-            raise ConfigError(
-                f"the document has {len(made.content):,} bytes, over the {MOST_INLINE:,} that travel inline: "
-                "put it into the repository and return a DocumentRef"
-            )
         case Document():
             return ProcessResponse(success=True, document=made)
     raise TypeError(f"a module returns a Document, a DocumentRef or None, not {made!r}")

@@ -30,7 +30,6 @@ class Streams(Transport, Protocol):
     """A transport that knows the graph."""
 
     buried: list[Told]  # told how many streams of a node are dead now
-    has_dlq_topics: bool  # otherwise the letters in the store are all there is of a dead stream
 
     async def make(self, partitions: int) -> None:
         """The topics of the graph that are missing."""

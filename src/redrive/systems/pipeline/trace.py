@@ -1,4 +1,4 @@
-"""Where a stream has been: read from the topics of the graph, which keep what travelled on them."""
+"""Where a stream has been: read from the topics of the graph, which keep what travelled on them, and from letters."""
 
 from __future__ import annotations
 
@@ -25,11 +25,12 @@ class Sighting(Struct, frozen=True, kw_only=True):
     """The stream on one topic."""
 
     at: datetime
-    where: str  # the node that it came to, `finished`, or `DLQ of` a node
+    where: str  # the node that it came to, `finished`, `DLQ of` a node, or `dead at` one that has none
+    node_id: str  # empty where it is finished
     topic: str
     place: str  # there
     hops: int
-    error: str = ""  # on a DLQ: why
+    error: str = ""  # where it is dead: why
 
 
 class Passed(Struct, frozen=True, kw_only=True):
@@ -62,22 +63,21 @@ Seen: TypeAlias = tuple[Sighting, PipeStream]
 
 
 class Tracer:
-    """Reads the topics of the graph and, where a DLQ is no topic, the letters of its nodes."""
+    """Reads the topics of the graph, and the letters of nodes on whose DLQ topic it is not found dead: a node may have
+    none, the stream may be too large for it, or the topic may no longer keep it."""
 
     def __init__(self, graph: Graph, streams: Streams, letters: Callable[[], Letters]) -> None:
         self._graph = graph
         self._streams = streams
         self._letters = letters
-        nodes = graph.nodes.values()
-        self._places = {graph.topic(node): node.label for node in nodes}
-        self._dead = {graph.dlq_topic(node): f"DLQ of {node.label}" for node in nodes}
+        self._dead = {graph.dlq_topic(node) for node in graph.nodes.values() if node.has_dlq}
 
     async def trace(self, stream_id: str, *, since: datetime | None = None) -> Trace:
         records = await self._streams.records(stream_id, since)
-        found = [one for one in map(self._on_topic, records) if one is not None]
-        if not self._streams.has_dlq_topics:
-            found += await self._in_letters(stream_id, since)
-        seen = sorted((one for one in found if one[1].stream_id == stream_id), key=lambda one: one[0].at)
+        found = [one for one in map(self._on_topic, records) if one is not None and one[1].stream_id == stream_id]
+        seen_dead = {sighting.node_id for sighting, _ in found if sighting.error}
+        found += [one for one in await self._in_letters(stream_id, since, seen_dead) if one[1].stream_id == stream_id]
+        seen = sorted(found, key=lambda one: one[0].at)
         return Trace(stream_id, self._passed(stream for _, stream in seen), [sighting for sighting, _ in seen])
 
     def _on_topic(self, record: Record) -> Seen | None:
@@ -86,17 +86,29 @@ class Tracer:
             if topic in self._dead:
                 dead = DlqMessage.FromString(record.value)
                 stream, error = dead.stream, f"{dead.error_type}: {dead.error_message}"
+                node = self._graph.nodes.get(dead.failed_node_id)
             else:
-                stream = PipeStream.FromString(record.value)
+                stream, node = PipeStream.FromString(record.value), self._graph.node_of(topic)
         except DecodeError:
             return None
-        where = self._places.get(topic) or self._dead.get(topic) or "finished"
+        label = node.label if node else "an unknown node" if error else "finished"
         return Sighting(
-            at=record.at, where=where, topic=topic, place=record.place, hops=stream.hop_count, error=error
+            at=record.at,
+            where=f"DLQ of {label}" if error else label,
+            node_id=node.id if node else "",
+            topic=topic,
+            place=record.place,
+            hops=stream.hop_count,
+            error=error,
         ), stream
 
-    async def _in_letters(self, stream_id: str, since: datetime | None) -> list[Seen]:
-        query = Query(text=stream_id, sources=tuple(self._places), since=since)
+    async def _in_letters(self, stream_id: str, since: datetime | None, seen_dead: set[str]) -> list[Seen]:
+        """Of the nodes where it was not seen dead."""
+        graph = self._graph
+        sources = tuple(graph.topic(node) for node in graph.nodes.values() if node.id not in seen_dead)
+        if not sources:
+            return []
+        query = Query(text=stream_id, sources=sources, since=since)
         return [self._buried(letter) for letter in (await self._letters().search(query, limit=_MOST)).letters]
 
     def _buried(self, letter: Letter) -> Seen:
@@ -104,8 +116,9 @@ class Tracer:
         assert node is not None
         return Sighting(
             at=letter.last.at,
-            where=f"DLQ of {node.label}",
-            topic=self._graph.dlq_topic(node),
+            where=f"DLQ of {node.label}" if node.has_dlq else f"dead at {node.label}",
+            node_id=node.id,
+            topic=self._graph.dlq_topic(node) if node.has_dlq else letter.message.source,
             place=f"letter {letter.id}",
             hops=stream.hop_count,
             error=f"{error_type(letter)}: {letter.last.message}",

@@ -19,18 +19,19 @@ END: Any = grpc.aio.EOF  # type: ignore[attr-defined]
 """Read instead of a message: the other side has ended the stream."""
 MOST_INLINE = 4 << 20
 """The largest content of a document that travels inline."""
+MOST_MESSAGE = MOST_INLINE + (1 << 20)
+"""The largest message of a call: history and metadata travel with the document."""
 _STREAM = b"\x12"  # field 2 of a ProcessRequest, with a length before it
-_MOST_MESSAGE = MOST_INLINE + (1 << 20)  # history and metadata travel with it
 SIZES: list[tuple[str, Any]] = [
-    ("grpc.max_send_message_length", _MOST_MESSAGE),
-    ("grpc.max_receive_message_length", _MOST_MESSAGE),
+    ("grpc.max_send_message_length", MOST_MESSAGE),
+    ("grpc.max_receive_message_length", MOST_MESSAGE),
 ]
 CHANNEL: list[tuple[str, Any]] = [
     *SIZES,
     ("grpc.use_local_subchannel_pool", 1),
     ("grpc.initial_reconnect_backoff_ms", 100),  # a module that was restarted is found again at once
-    ("grpc.min_reconnect_backoff_ms", 100),
     ("grpc.max_reconnect_backoff_ms", 250),
+    ("grpc.min_reconnect_backoff_ms", 5000),  # how long to connect may take: no pause, whatever its name says
     ("grpc.keepalive_time_ms", 30_000),
 ]
 
