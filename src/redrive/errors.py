@@ -10,6 +10,7 @@ RedriveError
 │   ├── UnknownQueue         no such queue of parked messages
 │   ├── UnknownNode          no such node of a pipeline
 │   ├── MessageTooLarge      over the body limit
+│   ├── Unsendable           a broker will never take some messages; those beside them were sent
 │   └── BadQuery             a filter that cannot be read
 ├── Unavailable            a backend does not answer now; the message was kept, try again later
 │   ├── TransportUnavailable
@@ -23,7 +24,7 @@ RedriveError
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 from redrive.model import Category
 
@@ -91,6 +92,15 @@ class MessageTooLarge(UsageError):
             f"the body has {size:,} bytes, over the limit of {limit:,}: send a reference to it, "
             f"or raise `body_limit` (REDRIVE_BODY_LIMIT)"
         )
+
+
+class Unsendable(UsageError):
+    """A broker will never take these messages; those that were sent with them are sent."""
+
+    def __init__(self, why: Mapping[tuple[str, str], str]) -> None:
+        self.why = why  # by source and id of the message
+        first, *others = why.values()
+        super().__init__(f"{first} (and {len(others):,} more)" if others else first)
 
 
 class BadQuery(UsageError):

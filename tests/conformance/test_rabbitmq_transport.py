@@ -1,7 +1,7 @@
 """RabbitMQ keeps every promise of a transport (the suite is redrive.testing.transports).
 
 Time is the clock's, but for what waits in a retry queue: that clock is the broker's. So what a test lets pass is done
-to those queues by hand, as their time to live would do it; tests/trouble/test_rabbitmq.py waits for the real one.
+to those queues by hand, as their time to live would do it; tests/trouble/rabbitmq waits for the real one.
 """
 
 from __future__ import annotations

@@ -22,10 +22,12 @@ from redrive.stores.sqlite import SqliteStore
 from redrive.telemetry.events import Events
 from redrive.testing.builders import make_failure, make_letter, make_message
 from redrive.testing.faults import Step
+from redrive.transports.rabbitmq.transport import RabbitTransport
 from tests.faults.worker_process import BATCH, CONCURRENCY, PARALLEL, SOURCE, Orders, transport_of
 
 ROOT = Path(__file__).parents[2]
 REPLAY = "replay-1"
+_PATIENCE = 300  # seconds with a worker that hangs; a machine that has much else to do is no failure
 HELD = max(2 * BATCH, 2 * CONCURRENCY)  # what one worker may hold at once
 KINDS = {"ok": 200, "once": 30, "again": 20, "never": 15, "bad": 15, "back": 10, "dead": 10}
 """How many succeed at once, the second time, after an automatic retry, never, do not decode; and of those that were
@@ -46,6 +48,7 @@ class Account(Struct, frozen=True):
     letters: tuple[Letter, ...]
     resolved: Counter[str]  # events: how often each letter was
     leases_lost: int
+    rescued: int  # letters whose claim ended before they were known to be sent
     ledger: dict[EntryStatus, int]
     replay: ReplayState
 
@@ -77,7 +80,7 @@ async def kill_at(directory: Path, step: Step, nth: int, transport: str = "") ->
     sent = await fill(orders, KINDS)
     code = await run_worker(replace(orders, step=step, nth=nth))
     assert code == -signal.SIGKILL, f"the worker was to die at {step} {nth}, but ended with {code}"
-    assert await run_worker(orders) == 0
+    await _end_work(orders)
     return await count(orders, sent, step=step, nth=nth, kills=1)
 
 
@@ -97,7 +100,7 @@ async def kill_at_random(
             process.kill()
         await process.wait()
         kills += 1
-    assert await run_worker(orders) == 0
+    await _end_work(orders)
     return await count(orders, sent, step="anywhere", nth=kills, kills=kills)
 
 
@@ -121,14 +124,32 @@ async def run_worker(orders: Orders) -> int:
     """Its exit code."""
     process = await _start(orders)
     try:
-        return await asyncio.wait_for(process.wait(), 60)
+        return await asyncio.wait_for(process.wait(), _PATIENCE)
     finally:
         if process.returncode is None:
             process.kill()
 
 
+async def _end_work(orders: Orders) -> None:
+    """One clean worker does, as a rule. RabbitMQ tells nobody what a consumer holds: what it takes back late from a
+    dead one may come when the clean one thinks that all is done."""
+    for _ in range(3):
+        assert await run_worker(orders) == 0
+        if not await _queued(orders):
+            break
+
+
+async def _queued(orders: Orders) -> int:
+    transport = transport_of(orders)
+    if isinstance(transport, RabbitTransport):
+        await transport._declaring.ensure(SOURCE)  # it counts only what it knows
+    depths = await transport.depths()
+    await transport.aclose()
+    return sum(depth.total for depth in depths.values())
+
+
 async def count(orders: Orders, sent: frozenset[str], *, step: str, nth: int, kills: int) -> Account:
-    transport, store = transport_of(orders), SqliteStore(orders.url)
+    store = SqliteStore(orders.url)
     letters = (await store.letters.search(Query(), limit=10_000)).letters
     replay = await Replays(store, {}, Events(), SystemClock()).get(REPLAY)
     events = _lines(orders.events)
@@ -139,14 +160,14 @@ async def count(orders: Orders, sent: frozenset[str], *, step: str, nth: int, ki
         sent=sent,
         done=Counter(_lines(orders.done)),
         buried=frozenset(one.message.id for one in letters if one.state is not State.RESOLVED),
-        queued=sum(depth.total for depth in (await transport.depths()).values()),
+        queued=await _queued(orders),
         letters=letters,
         resolved=Counter(line.removeprefix("resolved ") for line in events if line.startswith("resolved ")),
         leases_lost=sum(line.startswith("lost ") for line in events),
+        rescued=sum(int(line.removeprefix("rescued ")) for line in events if line.startswith("rescued ")),
         ledger=await store.ledger.tally(REPLAY),
         replay=replay.state,
     )
-    await transport.aclose()
     await store.aclose()
     return account
 
@@ -179,15 +200,17 @@ def _check_letters(account: Account) -> None:
     # where an ack is lost with its worker the message comes again: it may die once more, and reopen its letter
     done = {letter_id(SOURCE, id): times for id, times in account.done.items()}
     assert account.resolved <= Counter(done), "a letter was resolved without a success"
-    assert account.resolved.total() - len(account.resolved) <= account.kills * HELD, "letters were resolved twice"
+    reopened = account.kills * HELD + account.leases_lost
+    assert account.resolved.total() - len(account.resolved) <= reopened, "letters were resolved twice"
 
 
 def _check_repeats(account: Account) -> None:
-    """Only what was under way when a worker died, or whose lease was lost, may have been done again."""
+    """Only what was under way when a worker died, or whose lease or claim was lost, may have been done again."""
+    lost = account.leases_lost + account.rescued
     under_way = HELD + PARALLEL + sum(id.startswith("back") for id in account.sent)
-    assert account.repeated <= account.kills * under_way + account.leases_lost
-    most = max(account.done.values())
-    assert most <= 2 + account.kills + account.leases_lost
+    assert account.repeated <= account.kills * under_way + lost
+    # one message alone: a kill may leave all there is of it twice, where a copy was made and its original not acked
+    assert max(account.done.values()) <= 2 ** (account.kills + 1) + lost
 
 
 def _message(id: str) -> Message:
@@ -206,7 +229,7 @@ async def _start(orders: Orders) -> asyncio.subprocess.Process:
 
 
 async def _started(orders: Orders, times: int) -> None:
-    async with asyncio.timeout(60):
+    async with asyncio.timeout(_PATIENCE):
         while sum(line == "started" for line in _lines(orders.events)) < times:  # noqa: ASYNC110
             await asyncio.sleep(0.005)
 

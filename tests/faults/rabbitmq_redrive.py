@@ -20,8 +20,10 @@ from msgspec import Struct
 from redrive.clock import SystemClock
 from redrive.model import Done
 from redrive.testing.builders import make_failure, make_letter, make_message
+from redrive.testing.waiting import until
 from redrive.transports.base import Settlement
 from redrive.transports.rabbitmq import redrive as redriving
+from redrive.transports.rabbitmq.link import Link
 from redrive.transports.rabbitmq.options import options_of
 from redrive.transports.rabbitmq.parking import parcel_of
 from redrive.transports.rabbitmq.publisher import Outcomes, Parcel, Publisher
@@ -33,7 +35,7 @@ ROOT = Path(__file__).parents[2]
 SOURCE = "orders"
 NEVER = "never"
 BATCH = 100  # smaller than usual, so that there are many
-AT_RISK = BATCH * redriving._TOGETHER
+AT_RISK = BATCH * (redriving._TOGETHER + 1)  # all that the broker sends ahead: it may not have read the acks
 
 
 class Moment(StrEnum):
@@ -84,7 +86,22 @@ async def _redrive(url: str, moment: str) -> int:
     process = await asyncio.create_subprocess_exec(
         sys.executable, "-m", "tests.faults.rabbitmq_redrive", url, moment, cwd=ROOT
     )
-    return await asyncio.wait_for(process.wait(), 120)
+    code = await asyncio.wait_for(process.wait(), 300)
+    await _until_let_go(url)
+    return code
+
+
+async def _until_let_go(url: str) -> None:
+    """The broker has noticed that it is gone, and taken back what it held: it does both in one step."""
+    link = Link(options_of(url))
+    channel = await link.channel()
+
+    async def is_free() -> bool:
+        frame = await channel.call(channel.raw.queue_declare, dlq_queue(SOURCE), passive=True)
+        return bool(frame.method.consumer_count == 0)
+
+    await until(is_free, what="nobody consumes", timeout=60)
+    await link.aclose()
 
 
 async def _take(url: str, sent: frozenset[str]) -> tuple[Counter[str], dict[str, set[bytes | None]]]:

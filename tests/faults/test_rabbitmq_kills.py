@@ -119,5 +119,5 @@ async def test_after_kills_of_pipeline_workers_and_of_the_broker_every_message_i
     print(account)
     assert set(account.done) == account.fine, "lost, or parked though it works"
     assert set(account.parked) == account.hopeless, "lost, or from nowhere"
-    most = 2 + account.kills  # a broker that is killed forgets acks that it had not written yet
-    assert max((account.done | account.parked).values()) <= most
+    # a kill may leave all there is of a message twice, also that of the broker: it forgets acks it has not written yet
+    assert max((account.done | account.parked).values()) <= 2 ** (account.kills + 1)

@@ -25,7 +25,7 @@ from redrive.registry import open_transport
 from redrive.settings import Upkeep
 from redrive.stores.base import Store
 from redrive.stores.sqlite import SqliteStore
-from redrive.telemetry.events import Event, LeaseLost, LetterResolved
+from redrive.telemetry.events import Event, LeaseLost, LetterResolved, LettersMoved
 from redrive.testing.faults import FaultyStore, FaultyTransport, Killer, Step, faulty_handler
 from redrive.transports.base import Transport
 from redrive.worker import Worker
@@ -57,7 +57,7 @@ class Orders(msgspec.Struct, frozen=True):
 
     @property
     def events(self) -> Path:
-        """Gets a line for each letter resolved and each lease lost."""
+        """Gets a line for each letter resolved, each lease lost and each rescue of claims."""
         return Path(self.directory, "events")
 
 
@@ -134,6 +134,8 @@ def _note(path: Path, event: Event) -> None:
         case LeaseLost(messages=messages):
             for id in messages:
                 _append(path, f"lost {id}")
+        case LettersMoved(actor="rescue", count=count):
+            _append(path, f"rescued {count}")
 
 
 def _append(path: Path, line: str) -> None:

@@ -136,7 +136,7 @@ class RabbitMQ(Server):
     def control(self, *words: str) -> None:
         """What `rabbitmqctl` does."""
         command = self._program("rabbitmqctl", "-q", "-n", NODE, *words)
-        subprocess.run(command, env=dict(self.environment()), check=True, capture_output=True, timeout=60)
+        subprocess.run(command, env=dict(self.environment()), check=True, capture_output=True, timeout=300)
 
     def _program(self, name: str, *words: str) -> Sequence[str | Path]:
         command: list[str | Path] = [PROGRAMS / name, *words]

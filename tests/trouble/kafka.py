@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import itertools
 import logging
 import os
@@ -103,8 +104,12 @@ class Topic:
         return {one.partition: one.offset for one in found if one.offset >= 0}
 
     async def until_committed(self, number: int) -> None:
-        """The group has finished so many, over all partitions."""
-        await until(lambda: sum(self.committed().values()) == number, what=f"{number} are committed")
+        """The group has finished so many, over all partitions. Asked in a thread: the workers of a test go on."""
+
+        async def are_committed() -> bool:
+            return sum((await asyncio.to_thread(self.committed)).values()) == number
+
+        await until(are_committed, timeout=60, what=f"{number} are committed")
 
 
 def transport_of(app: Redrive) -> KafkaTransport:

@@ -25,6 +25,10 @@ class Entry(NamedTuple):
 class Log(list[Entry]):
     """What handlers have told."""
 
+    def __init__(self, entries: Iterable[Entry] = ()) -> None:
+        super().__init__(entries)
+        self.reached: dict[Hashable, int] = {}  # the offset that each partition was finished up to by who lost it
+
     @property
     def handled(self) -> set[int]:
         return {entry.number for entry in self if entry.what != BEGUN}
@@ -105,13 +109,18 @@ class Watch:
         if id(shelf) in self._watched:
             return
         self._watched.add(id(shelf))
-        revoke = shelf.revoke
+        revoke, assign = shelf.revoke, shelf.assign
 
         def revoked(places: Iterable[Any]) -> Any:
             gone = revoke(places)
             for one in gone:
                 self.may_repeat += sum(record.done or bool(record.turn) for record in one.open)
-                self.may_repeat += one.base - one.asked  # finished since the last commit that it knows of
+                self._log.reached[one.place] = one.base
             return gone
 
-        shelf.revoke = revoked
+        def assigned(partition: Any) -> None:
+            """What was finished, and no broker that it was, is what it begins with: a commit may be lost on its way."""
+            self.may_repeat += max(self._log.reached.get(partition.place, 0) - partition.next, 0)
+            assign(partition)
+
+        shelf.revoke, shelf.assign = revoked, assigned

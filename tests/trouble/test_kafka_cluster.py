@@ -104,11 +104,7 @@ class Load:
 
     async def until_committed(self) -> None:
         for topic in (self.ordered, self.aside):
-
-            async def is_committed(topic: Topic = topic) -> bool:
-                return sum((await asyncio.to_thread(topic.committed)).values()) == TOTAL
-
-            await until(is_committed, timeout=60, what=f"all of {topic.name} is committed")
+            await topic.until_committed(TOTAL)
 
 
 def _fate(number: int, message: Message) -> str:
@@ -150,15 +146,19 @@ async def test_a_broker_of_three_is_killed_under_load_and_comes_back(
         await load.send(range(650, TOTAL))
         await asyncio.to_thread(node.wait_until_ready)
         await load.until_committed()
-        await until(lambda: set(load.seen) == good, timeout=60, what="what stepped aside is done too")
+        try:
+            await until(lambda: set(load.seen) == good, timeout=60, what="what stepped aside is done too")
+        finally:  # shown if it is not
+            print("not done:", sorted(good - load.seen.keys()), "depths:", await load.app.transport().depths())
         graves = await load.until_graves(2 * len(dead))
         assert await letters(load.app) == []
     assert (set(load.log.done), set(load.log.dead), set(load.seen)) == (good, dead, good)
     assert breaches(load.log) == []
     assert load.log.repeats <= load.watch.may_repeat, "repeated without having been lost"
-    assert _repeats(load.seen) <= load.failures * BATCH
+    may_repeat = load.watch.may_repeat + load.failures * BATCH
+    assert _repeats(load.seen) <= may_repeat, "repeated without having been lost or refused"
     assert graves.keys() == {(t.name.encode(), b"%d" % number) for t in (load.ordered, load.aside) for number in dead}
-    assert _repeats(graves) <= load.failures * BATCH, "published again without having been refused"
+    assert _repeats(graves) <= may_repeat, "published again without having been lost or refused"
 
 
 def _repeats(counts: Counter[Any]) -> int:

@@ -112,7 +112,7 @@ async def test_one_key_stuck_for_an_hour_keeps_what_is_held_bounded_and_loses_no
         assert topic.committed() == {0: 0}
         assert len(handled) <= most
         mended.set()
-        await clock.eventually(topic.until_committed(total))
+        await clock.eventually(topic.until_committed(total), timeout=60)
     assert set(handled) == set(range(total))
 
 

@@ -26,7 +26,7 @@ from redrive.flow.attempt import attempt, undelivered
 from redrive.flow.deadline import Deadline, Deadlines
 from redrive.flow.decide import admit, decide
 from redrive.flow.line import Line
-from redrive.flow.settle import Attempted, settle
+from redrive.flow.settle import Attempted, Settled, settle
 from redrive.model import Bury, Category, Done, Failure, Holds, Message, Outcome, Reason, Release, Retry
 from redrive.telemetry.events import BackendDown, BackendUp, LeaseLost
 from redrive.transports.base import Delivery, KeepsOrder
@@ -99,7 +99,7 @@ class Consumer:
             self._is_up()
             pause = _SHORTEST_PAUSE
             self._held.update(zip(map(id, deliveries), deliveries, strict=True))
-            suspect = next((one for one in deliveries if one.redelivered and self._is_last(one)), None)
+            suspect = next((one for one in deliveries if one.redelivered and self._is_suspect(one)), None)
             self._careful = suspect is not None
             if suspect is not None:
                 await self._alone(suspect, deliveries)
@@ -107,8 +107,8 @@ class Consumer:
             self._buffer.extend(deliveries)
             self._arrived.set()
 
-    def _is_last(self, delivery: Delivery) -> bool:
-        return delivery.message.attempt == self._most_attempts
+    def _is_suspect(self, delivery: Delivery) -> bool:
+        return delivery.message.attempt == self._most_attempts and not delivery.blameless
 
     async def _alone(self, suspect: Delivery, deliveries: Sequence[Delivery]) -> None:
         """Whoever held it did not settle it, and this is its last attempt: with nothing else in our hands, so that
@@ -214,13 +214,13 @@ class Consumer:
                 behind.clear()
         return held_up
 
-    def _leave_lanes(self, undecided: Sequence[Attempted], written: bool) -> None:
+    def _leave_lanes(self, undecided: Sequence[Attempted], kept_back: Sequence[Delivery]) -> None:
         """They are settled: what is behind each goes on, or waits with it at the transport."""
-        waiting = set()
+        waiting = {one.lane for one in kept_back if one.lane is not None}
         for attempted in undecided:
             lane = attempted.delivery.lane
             behind = self._lanes.pop(lane) or ()
-            if written and self._goes_on(attempted.outcome):
+            if lane not in waiting and self._goes_on(attempted.outcome):
                 self._buffer.extendleft(reversed(behind))
             else:
                 waiting.add(lane)
@@ -264,34 +264,31 @@ class Consumer:
             undecided, self._undecided = self._undecided, []
             if batch:
                 batch += self._held_up_by(undecided)
-                written = await self._carry_out(batch)
+                settled = await self._carry_out(batch)
                 for item in batch:
                     self._held.pop(id(item.delivery), None)
                 if undecided:
-                    self._leave_lanes(undecided, written)
+                    self._leave_lanes(undecided, settled.kept_back)
                 self._room.set()
 
-    async def _carry_out(self, batch: Sequence[Attempted]) -> bool:
-        """Until it is done: a broker that is away keeps us from taking more, not from keeping our word.
-
-        Whether the store took what it was given; what it did not take was given back.
-        """
+    async def _carry_out(self, batch: Sequence[Attempted]) -> Settled:
+        """Until it is done: a broker that is away keeps us from taking more, not from keeping our word."""
         pause = _SHORTEST_PAUSE
         while True:
             wait = max(self._store_pause, 1.0)
             try:
-                written = await settle(self.line, batch, timedelta(seconds=wait))
+                settled = await settle(self.line, batch, timedelta(seconds=wait))
             except Unavailable as error:
                 self._is_down(error, pause)
                 if self._ending.is_set():
-                    return False  # it comes back when its lease ends
+                    return Settled(kept_back=[item.delivery for item in batch])  # they come back when their leases end
                 await self.line.clock.wait(self._ending, pause)
                 pause = min(2 * pause, _LONGEST_PAUSE)
             else:
                 self._is_up()
-                self._store_pause = 0.0 if written else min(2 * wait, _LONGEST_PAUSE)
+                self._store_pause = 0.0 if settled.written else min(2 * wait, _LONGEST_PAUSE)
                 self.released += sum(isinstance(item.outcome, Release) for item in batch)
-                return written
+                return settled
 
     async def _renew(self) -> None:
         """Keep the leases of what we hold for as long as we hold it."""

@@ -26,10 +26,10 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from redrive.clock import Clock
-from redrive.errors import Unavailable, UnknownReplay, UsageError
+from redrive.errors import Unavailable, UnknownReplay, Unsendable, UsageError
 from redrive.flow.lineage import sent_back
 from redrive.forensics.query import Query
-from redrive.model import Letter, State
+from redrive.model import Letter, Message, State
 from redrive.stores.base import Entry, EntryStatus, Store
 from redrive.telemetry.events import Events, ReplayMoved
 from redrive.transports.base import Transport
@@ -170,21 +170,31 @@ class Replays:
             limit=len(ids),
             replay=replay.id,
         )
-        sendable = [one for one in letters if one.transport in self._transports]
-        for transport, some in _by_transport(sendable).items():
-            messages = [sent_back(one, now=now, replay=replay.id) for one in some]
+        notes: dict[str, str] = {}
+        for transport, some in _by_transport(letters).items():
+            notes |= await self._not_sent(transport, some, [sent_back(one, now=now, replay=replay.id) for one in some])
+        await self._confirm(replay, ids, letters, notes)
+
+    async def _not_sent(self, transport: str, letters: Sequence[Letter], messages: Sequence[Message]) -> dict[str, str]:
+        """Send them; why some of the letters could not be, and never will."""
+        if transport not in self._transports:
+            return {letter.id: f"this process has no transport {transport!r}" for letter in letters}
+        try:
             await self._transports[transport].send(messages)
-        await self._confirm(replay, ids, letters, sendable)
+        except Unsendable as error:
+            named = {letter.id: (letter.message.source, letter.message.id) for letter in letters}
+            return {id: error.why[name] for id, name in named.items() if name in error.why}
+        return {}
 
     async def _confirm(
-        self, replay: Replay, ids: Sequence[str], letters: Sequence[Letter], sent: Sequence[Letter]
+        self, replay: Replay, ids: Sequence[str], letters: Sequence[Letter], notes: Mapping[str, str]
     ) -> None:
         now, mine = self._clock.now(), owner_of(replay.id)
-        going = {letter.id for letter in sent} | await self._sent_before(replay, ids, letters)
+        sent = {letter.id for letter in letters if letter.id not in notes}
+        going = sent | await self._sent_before(replay, ids, letters)
         stuck = [letter for letter in letters if letter.id not in going]
         await self._store.letters.move(list(going), expect=[State.REPLAYING], to=State.REPLAYING, owner=mine, now=now)
         await self._undo(replay, stuck)
-        notes = {letter.id: f"this process has no transport {letter.transport!r}" for letter in stuck}
         changed = "it was changed, or waits for another, since it was selected"
         await self._store.ledger.mark(
             Entry(replay.id, id, EntryStatus.SENT, now)

@@ -45,24 +45,29 @@ class Attempted(Struct, frozen=True, gc=False):
     seconds: float = 0.0
 
 
-async def settle(line: Line, batch: Sequence[Attempted], pause: timedelta = _PAUSE) -> bool:
-    """Letters are durable and resolutions written before anything is acked. Raises TransportUnavailable only.
+class Settled(Struct, frozen=True):
+    """What came of a batch otherwise than it was decided."""
 
-    Returns whether the store took what it was given; what it did not take was given back for that pause.
-    """
+    written: bool = True  # False: the store is down, and is to be spared for that pause
+    kept_back: Sequence[Delivery] = ()  # what the store did not take was given back instead
+
+
+async def settle(line: Line, batch: Sequence[Attempted], pause: timedelta = _PAUSE) -> Settled:
+    """Letters are durable and resolutions written before anything is acked. Raises TransportUnavailable only."""
     plain, others = _told_apart(batch)
     buried: Sequence[Letter] = ()
-    written = True
+    settled = Settled()
     if to_write := [item for item in others if _is_to_write(item)]:
         silent = [item for item in others if not _is_to_write(item)]
         to_write, buried, written = await _write(line, to_write, pause)
+        settled = Settled(written, [item.delivery for item in to_write if isinstance(item.outcome, Release)])
         others = [*silent, *to_write]
     parks = line.parks
     settlements = [Settlement(item.delivery, _DONE) for item in plain]
     settlements += [_settlement(item, parks) for item in others]
     lost = await line.transport.settle(settlements)
     _tell(line, plain, others, buried, lost)
-    return written
+    return settled
 
 
 def _told_apart(batch: Sequence[Attempted]) -> tuple[list[Attempted], list[Attempted]]:

@@ -6,11 +6,13 @@ VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
 ON CONFLICT (source, id) DO NOTHING;
 
 -- name: send_back
--- A copy that a dead worker could not ack is still there: it stays where it is, and becomes what is sent back.
+-- A copy that a dead worker could not ack is still there: it stays where it is, and becomes what is sent back. Whoever
+-- had it has it no more: a late ack was meant for the copy.
 INSERT INTO queue (source, id, priority, visible_at, attempt, enqueued_at, expires_at, body, rest, failures)
 VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
 ON CONFLICT (source, id) DO UPDATE
-SET attempt = excluded.attempt, expires_at = excluded.expires_at, rest = excluded.rest, failures = NULL;
+SET attempt = excluded.attempt, expires_at = excluded.expires_at, rest = excluded.rest, failures = NULL,
+    lapsed = lapsed OR lease IS NOT NULL, lease = NULL;
 
 -- name: priorities
 -- A loose index scan: one step for each priority in use, however many messages there are.

@@ -50,6 +50,7 @@ class Delivery(Struct, frozen=True, gc=False):
     failures: tuple[Failure, ...] = ()
     redelivered: bool = False  # some earlier lease on it ended without a settlement, however long ago
     lane: Hashable = None  # those of one lane are attempted one after the other; None: in any order
+    blameless: bool = False  # redelivered, but the broker says so of much that nobody ever began
 
 
 class Settlement(Struct, frozen=True, gc=False):
@@ -94,7 +95,9 @@ class Transport(Protocol):
         features promise it, is not received before.
 
         Where sends are idempotent, an id that is still queued stays where it is: as it was, or, if this one was sent
-        back from a letter, as this one, so that its outcome finds its letter.
+        back from a letter, as this one, so that its outcome finds its letter; whoever holds it has lost it then.
+
+        Raises Unsendable, when all others are durable, for those that it would never take.
         """
         ...
 

@@ -85,6 +85,7 @@ class MemoryTransport:
                 self._hold_back(shelf, parcel, self._delay(message))
             elif message.was_sent_back:
                 known.message, known.attempt, known.failures = _due(message), message.attempt - 1, ()
+                known.lapsed, known.lease = known.lapsed or known.lease != 0, 0  # a late ack was meant for the copy
 
     async def depths(self) -> dict[str, Depth]:
         return {source: self._depth(shelf) for source, shelf in self._shelves.items() if shelf.parcels}

@@ -7,21 +7,23 @@ so that a target that keeps failing is left alone (flow/breaker.py).
 
 from __future__ import annotations
 
+import logging
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from datetime import timedelta
 
 from redrive.clock import Clock
-from redrive.errors import Unavailable
+from redrive.errors import Unavailable, Unsendable
 from redrive.flow.breaker import Breaker, BreakerRule, Position
 from redrive.flow.lineage import sent_back
 from redrive.forensics.query import Query
 from redrive.model import Letter, LetterId, Owner, State
 from redrive.stores.base import Store
-from redrive.telemetry.events import BackendDown, BreakerMoved, Events, LettersRetried
+from redrive.telemetry.events import BackendDown, BreakerMoved, Events, LettersMoved, LettersRetried
 from redrive.transports.base import Transport
 
 Target = tuple[str, str]  # transport, source
+log = logging.getLogger("redrive")
 
 
 class Due:
@@ -110,6 +112,10 @@ class Due:
             return 0
         try:
             await self._transports[transport].send([sent_back(letter, now=now) for letter in letters])
+        except Unsendable as error:
+            letters = await self._without_refused(target, letters, error)
+            if not letters:
+                return 0
         except Unavailable as error:
             await self._take_back(target, letters, error)
             return 0
@@ -127,6 +133,16 @@ class Due:
         if breaker.position is Position.HALF_OPEN:
             self._tell(target, breaker)
         self._events.emit(LettersRetried(source=target[1], count=len(letters)))
+
+    async def _without_refused(self, target: Target, letters: Sequence[Letter], error: Unsendable) -> list[Letter]:
+        """What would never be taken waits for nothing more; somebody has to look at it."""
+        gone = [letter.id for letter in letters if (letter.message.source, letter.message.id) in error.why]
+        log.warning("%d letters cannot go back to %s: %s", len(gone), target[1], error)
+        await self._store.letters.move(
+            gone, expect=[State.RETRYING], to=State.EXHAUSTED, owner=self._owner, now=self._clock.now()
+        )
+        self._events.emit(LettersMoved(to=State.EXHAUSTED, count=len(gone), actor=self._owner))
+        return [letter for letter in letters if letter.id not in gone]
 
     async def _take_back(self, target: Target, letters: Sequence[Letter], error: Unavailable) -> None:
         """The transport is away: they wait on, and this target is left alone for a while."""

@@ -1,6 +1,6 @@
 """What the doctor says of a real RabbitMQ: its topology, and what it could not look at.
 
-Its alarms are in tests/trouble/test_rabbitmq.py, which has a broker of its own for them.
+Its alarms are in tests/trouble/rabbitmq/test_broker.py, which has a broker of its own for them.
 """
 
 from __future__ import annotations

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from redrive.errors import TransportUnavailable
+from redrive.errors import TransportUnavailable, UsageError
 from redrive.forensics.query import Query
 from redrive.model import State
 from redrive.systems.tickets import Relay
@@ -63,8 +63,9 @@ def ids(records: list[Any]) -> Counter[str]:
     return Counter(json.loads(one.value())["ticket_id"] for one in records)
 
 
-def dead_ticket(world: World, number: int) -> tuple[bytes, bytes]:
-    return world.id(number).encode(), world.ticket(number, dlq_metadata={"error_type": "ValueError", "retry_count": 3})
+def dead_ticket(world: World, number: int, **fields: Any) -> tuple[bytes, bytes]:
+    metadata = {"error_type": "ValueError", "retry_count": 3}
+    return world.id(number).encode(), world.ticket(number, dlq_metadata=metadata, **fields)
 
 
 async def test_killed_in_the_middle_nothing_is_lost_and_nothing_is_doubled(world: World) -> None:
@@ -126,6 +127,21 @@ async def test_what_was_too_large_for_the_topic_is_said_and_not_sent(make_world:
         await world.main.until_committed(1)
     done = await relay(world).run()
     assert (done.sent, done.stubs) == (0, 1)
+
+
+async def test_batches_that_are_too_large_for_the_topic_go_one_by_one_and_a_ticket_that_is_too_large_is_named(
+    make_world: MakesWorld,
+) -> None:
+    world = make_world(most_main=20_000)
+    own = {"payload": "x" * 5_000}
+    world.dead.produce(*[dead_ticket(world, number, **own) for number in range(50)])
+    assert (await relay(world).run(at_once=20)).sent == 50
+    world.dead.produce(dead_ticket(world, 50, **own), dead_ticket(world, 51, payload="x" * 30_000))
+    with pytest.raises(UsageError, match=r"refuses a message of 30,\d+ bytes: raise its `max\.message\.bytes`"):
+        await relay(world).run()
+    assert ids(world.main.records()) == Counter(world.id(number) for number in range(50)), (
+        "all of a transaction, or none"
+    )
 
 
 async def test_a_dlq_topic_that_is_missing_is_named(make_world: MakesWorld) -> None:

@@ -32,9 +32,18 @@ _numbers = itertools.count(1)
 class World:
     """`main` is the topic of tickets, `dead` that of dead ones."""
 
-    def __init__(self, kafka: Kafka, redis: Redis, mongodb: MongoDB, *, make_dead: bool = True, most: int = 2 << 20):
+    def __init__(
+        self,
+        kafka: Kafka,
+        redis: Redis,
+        mongodb: MongoDB,
+        *,
+        make_dead: bool = True,
+        most: int = 2 << 20,
+        most_main: int = 8 << 20,
+    ):
         self.name = f"tickets_{os.getpid()}_{next(_numbers)}"
-        self.main = Topic(kafka, most=8 << 20)
+        self.main = Topic(kafka, most=most_main)
         self.dead = Topic(kafka, make=make_dead, most=most)
         self.main.group = self.name
         self.dead.group = f"{self.name}-dlq"
@@ -43,7 +52,7 @@ class World:
         tickets = Tickets(
             kafka=f"kafka://{kafka.bootstrap}/?consumer.heartbeat.interval.ms=100",
             redis=redis.url,
-            mongodb=f"{mongodb.url}{self.name}?serverSelectionTimeoutMS=500&timeoutMS=3000",
+            mongodb=f"{mongodb.url}{self.name}",
             topic=self.main.name,
             dlq_topic=self.dead.name,
             group=self.name,

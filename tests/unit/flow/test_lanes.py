@@ -13,8 +13,8 @@ import pytest
 from redrive import Message, Policy, constant, immediate
 from redrive.errors import StoreUnavailable
 from redrive.flow.receive import Consumer
-from redrive.model import Done, Holds, Release, Retry
-from redrive.telemetry.events import BackendDown, MessageBuried
+from redrive.model import Done, Holds, Letter, Release, Retry
+from redrive.telemetry.events import BackendDown, LetterRefused, MessageBuried
 from redrive.testing.builders import make_message
 from redrive.transports.base import Delivery, Depth, Settlement
 from redrive.transports.kafka.shelf import Partition, Record, Shelf
@@ -167,6 +167,31 @@ async def test_while_a_letter_cannot_be_written_what_is_behind_it_does_not_go_fi
         await until(lambda: notes.done == ["b1", "a2"])
     assert [fact.message for fact in world.seen(MessageBuried)] == ["a1"]
     assert transport.partition.base == 3
+
+
+@pytest.mark.parametrize("arrives", ["together", "later"])
+async def test_a_letter_that_the_store_refuses_holds_up_its_lane_and_no_other(arrives: str) -> None:
+    world, transport = world_of("a1", "b1", "a2", "b2", "a3")
+    notes = Notes(a1=9, b1=9)
+    record, mended = world.letters.letters.record, asyncio.Event()
+
+    async def refusing(letters: Sequence[Letter]) -> None:
+        if not mended.is_set() and any(letter.message.id == "a1" for letter in letters):
+            raise ValueError("no such value")
+        await record(letters)
+
+    world.letters.letters.record = refusing  # type: ignore[method-assign]
+    batch = 10 if arrives == "together" else 1
+    async with running(Consumer(world.line(notes.handler, Policy(attempts=1), concurrency=3, batch=batch))):
+        await until(lambda: bool(world.seen(LetterRefused)) and notes.done == ["b2"])
+        await world.clock.advance(59)
+        assert notes.attempts.count("a1") == 1
+        assert notes.done == ["b2"], "what is behind it went first"
+        mended.set()
+        await world.clock.advance(2)
+        await until(lambda: notes.done == ["b2", "a2", "a3"])
+    assert [fact.message for fact in world.seen(MessageBuried)] == ["b1", "a1"]
+    assert transport.partition.base == 5
 
 
 async def test_stopping_gives_back_what_is_behind_in_every_lane() -> None:

@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import pytest
 from msgspec.structs import replace
 
-from redrive.errors import StoreUnavailable, TransportUnavailable, UnknownReplay, UsageError
+from redrive.errors import StoreUnavailable, TransportUnavailable, UnknownReplay, Unsendable, UsageError
 from redrive.flow.lineage import LETTER, REPLAY
 from redrive.flow.receive import Consumer
 from redrive.flow.replay import Replays, ReplayState, owner_of
 from redrive.forensics.query import Query
-from redrive.model import Done, Letter, State
+from redrive.model import Done, Letter, Message, State
 from redrive.stores.base import EntryStatus
 from redrive.telemetry.events import LetterResolved, MessageBuried, ReplayMoved
 from redrive.testing.builders import make_failure, make_letter, make_message
@@ -172,6 +172,31 @@ async def test_a_letter_that_waits_for_another_is_left_waiting() -> None:
     again = await replays.start(ALL, actor="ann")
     await replays.run(again.id, runner="a")
     assert await world.letters.ledger.tally(again.id) == {EntryStatus.SENT: 1}
+
+
+async def test_a_letter_that_its_transport_will_never_take_is_skipped_with_a_note_and_the_others_go() -> None:
+    world = World()
+    letters = await _bury(world, 300)
+    world.transport = RefusesOne(world, letters[7].message.id)  # type: ignore[assignment]
+    replays = _replays(world)
+    replay = await replays.start(ALL, actor="ann")
+    assert (await replays.run(replay.id, runner="a")).state is ReplayState.SENT
+    assert len(await _queued(world)) == 299
+    entries, _ = await world.letters.ledger.entries(replay.id, status=EntryStatus.SKIPPED)
+    assert [(one.letter, one.note) for one in entries] == [(letters[7].id, "too large")]
+    assert (await _states(world))[letters[7].id] is State.PENDING
+
+
+class RefusesOne:
+    """A transport that takes what is sent, but for one message."""
+
+    def __init__(self, world: World, bad: str) -> None:
+        self._queue, self._bad = world.queue, bad
+
+    async def send(self, messages: Sequence[Message]) -> None:
+        await self._queue.send([one for one in messages if one.id != self._bad])
+        if any(one.id == self._bad for one in messages):
+            raise Unsendable({("orders", self._bad): "too large"})
 
 
 async def test_a_letter_of_a_transport_that_this_process_has_not_is_skipped_with_a_note() -> None:

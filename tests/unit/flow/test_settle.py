@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import timedelta
 from typing import Any
 
@@ -10,7 +11,7 @@ import pytest
 from redrive import Policy, constant
 from redrive.errors import StoreUnavailable, TransportUnavailable
 from redrive.flow.lineage import sent_back
-from redrive.flow.settle import Attempted, settle
+from redrive.flow.settle import Attempted, Settled, settle
 from redrive.forensics.query import Query
 from redrive.model import Bury, Category, Done, Letter, Message, Outcome, Reason, Release, Retry, Stage, State
 from redrive.stores.base import Entry, EntryStatus
@@ -18,6 +19,7 @@ from redrive.telemetry.events import (
     BackendDown,
     BatchSettled,
     LeaseLost,
+    LetterRefused,
     LetterResolved,
     MessageBuried,
     MessageRetried,
@@ -37,7 +39,7 @@ def _attempted(world: World, delivery: Delivery, outcome: Outcome, **failure: An
 
 async def _settle(world: World, *pairs: tuple[Delivery, Outcome], policy: Policy | None = None) -> bool:
     batch = [_attempted(world, delivery, outcome) for delivery, outcome in pairs]
-    return await settle(world.line(nothing, policy), batch, timedelta(seconds=5))
+    return (await settle(world.line(nothing, policy), batch, timedelta(seconds=5))).written
 
 
 async def _replaying(world: World, replay: str = "r1") -> tuple[Letter, Delivery]:
@@ -189,6 +191,26 @@ async def test_a_letter_that_was_recorded_is_acked_even_where_a_resolution_besid
     (_, (settlements,), _) = world.calls.arguments[-1]
     assert [type(one.outcome) for one in settlements] == [Done, Release]
     assert len(world.seen(MessageBuried)) == 1
+
+
+async def test_a_letter_that_the_store_refuses_is_kept_back_and_the_store_is_not_spared_for_it() -> None:
+    world = World()
+    good, bad, done = await world.deliver(make_message(), make_message(), make_message())
+    refusal = ValueError("no such value")
+    line = world.line(nothing)
+    batch = [_attempted(world, good, BURY), _attempted(world, bad, BURY), _attempted(world, done, DONE)]
+    record = world.letters.letters.record
+
+    async def refusing(letters: Sequence[Letter]) -> None:
+        if any(letter.message.id == bad.message.id for letter in letters):
+            raise refusal
+        await record(letters)
+
+    world.letters.letters.record = refusing  # type: ignore[method-assign]
+    assert await settle(line, batch) == Settled(written=True, kept_back=[bad])
+    assert await _depth(world) == Depth(0, 1, 0)
+    assert [fact.message for fact in world.seen(LetterRefused)] == [bad.message.id]
+    assert [fact.message for fact in world.seen(MessageBuried)] == [good.message.id]
 
 
 async def _settle_all(world: World, outcome: Outcome) -> None:

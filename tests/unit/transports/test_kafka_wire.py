@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -10,6 +11,7 @@ from redrive.model import Message
 from redrive.testing.builders import make_failure, make_message
 from redrive.testing.clock import START
 from redrive.transports.kafka.wire import ENVELOPE, FAILURES, TOMBSTONE, Reading, headers_of, value_of
+from redrive.transports.kafka.writer import delayed_parcel
 
 
 class Raw:
@@ -61,6 +63,14 @@ def test_a_story_that_is_too_long_keeps_its_last_failure() -> None:
     assert [failure.attempt for failure in arrived.failures] == [4]
     assert arrived.due is not None
     assert FAILURES not in dict(arrived.message.headers)
+
+
+def test_a_copy_on_a_retry_topic_is_as_young_as_its_retry_and_its_message_as_old_as_it_was() -> None:
+    """A topic keeps records by their age: an old message would be dropped there before it is due."""
+    old = make_message(enqueued_at=START - timedelta(days=30))
+    copy = delayed_parcel(old, "orders.retry.1m", START, ())
+    assert copy.at == START
+    assert read(copy.headers).enqueued_at == old.enqueued_at
 
 
 @pytest.mark.parametrize("millis", [-1, 10**18])

@@ -9,13 +9,20 @@ import pytest
 from msgspec.structs import replace
 
 from redrive import Again, Policy, constant
-from redrive.errors import StoreUnavailable, TransportUnavailable
+from redrive.errors import StoreUnavailable, TransportUnavailable, Unsendable
 from redrive.flow.breaker import BreakerRule
 from redrive.flow.lineage import lineage
 from redrive.flow.receive import Consumer
 from redrive.forensics.query import Query
 from redrive.model import Done, Letter, Reason, State, letter_id
-from redrive.telemetry.events import BackendDown, BatchSettled, BreakerMoved, LettersRetried, MessageBuried
+from redrive.telemetry.events import (
+    BackendDown,
+    BatchSettled,
+    BreakerMoved,
+    LettersMoved,
+    LettersRetried,
+    MessageBuried,
+)
 from redrive.testing.builders import make_failure, make_letter, make_message
 from redrive.transports.base import Delivery, Depth, Settlement
 from redrive.upkeep.due import Due
@@ -215,6 +222,18 @@ async def test_a_transport_that_is_away_takes_its_letters_back_and_counts_nothin
     assert replace(now, updated_at=letter.updated_at) == letter
     assert [fact.backend for fact in world.seen(BackendDown)] == ["queue"]
     assert await due.cycle() == 1
+
+
+async def test_a_letter_that_its_transport_will_never_take_is_exhausted_and_the_others_are_on_their_way() -> None:
+    world = World()
+    good, bad = await _bury(world, 2)
+    world.calls.fail("transport.send", Unsendable({("orders", bad.message.id): "too large"}))
+    due = _due(world)
+    assert await due.cycle() == 1
+    assert [(await world.letter_of(one.message)).state for one in (good, bad)] == [State.RETRYING, State.EXHAUSTED]
+    assert [(fact.to, fact.count) for fact in world.seen(LettersMoved)] == [(State.EXHAUSTED, 1)]
+    assert await due.cycle() == 0
+    assert world.calls.count("transport.send") == 1
 
 
 async def test_a_transport_that_stays_away_is_left_alone_longer_each_time() -> None:

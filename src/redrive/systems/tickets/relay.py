@@ -21,6 +21,7 @@ from redrive.transports.base import Delivery
 from redrive.transports.kafka.driver import (
     NAME,
     STARTING,
+    TOO_LARGE,
     Consumer,
     KafkaError,
     KafkaException,
@@ -32,12 +33,14 @@ from redrive.transports.kafka.driver import (
 )
 from redrive.transports.kafka.options import Options
 from redrive.transports.kafka.wire import TOMBSTONE, Reading, value_of
+from redrive.transports.kafka.writer import TooLarge
 
 T = TypeVar("T")
 _PATIENCE = 30.0
 _AGAIN = 0.2
 _AT_ONCE = 500
 _TICK = 1.0
+_SINGLY = {"batch.num.messages": 1, "max.in.flight": 1}  # behind one that is refused, others would never be heard of
 
 
 class Relayed(Struct, frozen=True):
@@ -69,14 +72,17 @@ class Relay:
     def _run(self, limit: int | None, at_once: int) -> Relayed:
         consumer = Consumer(self._consuming())
         try:
-            producer = Producer(self._producing())
-            _patiently(lambda: producer.init_transactions(_PATIENCE))  # aborts what a killed relay has left open
+            producer = self._producer()
             left = _patiently(lambda: _Left(consumer, self._dlq_topic))
             sent = stubs = 0
             while left.any and (limit is None or sent < limit):
                 raws = left.next(at_once if limit is None else min(at_once, limit - sent))
                 letters = self._letters(raws)
-                self._send(consumer, producer, letters, raws)
+                try:
+                    self._send(consumer, producer, letters, raws)
+                except TooLarge:  # a broker refuses a batch as a whole: from now on each goes on its own
+                    producer = self._producer(_SINGLY)
+                    self._send(consumer, producer, letters, raws)
                 sent, stubs = sent + len(letters), stubs + len(raws) - len(letters)
             return Relayed(sent, stubs)
         except KafkaException as error:
@@ -98,14 +104,20 @@ class Relay:
         """Records and position in one transaction."""
         if not raws:
             return
+        reports = _Reports()
         producer.begin_transaction()
         try:
             for letter in letters:
                 message = letter.message
                 producer.produce(
-                    message.source, value=value_of(message), key=message.key, headers=self._headers(letter)
+                    message.source,
+                    value=value_of(message),
+                    key=message.key,
+                    headers=self._headers(letter),
+                    on_delivery=reports.hear,
                 )
                 producer.poll(0)
+            reports.wait(producer, len(letters))
             offsets = {raw.partition(): raw.offset() + 1 for raw in raws}  # those of a partition come in order
             places = [TopicPartition(self._dlq_topic, number, offset) for number, offset in offsets.items()]
             member = consumer.consumer_group_metadata()
@@ -131,8 +143,12 @@ class Relay:
         }
         return quietly({**self._options.client(), **own})
 
-    def _producing(self) -> dict[str, Any]:
-        return quietly({**self._options.producer(), "transactional.id": f"redrive-{self._group}"})
+    def _producer(self, own: dict[str, Any] | None = None) -> Any:
+        """The only one of its group from now on."""
+        name = f"redrive-{self._group}"
+        producer = Producer(quietly({**self._options.producer(), **(own or {}), "transactional.id": name}))
+        _patiently(lambda: producer.init_transactions(_PATIENCE))  # aborts what a killed relay has left open
+        return producer
 
 
 def _patiently(work: Callable[[], T]) -> T:
@@ -147,6 +163,27 @@ def _patiently(work: Callable[[], T]) -> T:
             if not (found.code() in STARTING or found.retriable()) or time.monotonic() > until:
                 raise
         time.sleep(_AGAIN)
+
+
+class _Reports:
+    """What the broker says of the records of one transaction."""
+
+    def __init__(self) -> None:
+        self._heard = 0
+        self._refusal: TooLarge | None = None
+
+    def hear(self, error: Any, record: Any) -> None:
+        self._heard += 1
+        if error is not None and error.code() in TOO_LARGE:
+            self._refusal = self._refusal or TooLarge(record.topic(), len(record.value() or b""))
+
+    def wait(self, producer: Any, number: int) -> None:
+        """Until so many are heard of, or one is refused: of those behind it nobody hears before the abort."""
+        until = time.monotonic() + _PATIENCE
+        while self._heard < number and self._refusal is None and time.monotonic() < until:
+            producer.poll(_TICK)
+        if self._refusal is not None:
+            raise self._refusal
 
 
 class _Left:

@@ -16,9 +16,10 @@ from msgspec.structs import replace
 from redrive.model import Headers, Letter, Message, Reason
 from redrive.stores.base import Letters, Store
 from redrive.stores.relayed import RelayedLetters, RelayedStore
+from redrive.transports.kafka.driver import log
 from redrive.transports.kafka.options import topic_named
 from redrive.transports.kafka.wire import headers_of, value_of
-from redrive.transports.kafka.writer import Parcel, TooLarge, Writer
+from redrive.transports.kafka.writer import Parcel, Writer, raise_unless_too_large
 
 Grave: TypeAlias = Callable[[Letter, str], Parcel]
 """How a letter looks on that topic. A ready system brings the form of its contract."""
@@ -29,6 +30,7 @@ STUB = "redrive-stub"
 FORM = "redrive-dlq-form"
 """What the value is, where it is not the body of the dead message: the full name of a message of protobuf."""
 _ABOUT = "redrive-dlq-"
+_LONGEST_KEY = 256  # of a stub
 
 
 def grave_of(letter: Letter, topic: str) -> Parcel:
@@ -71,12 +73,13 @@ def letter_in(headers: Headers, message: Message) -> Letter | None:
 
 
 def stub_of(letter: Letter, topic: str) -> Parcel:
-    """What stands on the topic for a letter that is too large for it."""
+    """What stands on the topic for a letter that is too large for it, perhaps because of its key."""
     about = {"letter": letter.id, "reason": letter.reason, "error_type": letter.last.type, "in": "store"}
+    key = letter.message.key
     return Parcel(
         topic=topic,
         value=msgspec.json.encode({**about, "size": len(letter.message.body)}),
-        key=letter.message.key,
+        key=key if key is None or len(key) <= _LONGEST_KEY else letter.id.encode(),
         headers=[(STUB, letter.id.encode()), (f"{_ABOUT}reason", letter.reason.encode())],
         at=letter.updated_at,
     )
@@ -103,16 +106,15 @@ class DlqLetters(RelayedLetters):
 
     async def record(self, letters: Sequence[Letter]) -> None:
         dead = [letter for letter in letters if letter.reason is not Reason.PARKED]
-        too_large = await self._publish(dead)
+        too_large = await self._publish(dead, self._grave)
         stored = letters if self._also_stored else [one for one in letters if one not in dead or one in too_large]
         if stored:
             await self.behind.record(stored)
-        await self._writer.send([stub_of(letter, self._topic) for letter in too_large])
+        if await self._publish(too_large, stub_of):
+            log.warning("topic %r takes no stub of a letter that is too large for it: see the store", self._topic)
 
-    async def _publish(self, letters: Sequence[Letter]) -> list[Letter]:
+    async def _publish(self, letters: Sequence[Letter], form: Grave) -> list[Letter]:
         """Returns those that the topic refuses for their size."""
-        results = await self._writer.outcomes([self._grave(letter, self._topic) for letter in letters])
-        for error in results:
-            if error is not None and not isinstance(error, TooLarge):
-                raise error
+        results = await self._writer.outcomes([form(letter, self._topic) for letter in letters])
+        raise_unless_too_large(results)
         return [letter for letter, error in zip(letters, results, strict=True) if error is not None]

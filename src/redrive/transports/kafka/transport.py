@@ -19,7 +19,7 @@ from typing import TypeVar
 from msgspec.structs import replace
 
 from redrive.clock import Clock, Steady
-from redrive.errors import TransportUnavailable
+from redrive.errors import TransportUnavailable, Unsendable
 from redrive.model import Done, Failure, Holds, Message, Release, Retry
 from redrive.stores.base import Store
 from redrive.transports.base import Delivery, Depth, Features, Settlement, in_our_words
@@ -30,7 +30,7 @@ from redrive.transports.kafka.options import Options, options_of, topic_named
 from redrive.transports.kafka.reader import Reader
 from redrive.transports.kafka.shelf import Place, Record
 from redrive.transports.kafka.topics import Topics
-from redrive.transports.kafka.writer import Parcel, TooLarge, Writer, delayed_parcel, parcel_of
+from redrive.transports.kafka.writer import Parcel, Writer, delayed_parcel, parcel_of, raise_unless_too_large
 
 T = TypeVar("T")
 Name = Callable[[Message], str]
@@ -232,9 +232,7 @@ class KafkaTransport:
         errors = await self.writer.outcomes([self._delayed(one) for one in waiting])
         for one, error in zip(waiting, errors, strict=True):
             one.delivery.token[0].aside = error is None
-        for error in errors:
-            if error is not None and not isinstance(error, TooLarge):
-                raise error
+        raise_unless_too_large(errors)
 
     def _delayed(self, settlement: Settlement) -> Parcel:
         assert isinstance(settlement.outcome, Retry)
@@ -264,8 +262,11 @@ class KafkaTransport:
     # -- the rest ------------------------------------------------------------------------------------------------
 
     async def send(self, messages: Sequence[Message]) -> None:
-        await self.writer.send([parcel_of(message) for message in messages])
+        errors = await self.writer.outcomes([parcel_of(message) for message in messages])
+        raise_unless_too_large(errors)
         self._sent.update(message.source for message in messages)
+        if refused := {(one.source, one.id): str(why) for one, why in zip(messages, errors, strict=True) if why}:
+            raise Unsendable(refused)
 
     async def depths(self) -> dict[str, Depth]:
         """Of the topics that this group has read, and those that this process has sent to."""

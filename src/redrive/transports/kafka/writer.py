@@ -6,7 +6,7 @@ import asyncio
 import re
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from datetime import datetime
 from typing import Any
 
@@ -55,6 +55,13 @@ class TooLarge(UsageError):
         )
 
 
+def raise_unless_too_large(errors: Iterable[Exception | None]) -> None:
+    """The first that may pass, or that nobody expects: what is refused for its size is the caller's to deal with."""
+    for error in errors:
+        if error is not None and not isinstance(error, TooLarge):
+            raise error
+
+
 class Writer:
     """One producer, made when it is first needed, and the thread that hears its reports.
 
@@ -68,12 +75,6 @@ class Writer:
         self._producer: Any = None
         self._thread: threading.Thread | None = None
         self._closing = threading.Event()
-
-    async def send(self, parcels: Sequence[Parcel]) -> None:
-        """Returns when all are confirmed; raises for the first that was not."""
-        for error in await self.outcomes(parcels):
-            if error is not None:
-                raise error
 
     async def outcomes(self, parcels: Sequence[Parcel]) -> list[Exception | None]:
         """What came of each, when it has come of all: None, or why it was not taken."""
@@ -192,13 +193,14 @@ def parcel_of(message: Message) -> Parcel:
 
 
 def delayed_parcel(message: Message, topic: str, due: datetime, failures: tuple[Failure, ...]) -> Parcel:
-    """The message on its way to a retry topic."""
+    """The message on its way to a retry topic, as young as its retry: a topic keeps records by their age, and would not
+    keep one that is as old as the message may be until it is due."""
     return Parcel(
         topic=topic,
         value=value_of(message),
         key=message.key,
         headers=headers_of(message, due=due, failures=failures),
-        at=message.enqueued_at,
+        at=due,
     )
 
 

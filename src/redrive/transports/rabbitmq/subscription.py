@@ -5,8 +5,8 @@ what is neither settled nor extended in time is given back, as every other trans
 
 What was delivered before, and settled by nobody, may have taken its worker down. But RabbitMQ says so of everything
 that a dead worker had taken, begun or not; and after a crash of its own, of every message of a classic queue. So the
-first time means nothing. After the second it is handed out with nothing taken ahead (`is_narrow`); if it comes again
-after that, it was in a worker's hands, and that is counted as an attempt.
+first time means nothing. After the second, or when its lease ended in a worker's hands, it is handed out with nothing
+taken ahead (`is_narrow`); if it comes again after that, it was in a worker's hands, and that is counted as an attempt.
 """
 
 from __future__ import annotations
@@ -41,12 +41,13 @@ Taken = tuple[int, str, BasicProperties, bytes]  # tag, origin, properties, body
 Overdue = tuple[int, Arrived]  # tag, and what came under it
 Adopt: TypeAlias = "Callable[[Subscription], Awaitable[None]]"
 GiveBack: TypeAlias = "Callable[[Subscription, Sequence[Overdue]], Awaitable[None]]"
+SUSPICIOUS = 2  # times that nobody settled it
 _CALM = 20  # messages in a row that are not suspicious: times are as usual again
 
 
 def is_suspicious(came: Arrived) -> bool:
-    """Twice or more nobody settled it: it is handed out with nothing taken ahead."""
-    return came.unsettled > 1
+    """It is handed out with nothing taken ahead."""
+    return came.unsettled >= SUSPICIOUS
 
 
 class Subscription:
@@ -145,7 +146,8 @@ class Subscription:
             self._calm = 0 if is_suspicious(came) else self._calm + 1
             buffer.popleft()
             self._leases[tag] = until, came
-            out.append(Delivery(came.message, Held(self, tag, came), came.failures, came.unsettled > 0))
+            times, held = came.unsettled, Held(self, tag, came)
+            out.append(Delivery(came.message, held, came.failures, times > 0, blameless=0 < times < SUSPICIOUS))
         return out
 
     def read(self, taken: Taken) -> Arrived:

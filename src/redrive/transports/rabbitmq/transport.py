@@ -21,7 +21,7 @@ from redrive.transports.rabbitmq.link import Link
 from redrive.transports.rabbitmq.options import BuryIn, Options, RetryBy, options_of
 from redrive.transports.rabbitmq.parking import ParkedLetters
 from redrive.transports.rabbitmq.publisher import Parcel, Publisher
-from redrive.transports.rabbitmq.subscription import Held, Overdue, Subscription, Taken, is_suspicious
+from redrive.transports.rabbitmq.subscription import SUSPICIOUS, Held, Overdue, Subscription, Taken, is_suspicious
 from redrive.transports.rabbitmq.topology import Declared, Topology, declared, retry_exchange, retry_key
 from redrive.transports.rabbitmq.wire import Arrived, copy_of, properties_of
 
@@ -112,9 +112,11 @@ class RabbitTransport:
                 raise error
 
     async def _count(self, subscription: Subscription, overdue: Sequence[Overdue]) -> None:
-        """Their leases ended in our hands: they were tried. Where that cannot be written, they just go back."""
+        """Their leases ended in our hands: they were tried, and are suspicious. Where that cannot be written, they
+        just go back."""
         parcels = [
-            _copied(came, attempt=came.message.attempt + 1, unsettled=max(came.unsettled, 1)) for _, came in overdue
+            _copied(came, attempt=came.message.attempt + 1, unsettled=max(came.unsettled, SUSPICIOUS))
+            for _, came in overdue
         ]
         outcomes = await self._publisher.outcomes(parcels)
         for (tag, _), error in zip(overdue, outcomes, strict=True):

@@ -8,12 +8,14 @@
 local fair = call('HGET', TERMS, 'fair')
 local now, added, at = milliseconds(), 0, 1
 
+-- Whoever had it has it no more: a late ack was meant for the copy.
 local function become(id, packed, tried)
   call('HSET', JOBS, id, packed)
   local state = call('HGET', STATE, id)
   if state then
     local token, lapsed, _, priority, tenant = parsed(state)
-    call('HSET', STATE, id, state_of(token, lapsed, tried, priority, tenant, ''))
+    if token ~= NOBODY then lapsed = '1' end
+    call('HSET', STATE, id, state_of(NOBODY, lapsed, tried, priority, tenant, ''))
   elseif tried > 0 then
     call('HSET', STATE, id, state_of(NOBODY, '0', tried, '0', '', ''))
   end

@@ -1,0 +1,88 @@
+"""How the suite gets at a transport, and what its tests have in common."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Sequence
+from datetime import UTC, datetime, timedelta
+from typing import TypeVar
+
+import pytest
+
+from redrive.model import Done
+from redrive.transports.base import Delivery, Depth, Settlement, Transport
+
+T = TypeVar("T")
+EVERY_BYTE = bytes(range(256))
+NOTHING = Depth(0, 0, 0)
+
+
+class TransportBackend:
+    """How the suite gets at a transport, and how time passes for it. Subclass it for yours."""
+
+    lease = timedelta(seconds=30)
+
+    async def open(self) -> Transport:
+        """Another instance: on the same queue if it can be shared, and otherwise on one of its own."""
+        raise NotImplementedError
+
+    def now(self) -> datetime:
+        """What time it is for the transport."""
+        return datetime.now(UTC)
+
+    async def let_pass(self, span: timedelta) -> None:
+        """Wait that long; a backend with a clock of its own moves it instead."""
+        await asyncio.sleep(span.total_seconds())
+
+    async def eventually(self, awaitable: Awaitable[T]) -> T:
+        """Its result, however long it takes."""
+        return await asyncio.wait_for(awaitable, 30)
+
+    async def aclose(self) -> None:
+        """Take away what the backend made."""
+
+
+async def take(backend: TransportBackend, transport: Transport, source: str, number: int) -> list[Delivery]:
+    """So many, in hand: what was sent at once need not come at once."""
+    got: list[Delivery] = []
+    while len(got) < number:
+        some = await backend.eventually(transport.receive(source, number - len(got)))
+        assert len(some) <= number - len(got), "more than the limit was received"
+        got += some
+    return got
+
+
+async def drain(
+    backend: TransportBackend, transport: Transport, source: str, number: int, *, limit: int = 100
+) -> list[Delivery]:
+    """Receive and finish so many."""
+    got: list[Delivery] = []
+    while len(got) < number:
+        some = await backend.eventually(transport.receive(source, limit))
+        await transport.settle([Settlement(one, Done()) for one in some])
+        got += some
+    return got
+
+
+async def assert_waits(backend: TransportBackend, transport: Transport, source: str = "orders") -> None:
+    """Nothing is to be had now."""
+    receiving = asyncio.ensure_future(transport.receive(source, 10))
+    await assert_waiting(backend, receiving)
+    await cancelled(receiving)
+
+
+async def assert_waiting(backend: TransportBackend, receiving: asyncio.Future[Sequence[Delivery]]) -> None:
+    for _ in range(5):
+        await backend.let_pass(timedelta(milliseconds=20))
+        await asyncio.wait([receiving], timeout=0.005)
+    if receiving.done():
+        pytest.fail(f"nothing should have been received, but this was: {receiving.result()}")
+
+
+async def cancelled(task: asyncio.Future[T]) -> T | None:
+    """Its result, if it had one before it could be cancelled."""
+    task.cancel()
+    try:
+        return await task
+    except asyncio.CancelledError:
+        return None

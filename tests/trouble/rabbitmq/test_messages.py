@@ -1,0 +1,201 @@
+"""URLs that are none, messages forged, odd, unroutable or too large, queues declared otherwise."""
+
+from __future__ import annotations
+
+import asyncio
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from pika import BasicProperties
+
+from redrive.clock import SystemClock
+from redrive.errors import ConfigError, TransportUnavailable
+from redrive.model import Done, Retry
+from redrive.testing.builders import make_failure, make_message
+from redrive.transports.base import Delivery, Settlement
+from redrive.transports.rabbitmq.options import options_of
+from redrive.transports.rabbitmq.publisher import Parcel, Unroutable
+from redrive.transports.rabbitmq.transport import RabbitTransport, open_transport
+from redrive.transports.rabbitmq.wire import rejections
+from tests.servers.rabbitmq import RabbitMQ
+from tests.trouble.rabbitmq.work import LEASE
+
+
+@pytest.mark.parametrize(
+    ("url", "says"),
+    [
+        ("amqp://", "amqp://user:password@host"),
+        ("http://host", "amqp://user:password@host"),
+        ("amqp://host/?dealy=1s", "did you mean 'delay'"),
+        ("amqp://host/?retry=rejct", "did you mean 'reject'"),
+        ("amqp://host/?retry=reject&delay=1s,2s", "one delay for all"),
+        ("amqp://host/?queues=lazy", "classic or quorum"),
+        ("amqp://host/?prefetch=0", "1 to 65,535"),
+        ("amqp://host/?bury=grave", "store or dlq or both"),
+        ("amqp://host/?declare=perhaps", "yes or no"),
+        ("amqp://host/?delay=soon", "duration"),
+    ],
+)
+def test_a_url_that_is_none(url: str, says: str) -> None:
+    with pytest.raises(ConfigError, match=says):
+        options_of(url)
+
+
+async def test_nobody_there_and_a_wrong_password(rabbitmq_server: RabbitMQ) -> None:
+    for url, says in (
+        ("amqp://127.0.0.1:1/", "127.0.0.1:1"),
+        (rabbitmq_server.url.replace("guest:guest", "guest:wrong"), "refuses this user"),
+        (f"{rabbitmq_server.url}no-such-vhost", "is unavailable"),
+    ):
+        transport = open_transport(url, clock=SystemClock(), lease=LEASE)
+        with pytest.raises(TransportUnavailable, match=says):
+            await transport.check()
+        await transport.aclose()
+
+
+async def test_a_retry_waits_in_the_broker_for_its_time(url: str) -> None:
+    transport = open_transport(f"{url},1h", clock=SystemClock(), lease=LEASE)
+    waits = {"soon": timedelta(milliseconds=100), "late": timedelta(minutes=30)}
+    await transport.send([make_message(id=name) for name in waits])
+    for _ in waits:
+        [one] = await transport.receive("orders", 1)
+        await transport.settle([Settlement(one, Retry(waits[one.message.id]), make_failure(message="once"))])
+    [again] = await asyncio.wait_for(transport.receive("orders", 1), 20)
+    assert (again.message.id, again.message.attempt, again.redelivered) == ("soon", 2, False)
+    assert [failure.message for failure in again.failures] == ["once"]
+    assert (await transport.depths())["orders"].delayed == 1
+    await transport.aclose()
+
+
+# -- messages of other people ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "deaths",
+    [
+        "text",
+        7,
+        [],
+        ["text", 3, None],
+        [{"queue": "orders", "reason": "rejected"}],
+        [{"queue": "orders", "reason": "rejected", "count": "9"}],
+        [{"queue": "orders", "reason": "rejected", "count": -4}],
+        [{"queue": "orders", "reason": "expired", "count": 9}],
+        [{"queue": "another", "reason": "rejected", "count": 9}],
+    ],
+    ids=str,
+)
+async def test_a_forged_or_odd_x_death_counts_nothing(transport: RabbitTransport, deaths: Any) -> None:
+    assert rejections({"x-death": deaths}, "orders") == 0
+    await transport.send([make_message()])
+    [mine] = await transport.receive("orders", 1)
+    properties = BasicProperties(message_id="theirs", headers={"x-death": deaths})
+    await transport._publisher.publish([Parcel("", "orders", properties, b"{}")])
+    [theirs] = await asyncio.wait_for(transport.receive("orders", 1), 20)
+    assert (theirs.message.id, theirs.message.attempt, mine.message.attempt) == ("theirs", 1, 1)
+
+
+@pytest.mark.parametrize(
+    "ours",
+    [
+        "no JSON",
+        b"\xff",
+        7,
+        '{"at": 1000000000000000000000000000000}',
+        '{"attempt": -3}',
+        '{"attempt": 99999999999}',
+        '{"expires": -1}',
+        '{"pairs": 3}',
+    ],
+    ids=str,
+)
+async def test_a_forged_header_of_ours_says_nothing(transport: RabbitTransport, ours: Any) -> None:
+    properties = BasicProperties(message_id="theirs", headers={"redrive": ours, "redrive-failures": b"\xc1"})
+    theirs = await _through(transport, properties, b"{}")
+    assert (theirs.message.id, theirs.message.attempt, theirs.failures) == ("theirs", 1, ())
+
+
+async def test_text_that_is_none_is_carried_as_what_it_is(transport: RabbitTransport) -> None:
+    bytes_in_text: Any = b"\xff-id"
+    properties = BasicProperties(
+        message_id=bytes_in_text, correlation_id=bytes_in_text, headers={bytes_in_text: 1, "n": {"deep": [1, None]}}
+    )
+    theirs = await _through(transport, properties, b"\x00")
+    assert theirs.message.id == theirs.message.correlation_id == "\\xff-id"
+    assert theirs.message.header("\\xff-id") == b"1"
+    await transport.settle([Settlement(theirs, Retry(timedelta()), make_failure())])
+    [again] = await asyncio.wait_for(transport.receive("orders", 1), 20)
+    assert (again.message.id, again.message.attempt) == ("\\xff-id", 2)
+
+
+async def test_headers_that_fill_a_frame_are_refused_and_break_nothing(transport: RabbitTransport) -> None:
+    huge = make_message(id="huge", headers=(("x", b"y" * 130_000),))
+    with pytest.raises(TransportUnavailable, match="the headers of 'huge' fill a frame"):
+        await transport.send([make_message(id="before"), huge, make_message(id="after")])
+    some = [*await transport.receive("orders", 1), *await asyncio.wait_for(transport.receive("orders", 1), 20)]
+    assert [one.message.id for one in some] == ["before", "after"]
+
+
+async def test_a_story_that_does_not_fit_beside_the_headers_is_left_out(transport: RabbitTransport) -> None:
+    await transport.send([make_message(id="large", headers=(("x", b"y" * 100_000),))])
+    [first] = await transport.receive("orders", 1)
+    failure = make_failure(message="once", stack="s" * 40_000)
+    await transport.settle([Settlement(first, Retry(timedelta()), failure)])
+    [second] = await asyncio.wait_for(transport.receive("orders", 1), 20)
+    assert (second.message.attempt, second.failures) == (2, ())
+
+
+async def test_a_message_without_an_id_has_one_through_its_retries(transport: RabbitTransport) -> None:
+    await transport.depths()
+    await transport._declaring.ensure("orders")
+    await transport._publisher.publish([Parcel("", "orders", BasicProperties(message_id=None), b"a")])
+    [first] = await asyncio.wait_for(transport.receive("orders", 1), 20)
+    await transport.settle([Settlement(first, Retry(timedelta()), make_failure())])
+    [second] = await asyncio.wait_for(transport.receive("orders", 1), 20)
+    assert first.message.id == second.message.id != ""
+
+
+async def test_what_no_queue_takes_is_an_error(transport: RabbitTransport) -> None:
+    await transport.send([make_message(id="known")])
+    parcels = [Parcel("", name, BasicProperties(message_id=name), b"x") for name in ("orders", "nowhere", "orders")]
+    found = await transport._publisher.outcomes(parcels)
+    assert [type(one) for one in found] == [type(None), Unroutable, type(None)]
+    assert "'nowhere'" in str(found[1])
+
+
+async def _through(transport: RabbitTransport, properties: BasicProperties, body: bytes) -> Delivery:
+    await transport._declaring.ensure("orders")
+    await transport._publisher.publish([Parcel("", "orders", properties, body)])
+    [delivery] = await asyncio.wait_for(transport.receive("orders", 1), 20)
+    return delivery
+
+
+# -- declarations ------------------------------------------------------------------------------------------------------
+
+
+async def test_a_queue_that_is_declared_otherwise(transport: RabbitTransport, url: str) -> None:
+    await transport.send([make_message()])
+    other = open_transport(url.replace("200ms", "1s"), clock=SystemClock(), lease=LEASE)
+    with pytest.raises(ConfigError, match="declared otherwise"):
+        await other.send([make_message()])
+    await other.aclose()
+    strict = open_transport(f"{url}&declare=no", clock=SystemClock(), lease=LEASE)
+    await strict.send([make_message()])
+    with pytest.raises(ConfigError, match="is not on the broker"):
+        await strict.send([make_message(source="unmade")])
+    await strict.aclose()
+
+
+async def test_quorum_queues(url: str) -> None:
+    transport = open_transport(f"{url}&queues=quorum", clock=SystemClock(), lease=LEASE)
+    await transport.send([make_message(id=f"{n}") for n in range(50)])
+    got: list[str] = []
+    while len(got) < 50:
+        some = await asyncio.wait_for(transport.receive("orders", 20), 20)
+        again = [one for one in some if one.message.attempt == 1]
+        await transport.settle([Settlement(one, Retry(timedelta()), make_failure()) for one in again])
+        await transport.settle([Settlement(one, Done()) for one in some if one.message.attempt == 2])
+        got += [one.message.id for one in some if one.message.attempt == 2]
+    assert sorted(got, key=int) == [f"{n}" for n in range(50)]
+    await transport.aclose()
