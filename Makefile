@@ -65,7 +65,7 @@ format: $(VENV)/.dev ## let ruff format and fix
 	$(BIN)/ruff format .
 
 test: check servers ## every check and test; REDRIVE_SERVERS=none leaves out those that need a server
-	$(BIN)/python -m pytest $(or $(ARGS),-n $(JOBS) --dist loadfile)
+	$(BIN)/python -m pytest $(or $(ARGS),-n $(JOBS) --dist loadfile --no-loadscope-reorder)
 
 bench: $(VENV)/.bench $(VENV)/arq/.made $(BULLMQ)/node_modules/.made ## benchmarks beside their peers, one JSON line a cell; ONLY=family for one family
 	$(BIN)/python -m benchmarks $(ONLY)

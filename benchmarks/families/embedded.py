@@ -12,6 +12,7 @@ from pathlib import Path
 
 from msgspec.structs import replace
 
+from benchmarks.draining import draining
 from benchmarks.harness import Cell, Contender, Measured, Scale, Target, async_rate, in_loop, scratch, side_by_side
 from benchmarks.peers.huey_sqlite import Huey
 from benchmarks.peers.huey_sqlite import fill as fill_huey
@@ -146,17 +147,7 @@ async def _send_all(app: Redrive, some: Sequence[bytes]) -> None:
 def _app(directory: Path, count: int) -> tuple[Redrive, Worker]:
     """An app whose worker stops when it has handled that many."""
     app = Redrive(transport=f"sqlite:///{directory}/redrive.db", settings=replace(Settings(), batch=_BATCH))
-    left = count
-
-    @app.handler("orders")
-    async def handle(order: bytes) -> None:
-        nonlocal left
-        left -= 1
-        if not left:
-            worker.stop()
-
-    worker = Worker(app, upkeep=False)
-    return app, worker
+    return app, draining(app, "orders", count)
 
 
 # -- the peers -------------------------------------------------------------------------------------------------------

@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 import atexit
 import statistics
-import time
 from collections.abc import Callable
 from functools import cache, partial
 from itertools import count
@@ -20,6 +19,7 @@ from confluent_kafka.admin import AdminClient, NewTopic
 from msgspec.structs import replace
 from tests.servers.kafka import Kafka
 
+from benchmarks.draining import drained
 from benchmarks.harness import Cell, Contender, Measured, Scale, Target, in_loop, rounded, side_by_side
 from benchmarks.peers import bare_kafka, faststream_kafka, quix_kafka
 from redrive import Message, Policy, Redrive, immediate
@@ -133,11 +133,8 @@ async def _drained(total: int, wait: float, concurrency: int, failing: bool) -> 
         if not left:
             worker.stop()
 
-    began = time.perf_counter()
-    async with app:
-        worker = Worker(app, upkeep=False)
-        await worker.run()
-    return total / (time.perf_counter() - began)
+    worker = Worker(app, upkeep=False)
+    return await drained(app, worker, total)
 
 
 def _is_picked(number: int) -> bool:

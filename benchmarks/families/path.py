@@ -7,11 +7,11 @@ from collections import deque
 
 from msgspec.structs import replace
 
+from benchmarks.draining import draining
 from benchmarks.harness import Cell, Measured, Scale, Target, in_loop, side_by_side
 from benchmarks.samples import bodies
 from redrive import Redrive
 from redrive.config import Settings
-from redrive.worker import Worker
 
 _BATCH = 100
 
@@ -37,18 +37,9 @@ def overhead(scale: Scale) -> Measured:
 async def _redrive(count: int) -> float:
     settings = replace(Settings(), batch=_BATCH)
     app = Redrive(transport="memory://", store="memory://", settings=settings)
-    left = count
-
-    @app.handler("orders")
-    async def handle(order: bytes) -> None:
-        nonlocal left
-        left -= 1
-        if not left:
-            worker.stop()
-
+    worker = draining(app, "orders", count)
     async with app:
         await app.send_messages([app.message("orders", body) for body in bodies(count)])
-        worker = Worker(app, upkeep=False)
         began = time.perf_counter()
         await worker.run()
         return (time.perf_counter() - began) / count * 1e6

@@ -15,6 +15,7 @@ from itertools import count
 from msgspec.structs import replace
 from tests.servers.rabbitmq import RabbitMQ
 
+from benchmarks.draining import drained, draining
 from benchmarks.harness import Cell, Contender, Measured, Scale, Target, in_loop, rounded, side_by_side
 from benchmarks.peers import bare_rabbitmq, dramatiq_rabbitmq, faststream_rabbitmq
 from redrive import Message, Redrive
@@ -25,7 +26,6 @@ from redrive.transports.rabbitmq.options import options_of
 from redrive.transports.rabbitmq.parking import parcel_of
 from redrive.transports.rabbitmq.redrive import Parkings
 from redrive.transports.rabbitmq.transport import RabbitTransport, open_transport
-from redrive.worker import Worker
 
 _BODY, _PREFETCH, _BATCH, _CONCURRENCY = b"x" * 300, 200, 100, 10
 _SEND_AT_ONCE = 1000
@@ -123,20 +123,7 @@ def _consumed(queue: str, total: int) -> float:
 async def _drained(queue: str, total: int) -> float:
     settings = replace(Settings(), batch=_BATCH, concurrency=_CONCURRENCY)
     app = Redrive(transport=f"{_url()}?prefetch={_PREFETCH}", store="memory://", settings=settings)
-    left = total
-
-    @app.handler(queue)
-    async def handle(body: bytes) -> None:
-        nonlocal left
-        left -= 1
-        if not left:
-            worker.stop()
-
-    began = time.perf_counter()
-    async with app:
-        worker = Worker(app, upkeep=False)
-        await worker.run()
-    return total / (time.perf_counter() - began)
+    return await drained(app, draining(app, queue, total), total)
 
 
 async def _published(queue: str, total: int) -> float:

@@ -5,13 +5,12 @@ It is stopped after so many messages: its rate is steady. Joining the group is l
 
 from __future__ import annotations
 
-import asyncio
 import logging
-import time
 from typing import Any
 
 from benchmarks.harness import in_loop
 from benchmarks.peers import needed
+from benchmarks.peers.faststream_run import first_to_last
 
 
 def rate(
@@ -26,26 +25,11 @@ async def _rate(
 ) -> float:
     broker = needed("faststream.kafka").KafkaBroker(servers, logger=None, log_level=logging.CRITICAL)
     options: dict[str, Any] = {} if workers is None else {"max_workers": workers}
-    seen, began, done = 0, 0.0, asyncio.Event()
-
-    @broker.subscriber(  # type: ignore[untyped-decorator]
+    subscriber = broker.subscriber(
         topic,
         group_id=group,
         auto_offset_reset="earliest",
         ack_policy=needed("faststream").AckPolicy(policy),
         **options,
     )
-    async def handle(body: bytes) -> None:
-        nonlocal seen, began
-        began = began or time.perf_counter()
-        if wait:
-            await asyncio.sleep(wait)
-        seen += 1
-        if seen == total:
-            done.set()
-
-    await broker.start()
-    await done.wait()
-    took = time.perf_counter() - began
-    await broker.stop()
-    return total / took
+    return await first_to_last(broker, subscriber, total, wait)

@@ -9,6 +9,7 @@ from typing import Any
 
 from benchmarks.harness import in_loop
 from benchmarks.peers import needed
+from benchmarks.peers.faststream_run import first_to_last
 
 _TOGETHER, _PREFETCH = 100, 200
 
@@ -42,18 +43,5 @@ async def _publish(url: str, queue: str, body: bytes, total: int) -> float:
 
 async def _consume(url: str, queue: str, total: int) -> float:
     broker = _broker(url)
-    seen, began, done = 0, 0.0, asyncio.Event()
-
-    @broker.subscriber(needed("faststream.rabbit").RabbitQueue(queue, declare=False))  # type: ignore[untyped-decorator]
-    async def handle(body: bytes) -> None:
-        nonlocal seen, began
-        began = began or time.perf_counter()
-        seen += 1
-        if seen == total:
-            done.set()
-
-    await broker.start()
-    await done.wait()
-    took = time.perf_counter() - began
-    await broker.stop()
-    return total / took
+    subscriber = broker.subscriber(needed("faststream.rabbit").RabbitQueue(queue, declare=False))
+    return await first_to_last(broker, subscriber, total)

@@ -30,8 +30,10 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
 
 
 @pytest.fixture
-def shell(place: Path) -> Shell:
-    return Shell(place)
+def shell(place: Path) -> Iterator[Shell]:
+    shell = Shell(place)
+    yield shell
+    shell.end()
 
 
 @pytest.fixture(scope="session")

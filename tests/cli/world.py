@@ -24,7 +24,7 @@ from redrive.service import Service
 from redrive.settings import Settings
 
 T = TypeVar("T")
-SOON = 30.0
+SOON = 60.0
 RAW = b'\xff\xfe\x00{"not": "utf-8"}'
 HEADERS = (("trace", b"a"), ("trace", b"\xfa\xfb"), ("authorization", b"Bearer s3cr3t-token-value"))
 
@@ -69,6 +69,7 @@ class Shell:
     """Runs commands in one directory."""
 
     place: Path
+    started: list[subprocess.Popen[bytes]] = field(default_factory=list)
 
     def __call__(self, *words: str, code: int | None = 0, input: str | bytes | None = None) -> Result:
         """In this process."""
@@ -99,13 +100,22 @@ class Shell:
 
     def start(self, *words: str) -> subprocess.Popen[bytes]:
         """As a process that goes on beside us."""
-        return subprocess.Popen(
+        process = subprocess.Popen(
             [sys.executable, "-m", "redrive", *words],
             cwd=self.place,
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
         )
+        self.started.append(process)
+        return process
+
+    def end(self) -> None:
+        """What still runs, because its test failed, ends with it and is nobody else's trouble."""
+        for process in self.started:
+            if process.poll() is None:
+                process.kill()
+                process.communicate()
 
     def ask(self, work: Callable[[Service], Awaitable[T]], file: str = "redrive.db") -> T:
         """The same database, without the command line."""
