@@ -62,6 +62,13 @@ async def test_nobody_at_that_address() -> None:
     await store.aclose()
 
 
+async def test_how_long_a_server_is_looked_for_is_what_the_url_says() -> None:
+    store = open_store("mongodb://127.0.0.1:1/x?serverSelectionTimeoutMS=300")
+    with pytest.raises(StoreUnavailable, match=r"Timeout: 0\.3s"):
+        await store.check()
+    await store.aclose()
+
+
 async def test_killed_and_back(start_server: StartsServer) -> None:
     server = start_server(MongoDB)
     store = open_store(f"{server.url}x?{IMPATIENT}")

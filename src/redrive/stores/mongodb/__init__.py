@@ -26,7 +26,8 @@ from redrive.stores.mongodb.letters import MongoLetters
 from redrive.stores.mongodb.numbers import Numbers
 
 DATABASE, LETTERS = "redrive", "letters"
-_PATIENCE = {"serverSelectionTimeoutMS": "5000", "timeoutMS": "30000"}
+# not `timeoutMS`, beside which the driver ignores how long a server is looked for
+_PATIENCE = {"serverSelectionTimeoutMS": "5000", "connectTimeoutMS": "5000", "socketTimeoutMS": "30000"}
 """What the driver waits for, unless the URL says otherwise: a worker would rather give a message back than wait."""
 
 
