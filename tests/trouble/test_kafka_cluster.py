@@ -147,7 +147,7 @@ async def test_a_broker_of_three_is_killed_under_load_and_comes_back(
         await asyncio.to_thread(node.wait_until_ready)
         await load.until_committed()
         try:
-            await until(lambda: set(load.seen) == good, timeout=60, what="what stepped aside is done too")
+            await until(lambda: set(load.seen) == good, timeout=120, what="what stepped aside is done too")
         finally:  # shown if it is not
             print("not done:", sorted(good - load.seen.keys()), "depths:", await load.app.transport().depths())
         graves = await load.until_graves(2 * len(dead))
