@@ -32,6 +32,17 @@ async def replay_all(app: Redrive) -> str:
     return replay.id
 
 
+def burying_all(topic: Topic, dlq: str, directory: Path) -> Redrive:
+    """On its DLQ topic alone, whatever comes."""
+    app = topic.app(directory, url={"dlq": dlq, "dlq_only": "yes"})
+
+    @app.handler(topic.name, policy=Policy(attempts=1))
+    async def handle(body: bytes) -> None:
+        raise ValueError("never")
+
+    return app
+
+
 # -- records that nobody expects -------------------------------------------------------------------------------------
 
 
@@ -138,11 +149,7 @@ async def test_a_letter_too_large_for_the_dlq_topic_keeps_its_body_in_the_store_
     dlq = f"{topic.name}.dlq"
     topic.make(dlq, most=1 << 20)
     topic.produce((b"k", b"x" * (2 << 20)), (b"k", b"small"), (b"key" * (1 << 19), b"its key is what is too large"))
-    app = topic.app(tmp_path, url={"dlq": dlq, "dlq_only": "yes"})
-
-    @app.handler(topic.name, policy=Policy(attempts=1))
-    async def handle(body: bytes) -> None:
-        raise ValueError("never")
+    app = burying_all(topic, dlq, tmp_path)
 
     async with app, working(app):
         await topic.until_committed(3)
@@ -158,11 +165,7 @@ async def test_a_dlq_topic_that_does_not_even_take_a_stub_ends_no_worker(kafka_s
     dlq = f"{topic.name}.dlq"
     topic.make(dlq, most=100)
     topic.produce((b"k", b"1"), (b"k", b"2"))
-    app = topic.app(tmp_path, url={"dlq": dlq, "dlq_only": "yes"})
-
-    @app.handler(topic.name, policy=Policy(attempts=1))
-    async def handle(body: bytes) -> None:
-        raise ValueError("never")
+    app = burying_all(topic, dlq, tmp_path)
 
     async with app, working(app):
         await topic.until_committed(2)
