@@ -16,13 +16,13 @@ from msgspec import Struct
 
 from benchmarks import samples
 from benchmarks.harness import say, scratch
-from redrive.database import SCHEMA_VERSION, clauses, sql
+from redrive.drivers.sqlite.database import SCHEMA_VERSION, clauses, sql
 from redrive.model import Letter
 from redrive.stores.shape import NATIVE
 from redrive.stores.sqlite.access import Access
 from redrive.stores.sqlite.letters import SqliteLetters
 
-_SQL = clauses("letters")
+_SQL = clauses("redrive.stores.sqlite", "letters")
 _TOGETHER = 10_000
 _COUNTED = """
 INSERT INTO tallies SELECT group_id, source, state, category, count(*) FROM letters GROUP BY 1, 2, 3, 4;
@@ -31,7 +31,7 @@ GROUP BY group_id;
 """
 INSERT = _SQL["insert"].partition("ON CONFLICT")[0]
 PRAGMAS = ("journal_mode=WAL", "synchronous=FULL", "cache_size=-16000", "wal_autocheckpoint=8000", "temp_store=MEMORY")
-"""Those of redrive.database: what is bare is bare of everything else."""
+"""Those of redrive.drivers.sqlite.database: what is bare is bare of everything else."""
 
 
 class Corpus(Struct, frozen=True):
@@ -58,7 +58,7 @@ def corpus(count: int) -> Corpus:
 
 def letters_table() -> str:
     """The statement that makes the table `letters`, and none of those for its indexes and triggers."""
-    schema = sql("schema")
+    schema = sql("redrive.drivers.sqlite", "schema")
     start = schema.index("CREATE TABLE letters")
     return schema[start : schema.index(");", start) + 2]
 
@@ -77,7 +77,7 @@ def connect(path: Path, pragmas: tuple[str, ...] = PRAGMAS) -> sqlite3.Connectio
 
 
 def _named(count: int) -> Corpus:
-    source = sql("schema") + Path(samples.__file__).read_text() + _SQL["insert"]
+    source = sql("redrive.drivers.sqlite", "schema") + Path(samples.__file__).read_text() + _SQL["insert"]
     key = sha256(source.encode()).hexdigest()[:12]
     stem = f"letters-{count}-{key}"
     return Corpus(scratch() / f"{stem}.db", scratch() / f"{stem}-bare.db", count)
@@ -115,7 +115,7 @@ def _make(made: Corpus) -> None:
 
 def _schema() -> tuple[str, str]:
     """The tables, and what comes after them: indexes on letters."""
-    statements = sql("schema").split("\n\n")
+    statements = sql("redrive.drivers.sqlite", "schema").split("\n\n")
     whole = "\n\n".join(statements)
     lines = [line for line in whole.splitlines() if line.startswith("CREATE INDEX letters_")]
     return "\n".join(line for line in whole.splitlines() if line not in lines), "\n".join(lines)

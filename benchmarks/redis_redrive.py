@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from benchmarks.redis_child import ATTEMPTS, BULK, CONCURRENCY, Handle, Order, Task, bulks, main, number_of
 from redrive import Policy, Redrive, immediate
-from redrive.config import Settings
+from redrive.config.settings import Settings
 from redrive.worker import Worker
 
 
@@ -34,7 +34,7 @@ class Ours:
         app = Redrive(transport=url, store=url, settings=replace(Settings(), batch=BULK))
         for queue, handle in handlers.items():
             self._register(app, queue, handle)
-            app.line(app.handlers[queue])  # the transport has to know that the queue is fair before it adds to it
+            app.context(app.handlers[queue])  # the transport has to know that the queue is fair before it adds to it
         return app
 
     def _register(self, app: Redrive, queue: str, handle: Handle) -> None:

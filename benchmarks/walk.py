@@ -15,7 +15,7 @@ import msgspec
 
 from benchmarks.harness import in_loop, rounded
 from redrive import Redrive
-from redrive.config import Settings
+from redrive.config.settings import Settings
 from redrive.forensics.query import Query
 from redrive.service import Service
 

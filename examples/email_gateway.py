@@ -11,7 +11,7 @@ from datetime import timedelta
 
 from msgspec.structs import replace
 
-from redrive.config import load
+from redrive.config.load import load
 from redrive.service import Service
 from redrive.systems.email import EmailGateway, Mail, SendError
 from redrive.telemetry.events import Event, LetterResolved, MessageBuried, MessageRetried

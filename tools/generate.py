@@ -51,7 +51,7 @@ def stores() -> str:
 
 def settings() -> str:
     """Every setting, its default, its environment variable."""
-    from redrive.config import keys
+    from redrive.config.settings import keys
 
     rows = [f"| `{key.path}` | {_default(key)} | `{key.environ}` | {key.about.text} |" for key in keys()]
     return "\n".join(["| key | default | environment | |", "| --- | --- | --- | --- |", *rows])
@@ -115,7 +115,7 @@ def _word(value: object) -> str:
 
 
 def _default(key: Any) -> str:
-    from redrive.durations import spoken
+    from redrive.config.durations import spoken
 
     value = spoken(key.default) if isinstance(key.default, timedelta) else key.default
     return "" if value in (None, "", ()) else f"`{value}`"

@@ -20,7 +20,7 @@ from benchmarks.peers.persist import Persist
 from benchmarks.peers.persist import fill as fill_persist
 from benchmarks.samples import BODY_SIZE, batches, bodies
 from redrive import Redrive
-from redrive.config import Settings
+from redrive.config.settings import Settings
 from redrive.worker import Worker
 
 _BATCH = 500

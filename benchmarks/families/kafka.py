@@ -23,7 +23,7 @@ from benchmarks.draining import drained
 from benchmarks.harness import Cell, Contender, Measured, Scale, Target, in_loop, rounded, side_by_side
 from benchmarks.peers import bare_kafka, faststream_kafka, quix_kafka
 from redrive import Message, Policy, Redrive, immediate
-from redrive.config import Settings
+from redrive.config.settings import Settings
 from redrive.worker import Worker
 
 _PARTITIONS, _KEYS, _SIZE, _BATCH = 6, 1000, 300, 500

@@ -32,7 +32,7 @@ from benchmarks.harness import (
 )
 from benchmarks.samples import BATCH, batches, fresh
 from redrive import Redrive
-from redrive.config import Settings
+from redrive.config.settings import Settings
 from redrive.forensics.query import Query
 from redrive.model import Category, Letter, State
 from redrive.service import Service

@@ -11,7 +11,7 @@ from benchmarks.draining import draining
 from benchmarks.harness import Cell, Measured, Scale, Target, in_loop, side_by_side
 from benchmarks.samples import bodies
 from redrive import Redrive
-from redrive.config import Settings
+from redrive.config.settings import Settings
 
 _BATCH = 100
 

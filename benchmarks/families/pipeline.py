@@ -20,10 +20,9 @@ from tests.servers.kafka import Kafka
 from tests.servers.ports import claim_port
 
 from benchmarks.harness import Cell, Measured, Scale, Target, in_loop, side_by_side
-from redrive.config import Settings
+from redrive.config.settings import Pipeline, Settings
 from redrive.flow.breaker import Position
 from redrive.model import Message
-from redrive.settings import Pipeline
 from redrive.systems.pipeline import (
     DlqConfig,
     Document,

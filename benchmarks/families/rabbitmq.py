@@ -20,7 +20,7 @@ from benchmarks.harness import Cell, Contender, Measured, Scale, Target, in_loop
 from benchmarks.peers import bare_rabbitmq, dramatiq_rabbitmq, faststream_rabbitmq
 from redrive import Message, Redrive
 from redrive.clock import SystemClock
-from redrive.config import Settings
+from redrive.config.settings import Settings
 from redrive.testing.builders import make_failure, make_letter
 from redrive.transports.rabbitmq.options import options_of
 from redrive.transports.rabbitmq.parking import parcel_of

@@ -14,7 +14,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from redrive.config import load
+from redrive.config.load import load
 from redrive.forensics.query import Query
 from redrive.systems.pipeline import Document, Engine, Graph
 from redrive.testing.waiting import until

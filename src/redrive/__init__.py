@@ -11,9 +11,9 @@ if TYPE_CHECKING:
     from redrive.errors import Permanent, RedriveError, Transient
     from redrive.flow.backoff import constant, custom, exponential, immediate, linear, never
     from redrive.flow.classify import Classifier, Verdict
+    from redrive.limits import Fair, Rate
     from redrive.model import Category, Failure, Letter, Message, State
     from redrive.policy import Again, Policy
-    from redrive.terms import Fair, Rate
 
 __version__ = "0.1.0"
 
@@ -48,7 +48,7 @@ _HOMES = {
     "redrive.flow.classify": ("Classifier", "Verdict"),
     "redrive.model": ("Category", "Failure", "Letter", "Message", "State"),
     "redrive.policy": ("Again", "Policy"),
-    "redrive.terms": ("Fair", "Rate"),
+    "redrive.limits": ("Fair", "Rate"),
 }
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
 

@@ -12,21 +12,22 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
 from redrive.clock import Clock, SystemClock
-from redrive.config import Settings, load
-from redrive.durations import Duration
+from redrive.config.durations import Duration
+from redrive.config.load import load
+from redrive.config.settings import Settings
 from redrive.errors import ConfigError, MessageTooLarge, UnknownSource, UsageError
 from redrive.flow.classify import Classifier
+from redrive.flow.context import Context, Handler, Span
 from redrive.flow.decode import encode, name_of, signature_of
-from redrive.flow.line import Handler, Line, Span
+from redrive.flow.threads import Threads
+from redrive.flow.validate import GivenHeaders, bytes_of, headers_of, moment_of, priority_of, text_of
+from redrive.limits import Fair, Limits, Rate
 from redrive.model import Holds, Message, MessageId
-from redrive.outgoing import GivenHeaders, bytes_of, headers_of, moment_of, priority_of, text_of
 from redrive.policy import Policy
 from redrive.registry import open_store, open_transport
 from redrive.stores.base import Store
 from redrive.telemetry.events import Events
-from redrive.terms import Fair, Rate, Terms
-from redrive.threads import Threads
-from redrive.transports.base import Governed, HasGraves, KeepsOrder, Transport
+from redrive.transports.base import HasGraves, KeepsLimits, KeepsOrder, Transport
 
 if TYPE_CHECKING:
     from redrive.alerts.model import Notifier
@@ -102,8 +103,8 @@ class Redrive:
             raise ConfigError("a handler is registered for a source: write @app.handler('orders')")
 
         def register(function: F) -> F:
-            terms = _terms(rate, fair)
-            self._register(source, function, Policy() if policy is None else policy, concurrency, transport, terms)
+            limits = _limits(rate, fair)
+            self._register(source, function, Policy() if policy is None else policy, concurrency, transport, limits)
             return function
 
         return register
@@ -124,7 +125,7 @@ class Redrive:
         policy: Policy,
         concurrency: int | None,
         transport: str,
-        terms: Terms,
+        limits: Limits,
     ) -> None:
         try:
             text_of("source", source)
@@ -150,10 +151,10 @@ class Redrive:
             concurrency=width,
             transport=transport,
             name=name_of(function),
-            terms=terms,
+            limits=limits,
         )
         if transport in self._transports:
-            self._tell_terms(self._transports[transport], [self.handlers[source]])
+            self._tell_limits(self._transports[transport], [self.handlers[source]])
 
     def _in_thread(self, function: Callable[..., Any]) -> Callable[..., Awaitable[Any]]:
         """A sync handler runs in a thread, so that it never stops the loop. One that hangs keeps its thread after its
@@ -272,15 +273,15 @@ class Redrive:
                 raise ConfigError(f"transport {name!r} is not configured: there is {', '.join(self._urls)}")
             opened = open_transport(self._urls[name], clock=self.clock, lease=self.settings.lease)
             self._transports[name] = opened
-            self._tell_terms(opened, [one for one in self.handlers.values() if one.transport == name])
+            self._tell_limits(opened, [one for one in self.handlers.values() if one.transport == name])
         return self._transports[name]
 
-    def _tell_terms(self, transport: Transport, handlers: Iterable[Handler]) -> None:
-        """So that what is sent before any worker has run waits under its terms, too."""
-        if isinstance(transport, Governed):
+    def _tell_limits(self, transport: Transport, handlers: Iterable[Handler]) -> None:
+        """So that what is sent before any worker has run waits under its limits, too."""
+        if isinstance(transport, KeepsLimits):
             for handler in handlers:
-                if handler.terms.asks:
-                    transport.govern(handler.source, handler.terms)
+                if handler.limits.asks:
+                    transport.limit(handler.source, handler.limits)
 
     def use(self, name: str, transport: Transport) -> None:
         """That transport under that name, whatever the settings say of it."""
@@ -302,16 +303,16 @@ class Redrive:
         """What is configured, for `doctor`."""
         return {"store": self._store_url, **{f"transports.{name}": url for name, url in self._urls.items()}}
 
-    def line(self, handler: Handler) -> Line:
+    def context(self, handler: Handler) -> Context:
         """Everything that handler's messages need on their way."""
         transport, holds = self.transport(handler.transport), handler.policy.holds
         if isinstance(transport, KeepsOrder):
             transport.hold(handler.source, holds or Holds.KEY)
         elif holds not in (None, Holds.NOTHING):
             raise ConfigError(f"{handler.source!r}: holds={holds.value!r} needs a transport that keeps order, as Kafka")
-        if handler.terms.asks:
-            _govern(transport, handler)
-        return Line(
+        if handler.limits.asks:
+            _limit(transport, handler)
+        return Context(
             handler=handler,
             transport=transport,
             store=transport.burying(self.store) if isinstance(transport, HasGraves) else self.store,
@@ -322,7 +323,7 @@ class Redrive:
             version=self.settings.version,
             body_limit=self.settings.body_limit,
             # what is taken ahead of a rate may begin too late, together with what the rate allows then
-            batch=min(self.settings.batch, handler.concurrency) if handler.terms.rate else self.settings.batch,
+            batch=min(self.settings.batch, handler.concurrency) if handler.limits.rate else self.settings.batch,
             lease=self.settings.lease,
             span=self.span,
         )
@@ -353,18 +354,18 @@ class Redrive:
         run(self, upkeep=upkeep, grace=grace, beside=beside)
 
 
-def _terms(rate: Rate | None, fair: bool | Fair) -> Terms:
+def _limits(rate: Rate | None, fair: bool | Fair) -> Limits:
     if rate is not None and not isinstance(rate, Rate):
         raise ConfigError(f"rate={rate!r}: it takes a Rate, such as Rate(100, '60s')")
     if not isinstance(fair, bool | Fair):
         raise ConfigError(f"fair={fair!r}: it takes True, or a Fair")
-    return Terms(rate, Fair() if fair is True else fair or None)
+    return Limits(rate, Fair() if fair is True else fair or None)
 
 
-def _govern(transport: Transport, handler: Handler) -> None:
-    if not isinstance(transport, Governed):
+def _limit(transport: Transport, handler: Handler) -> None:
+    if not isinstance(transport, KeepsLimits):
         raise ConfigError(
-            f"the handler of {handler.source!r} asks for {handler.terms}, which transport {handler.transport!r} "
+            f"the handler of {handler.source!r} asks for {handler.limits}, which transport {handler.transport!r} "
             "cannot keep over all workers: use one that can, such as redis://"
         )
-    transport.govern(handler.source, handler.terms)
+    transport.limit(handler.source, handler.limits)

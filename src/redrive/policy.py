@@ -7,7 +7,7 @@ from datetime import timedelta
 
 from msgspec import Struct
 
-from redrive.durations import Duration, duration
+from redrive.config.durations import Duration, duration
 from redrive.errors import ConfigError, nearest
 from redrive.flow.backoff import Backoff, exponential
 from redrive.model import Category, Holds

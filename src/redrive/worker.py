@@ -34,7 +34,7 @@ class Worker:
             raise ConfigError("this app has no handlers: register one with @app.handler('orders')")
         self._app = app
         self._grace = app.settings.grace if grace is None else grace
-        self._consumers = [Consumer(app.line(handler)) for handler in app.handlers.values()]
+        self._consumers = [Consumer(app.context(handler)) for handler in app.handlers.values()]
         self._helpers = [*([Upkeep.of(app).run] if upkeep else []), *beside]
 
     async def run(self) -> None:

@@ -13,12 +13,11 @@ import pytest
 from fastapi import FastAPI
 
 from redrive import Permanent, Policy, Redrive, immediate
+from redrive.access.tokens import Role, Tokens
 from redrive.admin.api import create_api
-from redrive.config import Settings
+from redrive.config.settings import Settings, Upkeep
 from redrive.service import Service
-from redrive.settings import Upkeep
 from redrive.telemetry.events import Event
-from redrive.tokens import Role, Tokens
 from redrive.worker import Worker
 
 SECRET = "postgres://shop:hunter2@db/shop"

@@ -2,8 +2,8 @@
 
 import pytest
 
+from redrive.access.tokens import Role
 from redrive.errors import StoreUnavailable
-from redrive.tokens import Role
 from tests.admin.conftest import Client, Shop
 
 

@@ -7,12 +7,12 @@ import httpx
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
+from redrive.access.tokens import Role, Tokens
 from redrive.admin import health
 from redrive.admin.api import create_api
 from redrive.errors import StoreUnavailable
 from redrive.service import Service
 from redrive.telemetry.events import MessageBuried
-from redrive.tokens import Role, Tokens
 from tests.admin.conftest import Client, Shop
 
 

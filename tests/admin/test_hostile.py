@@ -5,10 +5,10 @@ from urllib.parse import quote
 import msgspec
 import pytest
 
+from redrive.access.tokens import Role
 from redrive.admin.letters import Paging
 from redrive.forensics.query import Query
 from redrive.telemetry.events import MessageBuried
-from redrive.tokens import Role
 from tests.admin.conftest import Client, Shop
 
 _NASTY = (

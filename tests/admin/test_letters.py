@@ -2,9 +2,9 @@
 
 import pytest
 
+from redrive.access.tokens import Role
 from redrive.model import letter_id
 from redrive.telemetry.events import LetterResolved, MessageBuried
-from redrive.tokens import Role
 from tests.admin.conftest import Client, Shop
 
 

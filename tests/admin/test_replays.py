@@ -6,8 +6,8 @@ from collections.abc import Awaitable, Callable
 import httpx
 import pytest
 
+from redrive.access.tokens import Role
 from redrive.telemetry.events import Event, LetterResolved, MessageBuried, ReplayMoved
-from redrive.tokens import Role
 from tests.admin.conftest import Client, Shop
 
 

@@ -6,11 +6,11 @@ import pytest
 from fastapi import APIRouter, FastAPI
 from fastapi.routing import APIRoute
 
+from redrive.access.tokens import Role
 from redrive.admin.access import api_routes, needs, role_of
 from redrive.admin.api import create_api
 from redrive.errors import ConfigError
 from redrive.service import Service
-from redrive.tokens import Role
 from tests.admin.conftest import Client, Shop
 
 # the whole table, so that a change of a role is seen in a review

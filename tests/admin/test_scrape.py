@@ -9,11 +9,11 @@ from contextlib import asynccontextmanager
 import httpx
 import pytest
 
+from redrive.access.tokens import Role, Tokens
 from redrive.admin.scrape import Scrape
 from redrive.errors import UsageError
 from redrive.telemetry.events import MessageBuried
 from redrive.telemetry.metrics import Metrics
-from redrive.tokens import Role, Tokens
 from tests.admin.conftest import Shop
 
 

@@ -10,9 +10,9 @@ from pathlib import Path
 import httpx
 import pytest
 
+from redrive.access.tokens import Role, Tokens
 from redrive.admin.api import admit
 from redrive.errors import ConfigError
-from redrive.tokens import Role, Tokens
 from tests.admin.conftest import Shop
 from tests.admin.process import redrive
 

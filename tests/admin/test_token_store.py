@@ -5,8 +5,8 @@ from datetime import timedelta
 import msgspec
 import pytest
 
+from redrive.access.tokens import KIND, Role, Tokens, UnknownToken
 from redrive.errors import StoreUnavailable, UsageError
-from redrive.tokens import KIND, Role, Tokens, UnknownToken
 from tests.admin.conftest import Shop
 
 

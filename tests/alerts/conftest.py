@@ -12,8 +12,8 @@ import pytest
 
 from redrive import Redrive
 from redrive.alerts import Alert, Alerts, Notice, Notifier, Severity
-from redrive.config import Settings
-from redrive.settings import Alerts as Chosen
+from redrive.config.settings import Alerts as Chosen
+from redrive.config.settings import Settings
 from redrive.telemetry.events import Event
 from redrive.testing.clock import START, ManualClock
 from tests.alerts.receiver import Receiver, receiving

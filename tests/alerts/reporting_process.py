@@ -6,7 +6,7 @@ import asyncio
 import sys
 from datetime import UTC, datetime, timedelta
 
-from redrive.alerts import Alerts, telling
+from redrive.alerts import Alerts, dispatch
 from redrive.telemetry.events import BackendDown, Event
 from tests.alerts.conftest import an_alert, an_app
 
@@ -29,5 +29,5 @@ def tell_outages(event: Event) -> None:
 
 
 if __name__ == "__main__":
-    telling._CLAIM = timedelta(seconds=float(sys.argv[3]))
+    dispatch._CLAIM = timedelta(seconds=float(sys.argv[3]))
     asyncio.run(main(*sys.argv[1:3]))

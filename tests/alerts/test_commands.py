@@ -12,9 +12,9 @@ from typing import Any
 
 import pytest
 
+from redrive.access.tokens import Role
 from redrive.alerts.incidents import Timing
 from redrive.service import Service
-from redrive.tokens import Role
 from tests.admin.conftest import Client, Shop, api, client, shop, tokens
 from tests.alerts.conftest import SECRET, an_alert
 from tests.cli.conftest import place, shell

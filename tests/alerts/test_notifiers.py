@@ -16,7 +16,7 @@ from aiosmtpd.smtp import SMTP, Envelope, Session
 from msgspec.structs import replace
 
 from redrive.alerts import Alerts, Kind, Notice, Notifier, Severity, Undelivered
-from redrive.alerts.discretion import Discretion
+from redrive.alerts.masking import UrlMask
 from redrive.alerts.notifiers import http as http_of_notifiers
 from redrive.alerts.notifiers import name_of, open_notifier, open_notifiers
 from redrive.alerts.notifiers.webhook import signature
@@ -287,11 +287,11 @@ async def test_no_secret_of_a_url_comes_into_a_log_or_an_event(
 def test_discretion_ends_with_its_use() -> None:
     logger = logging.getLogger("httpx")
     before = list(logger.filters)
-    with Discretion([f"slack://{SECRET}/a/b"]) as discretion:
+    with UrlMask([f"slack://{SECRET}/a/b"]) as discretion:
         assert discretion.text(f"POST /services/{SECRET}") == "POST /services/[redacted]"
         assert discretion in logger.filters
     assert logger.filters == before
-    assert Discretion([]).text("anything") == "anything"
+    assert UrlMask([]).text("anything") == "anything"
 
 
 async def test_a_thread_of_apprise_that_hangs_does_not_hold_up_the_loop(opened: Open, receiver: Receiver) -> None:

@@ -11,9 +11,9 @@ from redrive import Redrive
 from redrive.alerts import Alerts
 from redrive.alerts.rules import RULES
 from redrive.alerts.watch import Recent
+from redrive.config.settings import keys
 from redrive.errors import ConfigError
 from redrive.model import Letter, Reason, State, letter_id
-from redrive.settings import keys
 from redrive.telemetry.events import (
     BackendDown,
     BackendUp,

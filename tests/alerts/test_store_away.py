@@ -9,9 +9,9 @@ import pytest
 
 from redrive import Redrive
 from redrive.alerts import Alerts, Undelivered
-from redrive.config import Settings
+from redrive.config.settings import Alerts as Chosen
+from redrive.config.settings import Settings
 from redrive.errors import StoreUnavailable
-from redrive.settings import Alerts as Chosen
 from redrive.stores.memory import MemoryStore
 from redrive.telemetry.events import (
     AlertsDropped,

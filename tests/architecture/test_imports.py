@@ -62,7 +62,13 @@ def _broken(package: str, forbidden: tuple[str, ...], *, allowed: tuple[str, ...
 
 @pytest.mark.parametrize("package", ["redrive.flow", "redrive.forensics"])
 def test_the_rules_know_no_driver_and_no_concrete_backend(package: str) -> None:
-    backends = ("redrive.transports", "redrive.stores", "redrive.database", "redrive.systems", "redrive.upkeep")
+    backends = (
+        "redrive.transports",
+        "redrive.stores",
+        "redrive.drivers",
+        "redrive.systems",
+        "redrive.upkeep",
+    )
     seams = ("redrive.transports.base", "redrive.stores.base")
     assert _broken(package, (*OUTSIDE, *backends, *DRIVERS), allowed=seams) == []
 
@@ -79,7 +85,7 @@ def test_the_model_stands_on_nothing_of_ours() -> None:
 
 @pytest.mark.parametrize("module", ["policy", "durations", "clock", "errors", "telemetry.events"])
 def test_what_everything_stands_on_imports_no_shell(module: str) -> None:
-    assert _broken(f"redrive.{module}", (*OUTSIDE, "redrive.upkeep", "redrive.database", *DRIVERS)) == []
+    assert _broken(f"redrive.{module}", (*OUTSIDE, "redrive.upkeep", "redrive.drivers", *DRIVERS)) == []
 
 
 def test_the_service_is_not_reached_through_its_callers() -> None:

@@ -18,10 +18,10 @@ from msgspec.structs import replace
 
 from redrive.app import Redrive
 from redrive.cli import main
+from redrive.config.settings import Settings
 from redrive.forensics.query import Query
 from redrive.model import Category, Failure, Letter, Message, Reason, State, letter_id
 from redrive.service import Service
-from redrive.settings import Settings
 
 T = TypeVar("T")
 SOON = 60.0

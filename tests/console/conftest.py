@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 from playwright.async_api import Browser, Page, async_playwright
 
+from redrive.access.tokens import Role, Tokens
 from redrive.admin.server import Server
 from redrive.telemetry.events import MessageBuried
-from redrive.tokens import Role, Tokens
 from tests.admin.conftest import Shop
 from tests.servers.chromium import Chromium
 

@@ -7,12 +7,12 @@ from datetime import UTC, datetime, timedelta
 import pytest
 from playwright.async_api import Browser, Page, expect
 
+from redrive.access.tokens import Role
 from redrive.admin.server import Server
 from redrive.alerts import Alert, Severity
 from redrive.alerts.incidents import Incident, Timing
 from redrive.forensics.query import Query
 from redrive.service import Service
-from redrive.tokens import Role
 from tests.admin.conftest import Shop
 from tests.console.conftest import HOSTILE, token_of
 

@@ -8,11 +8,11 @@ from datetime import UTC, datetime, timedelta
 import pytest
 from playwright.async_api import Browser, Page, expect
 
+from redrive.access.tokens import Role
 from redrive.admin.server import Server
 from redrive.model import letter_id
 from redrive.telemetry.events import Event, LetterResolved
 from redrive.testing.builders import make_letter, make_message
-from redrive.tokens import Role
 from tests.admin.conftest import Shop
 from tests.console.conftest import HOSTILE, token_of
 

@@ -11,7 +11,7 @@ from random import Random
 from typing import Any
 
 import redrive
-from redrive.durations import duration
+from redrive.config.durations import duration
 from redrive.flow import classify, codes
 from redrive.flow.texts import category_in
 from redrive.model import Category

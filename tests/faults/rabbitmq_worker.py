@@ -19,10 +19,9 @@ from msgspec import Struct
 from pika import BasicProperties
 
 from redrive.clock import SystemClock
-from redrive.config import Settings
+from redrive.config.settings import Files, Settings
 from redrive.errors import Transient, TransportUnavailable
 from redrive.model import Message
-from redrive.settings import Files
 from redrive.systems.files import FilesWorker, topology
 from redrive.testing.waiting import until
 from redrive.transports.rabbitmq.link import Link

@@ -17,12 +17,11 @@ import redrive.flow.replay
 import redrive.upkeep.loop
 from redrive import Again, Message, Permanent, Policy, Redrive, Transient, constant, immediate
 from redrive.clock import SystemClock
-from redrive.config import Settings
+from redrive.config.settings import Settings, Upkeep
 from redrive.flow.replay import Replays, ReplayState
 from redrive.forensics.query import Query
 from redrive.model import State
 from redrive.registry import open_transport
-from redrive.settings import Upkeep
 from redrive.stores.base import Store
 from redrive.stores.sqlite import SqliteStore
 from redrive.telemetry.events import Event, LeaseLost, LetterResolved, LettersMoved

@@ -23,7 +23,12 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def test_the_wheel_holds_the_package_and_its_data(wheel: Path) -> None:
     names = set(zipfile.ZipFile(wheel).namelist())
-    assert {"redrive/py.typed", "redrive/sql/schema.sql", "redrive/sql/queue.sql", "redrive/sql/letters.sql"} <= names
+    assert {
+        "redrive/py.typed",
+        "redrive/drivers/sqlite/schema.sql",
+        "redrive/transports/sqlite/queue.sql",
+        "redrive/stores/sqlite/letters.sql",
+    } <= names
     scripts = ("shared", "add", "fetch", "settle", "extend", "depth", "govern", "pause", "tenants")
     assert {f"redrive/transports/redis/lua/{script}.lua" for script in scripts} <= names
     assert any(name.endswith("licenses/LICENSE") for name in names)

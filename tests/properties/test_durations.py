@@ -8,7 +8,7 @@ from datetime import timedelta
 from hypothesis import given
 from hypothesis import strategies as st
 
-from redrive.durations import duration, spoken
+from redrive.config.durations import duration, spoken
 from redrive.errors import ConfigError
 
 

@@ -11,10 +11,9 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from redrive import Redrive
-from redrive.config import Settings
+from redrive.config.settings import Settings, Upkeep
 from redrive.forensics.query import Query
 from redrive.model import Letter
-from redrive.settings import Upkeep
 from redrive.telemetry.events import Event
 from redrive.testing.waiting import until
 from redrive.worker import Worker

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-import redrive.database
+import redrive.drivers.sqlite.database
 from redrive import Policy
 from redrive.clock import SystemClock
 from redrive.errors import ConfigError, StoreUnavailable, TransportUnavailable, Unavailable
@@ -37,7 +37,7 @@ print("free", flush=True)
 async def test_a_database_locked_by_another_process_slows_us_down_and_loses_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(redrive.database, "_BUSY_SECONDS", 0.1)
+    monkeypatch.setattr(redrive.drivers.sqlite.database, "_BUSY_SECONDS", 0.1)
     app = make_app(tmp_path, concurrency=4, batch=10)
     told, handled, locked = Told(app), Counter[int](), asyncio.Event()
 
@@ -123,7 +123,7 @@ WORKER = """
 import os, sys
 from datetime import timedelta
 from redrive import Policy, Redrive, immediate
-from redrive.config import Settings
+from redrive.config.settings import Settings
 
 url, done = sys.argv[1:]
 app = Redrive(transport=url, settings=Settings(concurrency=4, batch=10))

@@ -142,7 +142,7 @@ CRASHER = """
 import os, sys
 from datetime import timedelta
 from redrive import Policy, Redrive, immediate
-from redrive.config import Settings
+from redrive.config.settings import Settings
 
 url, done = sys.argv[1:]
 app = Redrive(transport=url, settings=Settings(lease=timedelta(seconds=1), concurrency=2, batch=4))

@@ -18,7 +18,7 @@ APP = """
 import asyncio, os, sys, threading
 from datetime import timedelta
 from redrive import Message, Policy, Redrive
-from redrive.config import Settings
+from redrive.config.settings import Settings
 
 url, kind, grace, lease = sys.argv[1:]
 grace, lease = timedelta(seconds=float(grace)), timedelta(seconds=float(lease))

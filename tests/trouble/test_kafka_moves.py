@@ -122,7 +122,7 @@ _WORKER = """
 import asyncio, os, signal, sys
 from datetime import timedelta
 from redrive import Message, Policy, Redrive, Transient, immediate
-from redrive.config import Settings
+from redrive.config.settings import Settings
 from redrive.registry import open_store, open_transport
 from redrive.clock import SystemClock
 from redrive.testing.faults import FaultyStore, FaultyTransport, Killer, Step, faulty_handler

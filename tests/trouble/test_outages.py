@@ -9,9 +9,9 @@ from pathlib import Path
 
 from redrive import Again, Policy, constant
 from redrive.clock import SystemClock
+from redrive.config.settings import Retention, Upkeep
 from redrive.forensics.query import Query
 from redrive.model import State
-from redrive.settings import Retention, Upkeep
 from redrive.stores.sqlite import SqliteStore
 from redrive.telemetry.events import BackendDown, BackendUp, BatchSettled
 from redrive.testing.builders import make_letter

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import pytest
 from redis.crc import key_slot
 
-from redrive.terms import Fair, Rate, Terms
+from redrive.limits import Fair, Limits, Rate
 from redrive.testing.builders import make_message
 from tests.servers.pool import ServerPool
 from tests.servers.redis_cluster import RedisCluster
@@ -52,7 +52,7 @@ async def test_the_keys_of_a_source_are_in_one_slot(url: str) -> None:
 @pytest.mark.servers
 async def test_terms_pauses_and_waiting(url: str) -> None:
     async with transport_on(private_url(url)) as transport:
-        transport.govern("orders", Terms(Rate(4, "1m"), Fair(weights={"a": 2})))
+        transport.limit("orders", Limits(Rate(4, "1m"), Fair(weights={"a": 2})))
         receiving = asyncio.ensure_future(transport.receive("orders", 10))
         await asyncio.sleep(0.1)
         await transport.send([make_message(tenant=tenant) for tenant in "aabbcc"])

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from redrive import Message, Policy, Redrive, Transient, constant
-from redrive.config import Settings
+from redrive.config.settings import Settings
 from redrive.doctor import Level, examine
 from redrive.drivers.redis import Link, address_of, doubts
 from redrive.errors import ConfigError, TransportUnavailable

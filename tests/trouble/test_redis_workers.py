@@ -10,13 +10,13 @@ from pathlib import Path
 import pytest
 
 from redrive import Redrive
-from redrive.config import Settings
+from redrive.config.settings import Settings
 from redrive.drivers.redis import Link
 from redrive.forensics.query import Query
+from redrive.limits import Fair, Limits
 from redrive.model import Reason
 from redrive.stores.sqlite import SqliteStore
 from redrive.telemetry.events import LeaseLost
-from redrive.terms import Fair, Terms
 from redrive.testing.builders import make_message
 from redrive.testing.waiting import until
 from tests.servers.redis import Redis
@@ -101,7 +101,7 @@ _KILLER = """
 import asyncio, os, sys
 from datetime import timedelta
 from redrive import Message, Policy, Redrive
-from redrive.config import Settings
+from redrive.config.settings import Settings
 from redrive.worker import Worker
 
 async def main(url, store, done):
@@ -150,7 +150,7 @@ TENANTS, EACH, FLOOD, PROCESSES, BATCH = 199, 3, 1500, 3, 4
 _WORKER = """
 import asyncio, os, sys
 from redrive import Message, Redrive
-from redrive.config import Settings
+from redrive.config.settings import Settings
 from redrive.worker import Worker
 
 async def main(url, log, batch):
@@ -181,7 +181,7 @@ async def test_two_hundred_tenants_over_three_processes(
     """One has 1,500 messages and was first; the others have three each, and none waits for more than one round."""
     log = tmp_path / "log"
     async with transport_on(url) as transport:
-        transport.govern("orders", Terms(fair=Fair()))
+        transport.limit("orders", Limits(fair=Fair()))
         await transport.send([make_message(tenant="flood")])
         await finish(transport, await transport.receive("orders", 1))
         await transport.pause("orders")

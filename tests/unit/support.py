@@ -10,8 +10,8 @@ from datetime import timedelta
 from typing import Any, TypeVar, cast
 
 from redrive.flow.classify import Classifier
+from redrive.flow.context import Context, Handler, Span
 from redrive.flow.decode import signature_of
-from redrive.flow.line import Handler, Line, Span
 from redrive.flow.receive import Consumer
 from redrive.model import Letter, Message, letter_id
 from redrive.policy import Policy
@@ -116,7 +116,7 @@ class World:
         self.transport = cast(Transport, Watched(self.queue, "transport", self.calls))
         self.lease = lease
 
-    def line(
+    def context(
         self,
         function: Callable[..., Any],
         policy: Policy | None = None,
@@ -128,7 +128,7 @@ class World:
         body_limit: int = 1000,
         classifier: Classifier | None = None,
         span: Span | None = None,
-    ) -> Line:
+    ) -> Context:
         """The way of one source's messages to that handler."""
         decode, wants_message = signature_of(function)
         handler = Handler(
@@ -140,7 +140,7 @@ class World:
             timeout=timeout,
             concurrency=concurrency,
         )
-        return Line(
+        return Context(
             handler=handler,
             transport=self.transport,
             store=self.store,

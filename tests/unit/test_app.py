@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from redrive import Message, Policy, Redrive, exponential
-from redrive.config import Settings
+from redrive.config.settings import Settings
 from redrive.errors import ConfigError, MessageTooLarge, UnknownSource, UsageError
 from redrive.flow.lineage import AFTER
 from redrive.model import Category
@@ -296,15 +296,15 @@ async def test_an_app_that_was_closed_may_be_used_again(tmp_path: Path) -> None:
 
 
 async def test_a_line_has_what_its_handler_needs(app: Redrive) -> None:
-    line = app.line(app.handlers["orders"])
-    assert (line.source, line.transport, line.store) == ("orders", app.transport(), app.store)
-    assert (line.body_limit, line.batch, line.lease) == (1000, app.settings.batch, app.settings.lease)
-    assert line.policy is app.handlers["orders"].policy
+    context = app.context(app.handlers["orders"])
+    assert (context.source, context.transport, context.store) == ("orders", app.transport(), app.store)
+    assert (context.body_limit, context.batch, context.lease) == (1000, app.settings.batch, app.settings.lease)
+    assert context.policy is app.handlers["orders"].policy
 
 
 async def test_rules_of_ones_own_classify(app: Redrive) -> None:
     app.classify.on(ZeroDivisionError, category=Category.RESOURCE)
-    verdict = app.line(app.handlers["orders"]).classifier(ZeroDivisionError())
+    verdict = app.context(app.handlers["orders"]).classifier(ZeroDivisionError())
     assert (verdict.category, verdict.retryable) == (Category.RESOURCE, True)
 
 

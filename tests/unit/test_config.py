@@ -9,7 +9,8 @@ from typing import Any
 
 import pytest
 
-from redrive.config import Loaded, Settings, describe, keys, load, read
+from redrive.config.load import Loaded, load, read
+from redrive.config.settings import Settings, describe, keys
 from redrive.errors import ConfigError, MissingExtra
 
 

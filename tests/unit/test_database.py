@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from redrive.database import (
+from redrive.drivers.sqlite.database import (
     SCHEMA_VERSION,
     Database,
     clauses,
@@ -130,7 +130,7 @@ def test_what_was_asked_before_the_end_is_still_done(url: str) -> None:
 
 def test_several_processes_may_make_the_same_new_file_at_once(tmp_path: Path) -> None:
     program = (
-        "import sys; from redrive.database import *; sys.stdin.readline(); "
+        "import sys; from redrive.drivers.sqlite.database import *; sys.stdin.readline(); "
         f"d = open_database('sqlite:///{tmp_path}/new.db'); "
         "d.submit(lambda c: c.execute('SELECT 1').fetchone()).result(20); close_database(d); print('fine')"
     )
@@ -207,8 +207,10 @@ def test_a_url_names_a_file(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> 
     assert path_of("sqlite:////var/lib/redrive.db") == Path("/var/lib/redrive.db")
 
 
-@pytest.mark.parametrize("name", ["letters", "queue"])
-def test_every_statement_has_a_name_of_its_own(name: str) -> None:
-    found = clauses(name)
+@pytest.mark.parametrize(
+    ("package", "name"), [("redrive.stores.sqlite", "letters"), ("redrive.transports.sqlite", "queue")]
+)
+def test_every_statement_has_a_name_of_its_own(package: str, name: str) -> None:
+    found = clauses(package, name)
     assert len(found) > 5
     assert all(statement and not statement.endswith(";") for statement in found.values())

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from redrive.durations import duration, spoken
+from redrive.config.durations import duration, spoken
 from redrive.errors import ConfigError
 
 

@@ -12,13 +12,12 @@ import pytest
 from msgspec.structs import replace
 
 from redrive import Redrive
-from redrive.config import Settings
+from redrive.config.settings import Redaction, Settings
 from redrive.errors import BadQuery, UnknownLetter, UnknownReplay, UnknownSource, UsageError
 from redrive.flow.replay import ReplayState
 from redrive.forensics.query import Query
 from redrive.model import Category, Letter, State
 from redrive.service import Service
-from redrive.settings import Redaction
 from redrive.stores.base import Entry, EntryStatus
 from redrive.telemetry.events import Acted, Event, LettersMoved, LettersPruned
 from redrive.testing.builders import make_failure, make_letter, make_message

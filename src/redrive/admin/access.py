@@ -12,9 +12,9 @@ from msgspec import Struct
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from redrive.access.tokens import Role, Token, Tokens
 from redrive.admin.problems import SAFE, Refused, problem
 from redrive.errors import ConfigError
-from redrive.tokens import Role, Token, Tokens
 
 
 class Door(Struct, frozen=True):

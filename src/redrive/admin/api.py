@@ -19,14 +19,14 @@ except ImportError as error:
     raise MissingExtra("the server", "server") from error
 
 from redrive import console
+from redrive.access.tokens import Tokens
 from redrive.admin import fairness, health, incidents, letters, replays
 from redrive.admin.access import Door, Guard, check_roles, is_loopback, needs
 from redrive.admin.background import Background
-from redrive.admin.describe import openapi_of
+from redrive.admin.openapi import openapi_of
 from redrive.admin.problems import answer_errors
 from redrive.admin.wire import answer
 from redrive.telemetry.metrics import Metrics
-from redrive.tokens import Tokens
 
 _TITLE = "Redrive"
 _ABOUT = "Dead letters: see them, learn why, send them back."

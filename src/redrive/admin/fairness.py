@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from fastapi import APIRouter, Request, Response
 
-from redrive.admin.describe import operation
+from redrive.access.tokens import Role
 from redrive.admin.letters import service_of
+from redrive.admin.openapi import operation
 from redrive.admin.wire import answer, parameters
 from redrive.forensics.turns import Turns
-from redrive.tokens import Role
 
 router = APIRouter(tags=["fairness"])
 

@@ -10,15 +10,15 @@ from fastapi import APIRouter, Request, Response
 from msgspec import Struct
 
 from redrive import __version__
-from redrive.admin.describe import operation
+from redrive.access.tokens import Role
 from redrive.admin.letters import service_of
+from redrive.admin.openapi import operation
 from redrive.admin.wire import answer, parameters
 from redrive.doctor.findings import Diagnosis
 from redrive.errors import RedriveError
 from redrive.forensics.stats import Stats
 from redrive.service import Service
 from redrive.telemetry.metrics import CONTENT_TYPE_LATEST, Metrics
-from redrive.tokens import Role
 
 router = APIRouter(tags=["health"])
 

@@ -7,12 +7,12 @@ from typing import Annotated
 from fastapi import APIRouter, Request, Response
 from msgspec import Meta, Struct
 
+from redrive.access.tokens import Role
 from redrive.admin.access import actor_of
-from redrive.admin.describe import operation
 from redrive.admin.letters import Limit, service_of
+from redrive.admin.openapi import operation
 from redrive.admin.wire import answer, parameters, read_body
 from redrive.alerts.incidents import Incident, IncidentState
-from redrive.tokens import Role
 
 router = APIRouter(prefix="/api/incidents", tags=["incidents"])
 

@@ -7,8 +7,9 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Request, Response
 from msgspec import Meta, Struct
 
+from redrive.access.tokens import Role, Token
 from redrive.admin.access import actor_of
-from redrive.admin.describe import operation
+from redrive.admin.openapi import operation
 from redrive.admin.problems import Unreadable
 from redrive.admin.wire import answer, parameters, read_body, zoned_all
 from redrive.forensics.query import Query
@@ -16,7 +17,6 @@ from redrive.forensics.stats import Stats
 from redrive.forensics.views import Detail
 from redrive.service import ReplayReport, Service, Summaries
 from redrive.stores.base import Cursor, Group
-from redrive.tokens import Role, Token
 
 router = APIRouter(prefix="/api", tags=["letters"])
 

@@ -9,6 +9,7 @@ from fastapi import FastAPI, Request, Response
 from msgspec import Struct
 from starlette.exceptions import HTTPException
 
+from redrive.access.tokens import UnknownToken
 from redrive.errors import (
     BadQuery,
     MessageTooLarge,
@@ -22,7 +23,6 @@ from redrive.errors import (
     UnknownSource,
     UsageError,
 )
-from redrive.tokens import UnknownToken
 
 _RETRY_AFTER = 5
 SAFE = {

@@ -7,16 +7,16 @@ from typing import Annotated
 from fastapi import APIRouter, Request, Response
 from msgspec import Meta, Struct
 
+from redrive.access.tokens import Role
 from redrive.admin.access import actor_of
 from redrive.admin.background import Background
-from redrive.admin.describe import operation
 from redrive.admin.letters import Limit, Paging, service_of
+from redrive.admin.openapi import operation
 from redrive.admin.wire import answer, parameters, read_body, zoned_all
 from redrive.flow.replay import Replay
 from redrive.forensics.query import Query
 from redrive.service import Plan, ReplayReport
 from redrive.stores.base import Cursor, Entry, EntryStatus
-from redrive.tokens import Role
 
 router = APIRouter(prefix="/api/replays", tags=["replays"])
 

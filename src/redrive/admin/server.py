@@ -10,12 +10,12 @@ import socket
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
+from redrive.access.tokens import Tokens
 from redrive.alerts import alerting
 from redrive.app import Redrive
-from redrive.config import Settings
+from redrive.config.settings import Settings
 from redrive.errors import MissingExtra, UsageError
 from redrive.service import Service
-from redrive.tokens import Tokens
 from redrive.upkeep.loop import Upkeep
 from redrive.worker import Helper, Worker, stop_on_signals
 
@@ -104,11 +104,11 @@ def routers_of(settings: Settings) -> list[APIRouter]:
     """The routes of the ready systems that are in use."""
     found: list[APIRouter] = []
     if settings.files.url is not None:
-        from redrive.admin import files  # it needs RabbitMQ's driver
+        from redrive.systems.files import routes as files  # it needs RabbitMQ's driver
 
         found.append(files.router)
     if settings.pipeline.graph is not None:
-        from redrive.admin import pipeline  # it needs gRPC and Kafka's driver
+        from redrive.systems.pipeline import routes as pipeline  # it needs gRPC and Kafka's driver
 
         found.append(pipeline.router)
     return found

@@ -18,18 +18,18 @@ from typing import TYPE_CHECKING
 from msgspec.structs import replace
 
 from redrive.alerts.courier import Courier
-from redrive.alerts.discretion import Discretion
+from redrive.alerts.dispatch import Dispatcher, Turns
 from redrive.alerts.groups import Groups
 from redrive.alerts.incidents import Incident, Incidents, Timing, lapsed
+from redrive.alerts.masking import UrlMask
 from redrive.alerts.model import Alert, Notifier, Severity
 from redrive.alerts.notifiers import open_notifiers
 from redrive.alerts.rules import BY_NAME, EXHAUSTED, Pen
-from redrive.alerts.telling import Teller, Turns
 from redrive.alerts.watch import Watch
 from redrive.clock import Clock
+from redrive.config.settings import Settings
 from redrive.errors import Unavailable
 from redrive.forensics.redact import Redactor
-from redrive.settings import Settings
 from redrive.stores.base import Store
 from redrive.stores.memory import MemoryDocuments
 from redrive.telemetry.events import AlertsDropped, BackendDown, BackendUp, Events
@@ -59,7 +59,7 @@ class Alerts:
         clock: Clock,
         settings: Settings,
         notifiers: Sequence[Notifier],
-        discretion: Discretion,
+        discretion: UrlMask,
     ) -> None:
         redact, self._chosen = settings.redact, settings.alerts
         owner = f"alerts:{settings.worker_name}:{clock.new_id()}"
@@ -76,7 +76,7 @@ class Alerts:
         pen = Pen(Redactor(redact.keys, redact.patterns, redact.defaults), self._chosen.console)
         self._watch = Watch(self._chosen, clock, pen, self._woken.set)
         self._groups = Groups(store.letters, self._chosen, self._watch, pen)
-        self._teller = Teller([Courier(one, events, clock, discretion) for one in notifiers], clock, events, owner)
+        self._teller = Dispatcher([Courier(one, events, clock, discretion) for one in notifiers], clock, events, owner)
         self._turns = Turns(store.documents, clock, owner)
         self._inbox: deque[Alert | str] = deque()  # a report, or the key of what is cleared
         self._last: list[Incident] = []  # as the store had them when it answered
@@ -89,7 +89,7 @@ class Alerts:
         """For that app: with the notifiers of its settings, those that were added to it, and those given."""
         urls = app.settings.alerts.urls
         every = [*open_notifiers(urls), *app.notifiers, *notifiers]
-        return cls(app.store, app.events, app.clock, app.settings, every, Discretion(urls))
+        return cls(app.store, app.events, app.clock, app.settings, every, UrlMask(urls))
 
     # -- for those who have something to say ---------------------------------------------------------------------------
 

@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Sequence
 from datetime import timedelta
 
-from redrive.alerts.discretion import Discretion
+from redrive.alerts.masking import UrlMask
 from redrive.alerts.model import Notice, Notifier, Undelivered
 from redrive.clock import Clock
 from redrive.flow.backoff import exponential
@@ -19,7 +19,7 @@ _BACKOFF = exponential("1s", cap="5m", jitter=0.25)
 class Courier:
     """Carries notices to one notifier. After a failure it rests, longer each time, or as long as it is asked to."""
 
-    def __init__(self, notifier: Notifier, events: Events, clock: Clock, discretion: Discretion) -> None:
+    def __init__(self, notifier: Notifier, events: Events, clock: Clock, discretion: UrlMask) -> None:
         self.notifier = notifier
         self.name = notifier.name
         self._events = events

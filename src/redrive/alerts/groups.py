@@ -10,10 +10,10 @@ from msgspec.structs import replace
 from redrive.alerts.model import Alert
 from redrive.alerts.rules import EXHAUSTED, GROWING, NEW_GROUP, Pen, letters
 from redrive.alerts.watch import Burst, Watch
-from redrive.durations import spoken
+from redrive.config.durations import spoken
+from redrive.config.settings import Alerts as Thresholds
 from redrive.forensics.query import Query
 from redrive.model import State
-from redrive.settings import Alerts as Thresholds
 from redrive.stores.base import Letters
 
 _MOST_GROUPS = 50  # looked at in one round, the largest first; the others have their turn in the next

@@ -9,12 +9,12 @@ from typing import Any
 from msgspec import Struct
 
 from redrive.alerts.model import Alert, Severity
-from redrive.durations import spoken
+from redrive.config.durations import spoken
+from redrive.config.settings import Alerts as Thresholds
 from redrive.errors import ConfigError
 from redrive.forensics.query import Query
 from redrive.forensics.redact import Redactor
 from redrive.model import OPEN, State
-from redrive.settings import Alerts as Thresholds
 
 _LONGEST = 300
 

@@ -10,10 +10,10 @@ from typing import Any
 from redrive.alerts.model import Alert
 from redrive.alerts.rules import BREAKER, DOWN, FAILING, FILLING, Pen
 from redrive.clock import Clock
-from redrive.durations import spoken
+from redrive.config.durations import spoken
+from redrive.config.settings import Alerts as Thresholds
 from redrive.flow.breaker import Position
 from redrive.model import Failure, Reason, State
-from redrive.settings import Alerts as Thresholds
 from redrive.telemetry import events as facts
 from redrive.telemetry.events import Event
 

@@ -9,43 +9,61 @@ from redrive.cli.lazy import Commands, common
 
 TABLE = {
     "Run": {
-        "run": ("redrive.cli.run:run", "Handle messages with your app: redrive run shop:app"),
-        "up": ("redrive.cli.serve:up", "Serve the console, the admin API, health and metrics"),
-        "demo": ("redrive.cli.serve:demo", "See messages fail, retry and recover, with nothing to set up"),
-        "send": ("redrive.cli.send:send", "Send a message to a source"),
+        "run": (".run:run", "Handle messages with your app: redrive run shop:app"),
+        "up": (".serve:up", "Serve the console, the admin API, health and metrics"),
+        "demo": (".serve:demo", "See messages fail, retry and recover, with nothing to set up"),
+        "send": (".send:send", "Send a message to a source"),
     },
     "See": {
-        "letters": ("redrive.cli.letters:letters", "Dead letters, newest first, by source, state, age, text …"),
-        "show": ("redrive.cli.show:show_letter", "One letter: every attempt and its stack, headers, body"),
-        "groups": ("redrive.cli.groups:groups", "Letters by root cause: start here when it burns"),
-        "stats": ("redrive.cli.stats:stats", "Letters and queues, counted"),
-        "replays": ("redrive.cli.replays:replays", "What was replayed, and what became of each letter"),
-        "incidents": ("redrive.cli.incidents:incidents", "What is wrong now, and who works on it"),
+        "letters": (
+            ".letters:letters",
+            "Dead letters, newest first, by source, state, age, text …",
+        ),
+        "show": (".show:show_letter", "One letter: every attempt and its stack, headers, body"),
+        "groups": (".groups:groups", "Letters by root cause: start here when it burns"),
+        "stats": (".stats:stats", "Letters and queues, counted"),
+        "replays": (".replays:replays", "What was replayed, and what became of each letter"),
+        "incidents": (".incidents:incidents", "What is wrong now, and who works on it"),
     },
     "Act": {
-        "replay": ("redrive.cli.replay:replay", "Send letters back to their source; shows the plan, then asks"),
-        "retry": ("redrive.cli.retry:retry", "Send single letters back, now"),
-        "archive": ("redrive.cli.archive:archive", "Put letters away as done with; they are kept"),
-        "pause": ("redrive.cli.hold:pause", "Hold a source: nobody receives anything of it"),
-        "resume": ("redrive.cli.hold:resume", "Let a source that is paused go on"),
-        "purge": ("redrive.cli.purge:purge", "Delete letters for good; asks first"),
+        "replay": (
+            ".replay:replay",
+            "Send letters back to their source; shows the plan, then asks",
+        ),
+        "retry": (".retry:retry", "Send single letters back, now"),
+        "archive": (".archive:archive", "Put letters away as done with; they are kept"),
+        "pause": (".pause:pause", "Hold a source: nobody receives anything of it"),
+        "resume": (".pause:resume", "Let a source that is paused go on"),
+        "purge": (".purge:purge", "Delete letters for good; asks first"),
     },
     "Move": {
-        "export": ("redrive.cli.transfer:export_letters", "Write letters as JSON lines, byte-exact"),
-        "collect": ("redrive.cli.collect:collect", "Bring a dead-letter topic or queue of a broker into the store"),
-        "import": ("redrive.cli.transfer:import_letters", "Read them back, here or into another database"),
+        "export": (".transfer:export_letters", "Write letters as JSON lines, byte-exact"),
+        "collect": (
+            ".collect:collect",
+            "Bring a dead-letter topic or queue of a broker into the store",
+        ),
+        "import": (".transfer:import_letters", "Read them back, here or into another database"),
     },
     "Systems": {
-        "email": ("redrive.cli.email:email", "The e-mail gateway on Redis: worker, jobs, DLQ, fairness"),
-        "tickets": ("redrive.cli.tickets:tickets", "The ticket worker on Kafka: topics, worker, DLQ, republish"),
-        "pipeline": ("redrive.cli.pipeline:pipeline", "A graph of gRPC modules: engine, trace, replay"),
-        "files": ("redrive.cli.files:files", "The file pipeline on RabbitMQ: topology, worker, parked messages"),
+        "email": ("redrive.systems.email.commands:email", "The e-mail gateway on Redis: worker, jobs, DLQ, fairness"),
+        "tickets": (
+            "redrive.systems.tickets.commands:tickets",
+            "The ticket worker on Kafka: topics, worker, DLQ, republish",
+        ),
+        "pipeline": ("redrive.systems.pipeline.commands:pipeline", "A graph of gRPC modules: engine, trace, replay"),
+        "files": (
+            "redrive.systems.files.commands:files",
+            "The file pipeline on RabbitMQ: topology, worker, parked messages",
+        ),
     },
     "Admin": {
-        "doctor": ("redrive.cli.doctor:doctor", "What is configured, reachable and unsafe; how to mend it"),
-        "token": ("redrive.cli.tokens:token", "Tokens of the admin API: create, list, revoke"),
-        "alerts": ("redrive.cli.alerts:alerts", "Who is told when something goes wrong: try it, see the rules"),
-        "config": ("redrive.cli.config:config", "Every setting, its value and where it came from"),
+        "doctor": (".doctor:doctor", "What is configured, reachable and unsafe; how to mend it"),
+        "token": (".tokens:token", "Tokens of the admin API: create, list, revoke"),
+        "alerts": (
+            ".alerts:alerts",
+            "Who is told when something goes wrong: try it, see the rules",
+        ),
+        "config": (".config:config", "Every setting, its value and where it came from"),
     },
 }
 

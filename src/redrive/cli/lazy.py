@@ -25,7 +25,7 @@ class Given:
 
 
 Table = Mapping[str, Mapping[str, tuple[str, str]]]
-"""section -> command -> (module:attribute, its line in the help)"""
+"""section -> command -> (module:attribute, its line in the help); `.name` is a module of redrive.cli.commands"""
 
 
 class Commands(click.Group):
@@ -44,7 +44,7 @@ class Commands(click.Group):
         if target is None:
             return None
         module, _, attribute = target.partition(":")
-        command: click.Command = getattr(import_module(module), attribute)
+        command: click.Command = getattr(import_module(module, "redrive.cli.commands"), attribute)
         return command
 
     def resolve_command(

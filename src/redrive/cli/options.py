@@ -11,7 +11,7 @@ from typing import Any
 import click
 from msgspec.structs import replace
 
-from redrive.durations import duration
+from redrive.config.durations import duration
 from redrive.errors import ConfigError
 from redrive.forensics.query import Query
 from redrive.model import Category, State

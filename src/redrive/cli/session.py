@@ -16,7 +16,8 @@ from msgspec.structs import replace
 from redrive.app import Redrive
 from redrive.cli.exits import WRONG, Stopped
 from redrive.cli.lazy import Given
-from redrive.config import Loaded, Settings, read
+from redrive.config.load import Loaded, read
+from redrive.config.settings import Settings
 from redrive.service import Service
 
 T = TypeVar("T")
@@ -105,7 +106,7 @@ def sqlite_file(url: str) -> Path | None:
     """The file of a SQLite URL, without opening it; None for any other."""
     if not url.startswith("sqlite://"):
         return None
-    from redrive.database import path_of
+    from redrive.drivers.sqlite.database import path_of
 
     return path_of(url)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
-from redrive.alerts.discretion import Discretion
+from redrive.alerts.masking import UrlMask
 from redrive.alerts.model import Undelivered
 from redrive.alerts.notifiers import open_notifier
 from redrive.app import Redrive
@@ -18,11 +18,11 @@ _PATIENCE = 10.0
 async def notifiers(app: Redrive) -> list[Finding]:
     """Every one that is configured, asked at once."""
     urls = dict.fromkeys(app.settings.alerts.urls)
-    with Discretion(urls) as discretion:
+    with UrlMask(urls) as discretion:
         return list(await asyncio.gather(*(_reached(url, discretion) for url in urls)))
 
 
-async def _reached(url: str, discretion: Discretion) -> Finding:
+async def _reached(url: str, discretion: UrlMask) -> Finding:
     shown = hidden_url(url)
     try:
         notifier = open_notifier(url)

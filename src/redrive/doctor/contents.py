@@ -7,6 +7,7 @@ import shlex
 from collections.abc import AsyncIterator, Mapping
 from datetime import UTC, datetime, timedelta
 
+from redrive.access.tokens import Tokens
 from redrive.app import Redrive
 from redrive.doctor.cluster import cluster
 from redrive.doctor.findings import Finding, failure, fine, warning
@@ -15,7 +16,6 @@ from redrive.flow.replay import Replays
 from redrive.forensics.query import Query
 from redrive.model import State
 from redrive.stores.base import Store
-from redrive.tokens import Tokens
 from redrive.transports.base import Pausable, Transport
 from redrive.upkeep.rescue import abandoned_replays
 

@@ -6,8 +6,8 @@ import shutil
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-from redrive.database import path_of
 from redrive.doctor.findings import Finding, failure, warning
+from redrive.drivers.sqlite.database import path_of
 from redrive.errors import ConfigError
 
 _MIB = 1 << 20

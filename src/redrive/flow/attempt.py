@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import asyncio
 
+from redrive.flow.context import Context
 from redrive.flow.deadline import Deadline
-from redrive.flow.line import Line
 from redrive.forensics.fingerprint import own_frames, stack_text
 from redrive.model import Category, Failure, Message, Stage
 
@@ -16,56 +16,56 @@ class AttemptTimeout(TimeoutError):
     """The attempt took longer than its policy allows."""
 
 
-async def attempt(line: Line, message: Message, deadline: Deadline) -> Failure | None:
+async def attempt(context: Context, message: Message, deadline: Deadline) -> Failure | None:
     """Never raises for what a handler does, SystemExit included; only our own end goes through: a cancellation,
     Ctrl-C where nobody catches the signal, and the closing of the coroutine itself."""
-    handler = line.handler
+    handler = context.handler
     try:
         body = handler.decode(message.body)
     except Exception as error:
-        return undecodable(line, message, error)
+        return undecodable(context, message, error)
     try:
         with deadline:
-            if line.span is None:
+            if context.span is None:
                 await (handler.call(body, message) if handler.wants_message else handler.call(body))
             else:
-                with line.span(message):
+                with context.span(message):
                     await (handler.call(body, message) if handler.wants_message else handler.call(body))
     except asyncio.CancelledError as error:
         if _we_are_cancelled():
             raise
-        return failure(line, message, error)
+        return failure(context, message, error)
     except TimeoutError as error:
         if deadline.expired:
             place = (error.__cause__ or error).__traceback__  # where in the handler it was stopped
             error = AttemptTimeout(f"the attempt took longer than {deadline.span}").with_traceback(place)
-        return failure(line, message, error)
+        return failure(context, message, error)
     except (KeyboardInterrupt, GeneratorExit):
         raise
     except BaseException as error:
-        return failure(line, message, error)
+        return failure(context, message, error)
     return None
 
 
-def failure(line: Line, message: Message, error: BaseException) -> Failure:
+def failure(context: Context, message: Message, error: BaseException) -> Failure:
     """What went wrong, as plain data."""
-    verdict = line.classifier(error)
+    verdict = context.classifier(error)
     return Failure(
         type=type_name(error),
         message=text_of(error),
         category=verdict.category,
         retryable=verdict.retryable,
         code=verdict.code,
-        at=line.clock.now(),
+        at=context.clock.now(),
         attempt=message.attempt,
         stack=stack_text(error),
         frames=own_frames(error),
-        worker=line.worker,
-        version=line.version,
+        worker=context.worker,
+        version=context.version,
     )
 
 
-def undecodable(line: Line, message: Message, error: Exception) -> Failure:
+def undecodable(context: Context, message: Message, error: Exception) -> Failure:
     """The body is not what the handler takes. No retry will change the bytes."""
     return Failure(
         type=type_name(error),
@@ -73,15 +73,15 @@ def undecodable(line: Line, message: Message, error: Exception) -> Failure:
         category=Category.VALIDATION,
         retryable=False,
         stage=Stage.DECODE,
-        at=line.clock.now(),
+        at=context.clock.now(),
         attempt=message.attempt,
         stack=stack_text(error),
-        worker=line.worker,
-        version=line.version,
+        worker=context.worker,
+        version=context.version,
     )
 
 
-def undelivered(line: Line, message: Message, type: str, text: str, category: Category) -> Failure:
+def undelivered(context: Context, message: Message, type: str, text: str, category: Category) -> Failure:
     """It could not even be attempted."""
     return Failure(
         type=type,
@@ -89,10 +89,10 @@ def undelivered(line: Line, message: Message, type: str, text: str, category: Ca
         category=category,
         retryable=False,
         stage=Stage.DELIVERY,
-        at=line.clock.now(),
+        at=context.clock.now(),
         attempt=message.attempt,
-        worker=line.worker,
-        version=line.version,
+        worker=context.worker,
+        version=context.version,
     )
 
 

@@ -10,7 +10,7 @@ from typing import Protocol
 
 from msgspec import Struct
 
-from redrive.durations import Duration, duration
+from redrive.config.durations import Duration, duration
 from redrive.errors import ConfigError
 
 _LONGEST = timedelta(days=365)

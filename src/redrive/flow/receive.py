@@ -23,9 +23,9 @@ from typing import cast
 
 from redrive.errors import Unavailable
 from redrive.flow.attempt import attempt, undelivered
+from redrive.flow.context import Context
 from redrive.flow.deadline import Deadline, Deadlines
 from redrive.flow.decide import admit, decide
-from redrive.flow.line import Line
 from redrive.flow.settle import Attempted, Settled, settle
 from redrive.model import Bury, Category, Done, Failure, Holds, Message, Outcome, Reason, Release, Retry
 from redrive.telemetry.events import BackendDown, BackendUp, LeaseLost
@@ -38,18 +38,18 @@ _SHORTEST_PAUSE, _LONGEST_PAUSE = 0.1, 10.0
 class Consumer:
     """Receives from one source until it is told to stop."""
 
-    def __init__(self, line: Line) -> None:
-        self.line = line
+    def __init__(self, context: Context) -> None:
+        self.context = context
         self.released = 0
-        self._deadlines = Deadlines(line.handler.timeout)
-        self._most = max(2 * line.batch, 2 * line.handler.concurrency)
+        self._deadlines = Deadlines(context.handler.timeout)
+        self._most = max(2 * context.batch, 2 * context.handler.concurrency)
         self._held: dict[int, Delivery] = {}  # leased and not settled yet
         self._buffer: deque[Delivery] = deque()
         self._lanes: dict[Hashable, deque[Delivery] | None] = {}  # those busy, and what is behind in each
         self._undecided: list[Attempted] = []  # of the outcomes, those whose settlement decides how their lane goes on
-        self._is_ours = line.transport.is_ours if isinstance(line.transport, KeepsOrder) else None
-        self._most_attempts = line.policy.most_attempts
-        self._steps_aside = line.policy.holds is Holds.NOTHING
+        self._is_ours = context.transport.is_ours if isinstance(context.transport, KeepsOrder) else None
+        self._most_attempts = context.policy.most_attempts
+        self._steps_aside = context.policy.holds is Holds.NOTHING
         self._outcomes: list[Attempted] = []
         self._arrived = asyncio.Event()
         self._decided = asyncio.Event()
@@ -63,7 +63,7 @@ class Consumer:
     async def run(self, grace: timedelta) -> None:
         """Until `stop`: then nothing new is taken, what runs may finish within the grace, the rest is given back."""
         helpers = [asyncio.create_task(self._fetch()), asyncio.create_task(self._renew())]
-        pool = [asyncio.create_task(self._work()) for _ in range(self.line.handler.concurrency)]
+        pool = [asyncio.create_task(self._work()) for _ in range(self.context.handler.concurrency)]
         settler = asyncio.create_task(self._settle())
         try:
             await _until(self._stopping, [*helpers, *pool, settler])
@@ -87,13 +87,13 @@ class Consumer:
                 self._room.clear()
                 await self._room.wait()
             if self._store_pause:
-                await self.line.clock.sleep(self._store_pause)
+                await self.context.clock.sleep(self._store_pause)
             try:
-                limit = 1 if self._careful else min(room, self.line.batch)
-                deliveries = await self.line.transport.receive(self.line.source, limit)
+                limit = 1 if self._careful else min(room, self.context.batch)
+                deliveries = await self.context.transport.receive(self.context.source, limit)
             except Unavailable as error:
                 self._is_down(error, pause)
-                await self.line.clock.sleep(pause)
+                await self.context.clock.sleep(pause)
                 pause = min(2 * pause, _LONGEST_PAUSE)
                 continue
             self._is_up()
@@ -151,7 +151,7 @@ class Consumer:
                     attempted = self._refused(delivery)
                     if attempted is None:
                         began = perf_counter()
-                        failure = await attempt(self.line, delivery.message, deadline)
+                        failure = await attempt(self.context, delivery.message, deadline)
                         attempted = self._judged(delivery, failure, perf_counter() - began)
                     self._outcomes.append(attempted)  # looked up after the wait: the list is swapped meanwhile
                     delivery = None if delivery.lane is None else self._behind(attempted)
@@ -241,19 +241,23 @@ class Consumer:
 
     def _refused(self, delivery: Delivery) -> Attempted | None:
         """Dead before it was attempted."""
-        line, message = self.line, delivery.message
-        if message.attempt <= self._most_attempts and not message.expires_at and len(message.body) <= line.body_limit:
+        context, message = self.context, delivery.message
+        if (
+            message.attempt <= self._most_attempts
+            and not message.expires_at
+            and len(message.body) <= context.body_limit
+        ):
             return None  # as almost all are
-        reason = admit(message, line.policy, line.body_limit, line.clock.now())
+        reason = admit(message, context.policy, context.body_limit, context.clock.now())
         if reason is None:
             return None
-        return Attempted(delivery, Bury(reason), undelivered(line, message, *_why(reason, message, line)))
+        return Attempted(delivery, Bury(reason), undelivered(context, message, *_why(reason, message, context)))
 
     def _judged(self, delivery: Delivery, failure: Failure | None, seconds: float) -> Attempted:
         if failure is None:
             return Attempted(delivery, _DONE, None, seconds)
-        line = self.line
-        outcome = decide(delivery.message, failure, line.policy, line.clock.now(), line.clock.rng)
+        context = self.context
+        outcome = decide(delivery.message, failure, context.policy, context.clock.now(), context.clock.rng)
         return Attempted(delivery, outcome, failure, seconds)
 
     async def _settle(self) -> None:
@@ -277,12 +281,12 @@ class Consumer:
         while True:
             wait = max(self._store_pause, 1.0)
             try:
-                settled = await settle(self.line, batch, timedelta(seconds=wait))
+                settled = await settle(self.context, batch, timedelta(seconds=wait))
             except Unavailable as error:
                 self._is_down(error, pause)
                 if self._ending.is_set():
                     return Settled(kept_back=[item.delivery for item in batch])  # they come back when their leases end
-                await self.line.clock.wait(self._ending, pause)
+                await self.context.clock.wait(self._ending, pause)
                 pause = min(2 * pause, _LONGEST_PAUSE)
             else:
                 self._is_up()
@@ -293,13 +297,13 @@ class Consumer:
     async def _renew(self) -> None:
         """Keep the leases of what we hold for as long as we hold it."""
         while True:
-            await self.line.clock.sleep(self.line.lease.total_seconds() / 3)
+            await self.context.clock.sleep(self.context.lease.total_seconds() / 3)
             if not self._held:
                 continue
             try:
-                lost = await self.line.transport.extend(list(self._held.values()))
+                lost = await self.context.transport.extend(list(self._held.values()))
             except Unavailable as error:
-                self._is_down(error, self.line.lease.total_seconds() / 3)
+                self._is_down(error, self.context.lease.total_seconds() / 3)
                 continue
             self._is_up()
             self._let_go(lost)
@@ -308,7 +312,7 @@ class Consumer:
         """Somebody else has them now. Their handlers run on; what comes of it is not settled by us."""
         if lost:
             names = tuple(one.message.id for one in lost)
-            self.line.events.emit(LeaseLost(source=self.line.source, messages=names))
+            self.context.events.emit(LeaseLost(source=self.context.source, messages=names))
             for one in lost:
                 self._forget(one)
 
@@ -337,15 +341,15 @@ class Consumer:
 
     def _is_down(self, error: Unavailable, pause: float) -> None:
         self._down = error.name
-        self.line.events.emit(BackendDown(backend=error.name, why=str(error), pause=timedelta(seconds=pause)))
+        self.context.events.emit(BackendDown(backend=error.name, why=str(error), pause=timedelta(seconds=pause)))
 
     def _is_up(self) -> None:
         if self._down is not None:
-            self.line.events.emit(BackendUp(backend=self._down))
+            self.context.events.emit(BackendUp(backend=self._down))
             self._down = None
 
 
-def _why(reason: Reason, message: Message, line: Line) -> tuple[str, str, Category]:
+def _why(reason: Reason, message: Message, context: Context) -> tuple[str, str, Category]:
     """Type, message and category of a failure that came before any attempt."""
     match reason:
         case Reason.CRASHED:
@@ -358,7 +362,7 @@ def _why(reason: Reason, message: Message, line: Line) -> tuple[str, str, Catego
         case Reason.EXPIRED:
             return "redrive.Expired", f"its time to live ended at {message.expires_at}", Category.PERMANENT
         case _:
-            size = f"{len(message.body):,} bytes, over the limit of {line.body_limit:,} (`body_limit`)"
+            size = f"{len(message.body):,} bytes, over the limit of {context.body_limit:,} (`body_limit`)"
             return "redrive.TooLarge", size, Category.VALIDATION
 
 

@@ -14,7 +14,7 @@ from msgspec.structs import replace
 
 from redrive.errors import Unavailable
 from redrive.flow.bury import letter_of, parked
-from redrive.flow.line import Line
+from redrive.flow.context import Context
 from redrive.flow.lineage import Lineage, lineage
 from redrive.model import OPEN, Bury, Done, Failure, Letter, Outcome, Reason, Release, Retry, State, letter_id
 from redrive.stores.base import Entry, EntryStatus
@@ -52,21 +52,21 @@ class Settled(Struct, frozen=True):
     kept_back: Sequence[Delivery] = ()  # what the store did not take was given back instead
 
 
-async def settle(line: Line, batch: Sequence[Attempted], pause: timedelta = _PAUSE) -> Settled:
+async def settle(context: Context, batch: Sequence[Attempted], pause: timedelta = _PAUSE) -> Settled:
     """Letters are durable and resolutions written before anything is acked. Raises TransportUnavailable only."""
     plain, others = _told_apart(batch)
     buried: Sequence[Letter] = ()
     settled = Settled()
     if to_write := [item for item in others if _is_to_write(item)]:
         silent = [item for item in others if not _is_to_write(item)]
-        to_write, buried, written = await _write(line, to_write, pause)
+        to_write, buried, written = await _write(context, to_write, pause)
         settled = Settled(written, [item.delivery for item in to_write if isinstance(item.outcome, Release)])
         others = [*silent, *to_write]
-    parks = line.parks
+    parks = context.parks
     settlements = [Settlement(item.delivery, _DONE) for item in plain]
     settlements += [_settlement(item, parks) for item in others]
-    lost = await line.transport.settle(settlements)
-    _tell(line, plain, others, buried, lost)
+    lost = await context.transport.settle(settlements)
+    _tell(context, plain, others, buried, lost)
     return settled
 
 
@@ -83,23 +83,23 @@ def _told_apart(batch: Sequence[Attempted]) -> tuple[list[Attempted], list[Attem
 
 
 async def _write(
-    line: Line, batch: Sequence[Attempted], pause: timedelta
+    context: Context, batch: Sequence[Attempted], pause: timedelta
 ) -> tuple[list[Attempted], Sequence[Letter], bool]:
     """The batch, with what could not be written turned into a release; the letters that were; whether all were.
 
     What is recorded is never given back: its next success would not know that it has a letter.
     """
-    letters = [_letter(line, item) for item in batch]
+    letters = [_letter(context, item) for item in batch]
     recorded = resolved = False
     try:
-        if refused := await _record(line, batch, [letter for letter in letters if letter is not None]):
+        if refused := await _record(context, batch, [letter for letter in letters if letter is not None]):
             batch = [_kept_back(item, letter, refused) for item, letter in zip(batch, letters, strict=True)]
             letters = [letter if letter and letter.id not in refused else None for letter in letters]
         recorded = True
-        await _resolve(line, batch)
+        await _resolve(context, batch)
         resolved = True
     except Unavailable as error:
-        line.events.emit(BackendDown(backend=error.name, why=str(error), pause=pause))
+        context.events.emit(BackendDown(backend=error.name, why=str(error), pause=pause))
         kept = [recorded if letter else not _came_back(item) for item, letter in zip(batch, letters, strict=True)]
         given_back = Release(pause)
         batch = [item if keep else replace(item, outcome=given_back) for item, keep in zip(batch, kept, strict=True)]
@@ -107,23 +107,23 @@ async def _write(
     return list(batch), buried if recorded else (), resolved
 
 
-def _letter(line: Line, item: Attempted) -> Letter | None:
+def _letter(context: Context, item: Attempted) -> Letter | None:
     """The letter to be recorded for it, if any."""
     if item.failure is None:
         return None
-    now, transport = line.clock.now(), line.handler.transport
+    now, transport = context.clock.now(), context.handler.transport
     match item.outcome:
         case Bury(reason):
             return letter_of(
                 item.delivery,
                 item.failure,
                 reason,
-                line.policy,
+                context.policy,
                 transport=transport,
                 now=now,
-                rng=line.clock.rng,
+                rng=context.clock.rng,
             )
-        case Retry(after) if line.parks:
+        case Retry(after) if context.parks:
             return parked(item.delivery, item.failure, after, transport=transport, now=now)
     return None
 
@@ -132,7 +132,7 @@ def _kept_back(item: Attempted, letter: Letter | None, refused: set[str]) -> Att
     return item if letter is None or letter.id not in refused else replace(item, outcome=Release(_REFUSED))
 
 
-async def _record(line: Line, batch: Sequence[Attempted], letters: Sequence[Letter]) -> set[str]:
+async def _record(context: Context, batch: Sequence[Attempted], letters: Sequence[Letter]) -> set[str]:
     """Tell the ledgers of replays which of theirs died again, and record the letters: last, because it counts.
 
     Returns the letters that the store will not have. There should be none; one that is must not hold up the others.
@@ -140,53 +140,53 @@ async def _record(line: Line, batch: Sequence[Attempted], letters: Sequence[Lett
     if not letters:
         return set()
     crashed = {letter.id for letter in letters if letter.reason is Reason.CRASHED}
-    known = await _at_rest(line, crashed) if crashed else set()
-    await _mark(line, [item for item in batch if isinstance(item.outcome, Bury)], EntryStatus.FAILED)
+    known = await _at_rest(context, crashed) if crashed else set()
+    await _mark(context, [item for item in batch if isinstance(item.outcome, Bury)], EntryStatus.FAILED)
     wanted = [letter for letter in letters if letter.id not in known]
     try:
-        await line.store.letters.record(wanted)
+        await context.store.letters.record(wanted)
     except _BAD_VALUE:
-        return {letter.id for letter in wanted if not await _is_recorded(line, letter)}
+        return {letter.id for letter in wanted if not await _is_recorded(context, letter)}
     return set()
 
 
-async def _is_recorded(line: Line, letter: Letter) -> bool:
+async def _is_recorded(context: Context, letter: Letter) -> bool:
     try:
-        await line.store.letters.record([letter])
+        await context.store.letters.record([letter])
     except _BAD_VALUE as error:
-        log.exception("the store refuses the letter of message %r: it stays in %s", letter.message.id, line.source)
+        log.exception("the store refuses the letter of message %r: it stays in %s", letter.message.id, context.source)
         why = f"{type(error).__name__}: {error}"
-        line.events.emit(LetterRefused(source=line.source, message=letter.message.id, why=why))
+        context.events.emit(LetterRefused(source=context.source, message=letter.message.id, why=why))
         return False
     return True
 
 
-async def _at_rest(line: Line, ids: set[str]) -> set[str]:
+async def _at_rest(context: Context, ids: set[str]) -> set[str]:
     """Letters that a worker recorded before it died, unable to ack: the crash adds nothing to their story."""
-    found = [await line.store.letters.get(id) for id in ids]
+    found = [await context.store.letters.get(id) for id in ids]
     return {letter.id for letter in found if letter and letter.state in (State.PENDING, State.EXHAUSTED)}
 
 
-async def _resolve(line: Line, batch: Sequence[Attempted]) -> None:
+async def _resolve(context: Context, batch: Sequence[Attempted]) -> None:
     """A success of a message that has a letter resolves it."""
     back = [item for item in batch if _came_back(item)]
     if not back:
         return
     ids = {letter_id(item.delivery.message.source, item.delivery.message.id): item for item in back}
-    await _mark(line, back, EntryStatus.RESOLVED)
-    moved = await line.store.letters.move(list(ids), expect=OPEN, to=State.RESOLVED, now=line.clock.now())
+    await _mark(context, back, EntryStatus.RESOLVED)
+    moved = await context.store.letters.move(list(ids), expect=OPEN, to=State.RESOLVED, now=context.clock.now())
     for id in moved:
         origin = lineage(ids[id].delivery.message)
-        line.events.emit(LetterResolved(source=line.source, letter=id, replay=origin.replay if origin else None))
+        context.events.emit(LetterResolved(source=context.source, letter=id, replay=origin.replay if origin else None))
 
 
-async def _mark(line: Line, items: Sequence[Attempted], status: EntryStatus) -> None:
+async def _mark(context: Context, items: Sequence[Attempted], status: EntryStatus) -> None:
     """Write the outcome into the ledger of the replay that sent each back."""
-    now = line.clock.now()
+    now = context.clock.now()
     origins = [lineage(item.delivery.message) for item in items]
     entries = [_entry(origin, status, item, now) for origin, item in zip(origins, items, strict=True) if origin]
     if replayed := [entry for entry in entries if entry.replay]:
-        await line.store.ledger.mark(replayed)
+        await context.store.ledger.mark(replayed)
 
 
 def _entry(origin: Lineage, status: EntryStatus, item: Attempted, now: datetime) -> Entry:
@@ -216,7 +216,7 @@ def _settlement(item: Attempted, parks: bool) -> Settlement:
 
 
 def _tell(
-    line: Line,
+    context: Context,
     plain: Sequence[Attempted],
     others: Sequence[Attempted],
     buried: Sequence[Letter],
@@ -224,15 +224,15 @@ def _tell(
 ) -> None:
     """Once it is all done: a batch that has to be carried out again is told of once."""
     for letter in buried:
-        _tell_buried(line, letter)
+        _tell_buried(context, letter)
     counts = {Done: len(plain), Retry: 0, Bury: 0, Release: 0}
     for item in others:
         counts[type(item.outcome)] += 1
         if isinstance(item.outcome, Retry) and item.failure is not None:
-            _tell_retried(line, item, item.outcome.after)
-    line.events.emit(
+            _tell_retried(context, item, item.outcome.after)
+    context.events.emit(
         BatchSettled(
-            source=line.source,
+            source=context.source,
             done=counts[Done],
             retried=counts[Retry],
             buried=counts[Bury],
@@ -241,15 +241,15 @@ def _tell(
         )
     )
     if lost:
-        line.events.emit(LeaseLost(source=line.source, messages=tuple(one.message.id for one in lost)))
+        context.events.emit(LeaseLost(source=context.source, messages=tuple(one.message.id for one in lost)))
 
 
-def _tell_retried(line: Line, item: Attempted, after: timedelta) -> None:
+def _tell_retried(context: Context, item: Attempted, after: timedelta) -> None:
     message = item.delivery.message
     assert item.failure is not None
-    line.events.emit(
+    context.events.emit(
         MessageRetried(
-            source=line.source,
+            source=context.source,
             message=message.id,
             tenant=message.tenant,
             correlation_id=message.correlation_id,
@@ -259,5 +259,5 @@ def _tell_retried(line: Line, item: Attempted, after: timedelta) -> None:
     )
 
 
-def _tell_buried(line: Line, letter: Letter) -> None:
-    line.events.emit(MessageBuried.of(letter, line.source))
+def _tell_buried(context: Context, letter: Letter) -> None:
+    context.events.emit(MessageBuried.of(letter, context.source))

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 from msgspec import Struct
 
 from redrive.errors import TransportUnavailable, Unavailable
+from redrive.limits import Limits
 from redrive.model import Done, Failure, Holds, Message, Outcome, Release, Retry
-from redrive.terms import Terms
 
 if TYPE_CHECKING:
     from redrive.stores.base import Store
@@ -138,10 +138,10 @@ class HasGraves(Protocol):
 
 
 @runtime_checkable
-class Governed(Protocol):
+class KeepsLimits(Protocol):
     """A transport that can keep a rate, and share a source fairly among tenants, over all its workers."""
 
-    def govern(self, source: str, terms: Terms) -> None:
+    def limit(self, source: str, limits: Limits) -> None:
         """Keep to these from now on. Called before the first `receive` of that source."""
         ...
 
@@ -177,8 +177,8 @@ __all__ = [
     "Delivery",
     "Depth",
     "Features",
-    "Governed",
     "HasGraves",
+    "KeepsLimits",
     "KeepsOrder",
     "Outcome",
     "Pausable",

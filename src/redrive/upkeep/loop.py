@@ -9,7 +9,7 @@ from datetime import timedelta
 from typing import TYPE_CHECKING
 
 from redrive.clock import Clock
-from redrive.config import Settings
+from redrive.config.settings import Settings
 from redrive.errors import Unavailable
 from redrive.flow.breaker import BreakerRule
 from redrive.flow.replay import Replays

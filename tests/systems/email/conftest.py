@@ -9,9 +9,9 @@ import pytest
 from redis import Redis as SyncClient
 from redis.asyncio import Redis as Client
 
-from redrive.config import read
+from redrive.config.load import read
+from redrive.config.settings import Email, Settings, Upkeep
 from redrive.model import Letter, Reason
-from redrive.settings import Email, Settings, Upkeep
 from redrive.systems.email import EmailGateway
 from redrive.testing.builders import make_failure, make_letter, make_message
 from tests.cli.world import Shell

@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 from redis import Redis as Client
 
-from redrive.config import read
-from redrive.settings import Email, Settings
+from redrive.config.load import read
+from redrive.config.settings import Email, Settings
 from redrive.systems.email import EmailGateway, validate_dlq_entry
 from redrive.testing.waiting import until
 from tests.admin.process import Process, redrive

@@ -9,7 +9,7 @@ import pytest
 from playwright.async_api import Browser, async_playwright
 
 from redrive.admin.server import Server
-from redrive.settings import Settings
+from redrive.config.settings import Settings
 from redrive.systems.email import EmailGateway
 from redrive.testing.waiting import until
 from tests.servers.chromium import Chromium

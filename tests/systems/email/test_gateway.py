@@ -11,11 +11,11 @@ from typing import Any
 import pytest
 from redis.asyncio import Redis as Client
 
+from redrive.config.settings import Settings
 from redrive.errors import TransportUnavailable, UsageError
 from redrive.service import Service
-from redrive.settings import Settings
 from redrive.systems.email import EmailGateway, validate_dlq_entry
-from redrive.systems.email.picture import turns_of
+from redrive.systems.email.snapshot import turns_of
 from redrive.telemetry.events import Event, MessageRetried
 from redrive.testing.waiting import until
 from tests.servers.fixtures import StartsServer

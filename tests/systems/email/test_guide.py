@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from redrive.systems.email import read_job
-from redrive.systems.email.figures import Figures
+from redrive.systems.email.metrics import Figures
 from tests.cli.world import Shell
 from tests.docs.samples import DOCS, ROOT, blocks
 

@@ -14,12 +14,12 @@ from typing import Any
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
+from redrive.config.settings import Settings
 from redrive.forensics.stats import stats_of
 from redrive.model import Reason, State
-from redrive.settings import Settings
 from redrive.systems.email import EmailGateway
-from redrive.systems.email.figures import measured
 from redrive.systems.email.logs import AttemptLog
+from redrive.systems.email.metrics import measured
 from redrive.telemetry.events import BackendUp, BatchSettled, Event, MessageBuried, MessageRetried
 from redrive.telemetry.metrics import Metrics
 from redrive.testing.builders import make_failure

@@ -12,19 +12,19 @@ import httpx
 import pytest
 from redis.asyncio import Redis as Client
 
+from redrive.access.tokens import Role, Tokens
 from redrive.admin.api import create_api
+from redrive.config.settings import Email, Settings
 from redrive.errors import ConfigError
 from redrive.forensics.query import Query
 from redrive.registry import open_store
 from redrive.service import Service
-from redrive.settings import Email, Settings
 from redrive.systems.email import EmailGateway
 from redrive.systems.email.dlq import dlq_url
 from redrive.systems.email.gateway import fair_of, policy_of, rate_of
-from redrive.systems.email.picture import Watch
+from redrive.systems.email.snapshot import Watch
 from redrive.testing.clock import START
 from redrive.testing.waiting import until
-from redrive.tokens import Role, Tokens
 from tests.systems.email.jobs import job
 from tests.systems.email.mailserver import Mailbox
 from tests.systems.email.world import dlq_has, is_drained, running, with_email
@@ -75,7 +75,7 @@ def test_weights_that_are_none_are_refused(changes: dict[str, Any], says: str) -
 def test_a_queue_without_turns_says_so_when_a_worker_starts() -> None:
     gateway = EmailGateway(Settings(), transport="memory://", store="memory://")
     with pytest.raises(ConfigError, match="use one that can, such as redis://"):
-        gateway.app.line(gateway.app.handlers["email:send"])
+        gateway.app.context(gateway.app.handlers["email:send"])
 
 
 async def test_the_dlq_is_a_store_with_a_url_of_its_own(settings: Settings, mailbox: Mailbox, client: Client) -> None:
@@ -132,7 +132,7 @@ async def test_what_others_wrote_into_the_dlq_is_counted_too(settings: Settings,
     assert (picture.size, dict(picture.companies)) == (2, {"unknown": 1, "acme": 1})
 
 
-@pytest.mark.parametrize("statement", ["import redrive.systems.email", "import redrive.cli.email"])
+@pytest.mark.parametrize("statement", ["import redrive.systems.email", "import redrive.systems.email.commands"])
 def test_importing_it_imports_no_driver(statement: str) -> None:
     program = f"{statement}\nimport sys\nprint(*sorted({{name.partition('.')[0] for name in sys.modules}}))"
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)

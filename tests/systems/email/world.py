@@ -12,9 +12,9 @@ from typing import Any
 from msgspec.structs import replace
 from redis.asyncio import Redis as Client
 
+from redrive.config.settings import Settings
 from redrive.forensics.query import Query
 from redrive.model import State
-from redrive.settings import Settings
 from redrive.systems.email import EmailGateway
 from redrive.worker import Worker
 

@@ -12,9 +12,8 @@ from urllib.parse import quote
 import pytest
 
 from redrive import Redrive
-from redrive.config import Settings
+from redrive.config.settings import Files, Settings
 from redrive.doctor import Finding, Level, examine
-from redrive.settings import Files
 from tests.servers import web
 from tests.servers.rabbitmq import GUEST
 from tests.systems.files.conftest import Broker

@@ -19,19 +19,17 @@ import pytest
 import pytest_asyncio
 
 from redrive import Redrive
-from redrive.admin import files
+from redrive.access.tokens import Role, Tokens
 from redrive.admin.api import create_api
-from redrive.cli import files as commands
-from redrive.config import Settings
+from redrive.config.settings import Files, Settings
 from redrive.errors import ConfigError
 from redrive.model import Message
 from redrive.service import Service
-from redrive.settings import Files
-from redrive.systems.files import DLQ_QUEUES, FilesWorker, ParkedQueues
+from redrive.systems.files import DLQ_QUEUES, FilesWorker, ParkedQueues, commands
+from redrive.systems.files import routes as files
 from redrive.systems.files.logs import PipelineLog
 from redrive.testing.builders import make_failure, make_letter, make_message
 from redrive.testing.waiting import until
-from redrive.tokens import Role, Tokens
 from redrive.transports.rabbitmq.parking import parcel_of
 from redrive.worker import Worker
 from tests.systems.files.conftest import Broker

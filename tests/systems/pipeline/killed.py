@@ -10,9 +10,8 @@ from typing import Any
 
 import msgspec
 
-from redrive.config import Settings
+from redrive.config.settings import Pipeline, Settings
 from redrive.model import Message
-from redrive.settings import Pipeline
 from redrive.stores.sqlite import SqliteStore
 from redrive.systems.pipeline import Engine, Graph
 from redrive.systems.pipeline.engine import TRANSPORT

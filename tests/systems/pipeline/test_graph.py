@@ -10,9 +10,8 @@ from typing import Any
 
 import pytest
 
-from redrive.config import Settings
+from redrive.config.settings import Pipeline, Settings
 from redrive.errors import ConfigError, UnknownNode, UsageError
-from redrive.settings import Pipeline
 from redrive.systems.pipeline import Document, Engine, Graph, Module, Node, PipeStream
 from redrive.systems.pipeline.module import Rejected
 from redrive.systems.pipeline.pipeline_pb2 import ProcessRequest

@@ -13,16 +13,15 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from redrive.config import Settings
+from redrive.config.settings import Pipeline, Settings
 from redrive.errors import ConfigError
 from redrive.forensics.query import Query
 from redrive.model import Message, State
 from redrive.service import Service
-from redrive.settings import Pipeline
 from redrive.stores.sqlite import SqliteStore
 from redrive.systems.pipeline import Document, Engine, Node, PipeStream, Step
 from redrive.systems.pipeline.dlq import dead_streams
-from redrive.systems.pipeline.figures import depths
+from redrive.systems.pipeline.metrics import depths
 from redrive.systems.pipeline.trace import Trace, Tracer
 from redrive.systems.pipeline.wire import MOST_INLINE
 from redrive.testing import faults

@@ -17,21 +17,19 @@ from uuid import uuid4
 import httpx
 
 from redrive import Redrive
-from redrive.admin import pipeline as routes
+from redrive.access.tokens import Role, Tokens
 from redrive.admin.api import create_api
 from redrive.admin.server import routers_of
-from redrive.config import Settings
+from redrive.config.settings import Pipeline, Settings
 from redrive.errors import StoreUnavailable
 from redrive.forensics.query import Query
 from redrive.model import State
 from redrive.service import Service
-from redrive.settings import Pipeline
 from redrive.stores.sqlite import SqliteStore
-from redrive.systems.pipeline import Document, Step
+from redrive.systems.pipeline import Document, Step, routes
 from redrive.systems.pipeline.engine import with_pipeline
-from redrive.systems.pipeline.figures import measured
+from redrive.systems.pipeline.metrics import measured
 from redrive.testing.waiting import until
-from redrive.tokens import Role, Tokens
 from tests.servers.consul import Consul
 from tests.servers.ports import claim_port
 from tests.systems.pipeline.world import ModuleProcess, Pipe, command, config, environment, node, read_topic, written

@@ -20,10 +20,9 @@ from click.testing import CliRunner, Result
 from confluent_kafka import Consumer, KafkaError, TopicPartition
 
 from redrive.cli import main
-from redrive.config import Settings
+from redrive.config.settings import Pipeline, Settings
 from redrive.forensics.query import Query
 from redrive.model import Letter, Message
-from redrive.settings import Pipeline
 from redrive.stores.base import Store
 from redrive.stores.memory import MemoryStore
 from redrive.systems.pipeline import DlqConfig, DlqMessage, Document, Engine, Graph, Node, PipeStream

@@ -11,9 +11,9 @@ from typing import Any
 
 import pytest
 
-from redrive.config import read
+from redrive.config.load import read
+from redrive.config.settings import Settings
 from redrive.errors import ConfigError
-from redrive.settings import Settings
 from redrive.systems.tickets import with_values
 from redrive.systems.tickets.topics import wanted
 from redrive.testing.waiting import until

@@ -10,7 +10,7 @@ from typing import Any
 
 from redrive.forensics.query import Query
 from redrive.model import State
-from redrive.systems.tickets.figures import Figures
+from redrive.systems.tickets.metrics import Figures
 from redrive.systems.tickets.ticket import REASONS
 from redrive.telemetry.events import Events
 from redrive.telemetry.metrics import Metrics

@@ -12,7 +12,7 @@ import httpx
 from msgspec.structs import replace
 
 import redrive.systems.tickets
-from redrive.systems.tickets.figures import measured
+from redrive.systems.tickets.metrics import measured
 from redrive.systems.tickets.ticket import TaskTypes
 from redrive.testing.waiting import until
 from tests.servers.fixtures import StartsMonitor

@@ -12,7 +12,7 @@ import pytest
 
 from redrive.forensics.query import Query
 from redrive.model import Reason
-from redrive.systems.tickets.figures import measured
+from redrive.systems.tickets.metrics import measured
 from redrive.telemetry.events import BackendDown
 from redrive.testing.waiting import until
 from tests.servers.fixtures import StartsServer

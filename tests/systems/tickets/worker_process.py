@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from redrive import Message, constant
-from redrive.settings import Settings, Tickets
+from redrive.config.settings import Settings, Tickets
 from redrive.systems.tickets import TicketWorker
 from redrive.testing.waiting import until
 from redrive.worker import Worker

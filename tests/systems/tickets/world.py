@@ -16,7 +16,7 @@ from pymongo import MongoClient
 from redis import Redis as RedisClient
 
 from redrive import constant
-from redrive.settings import Alerts, Settings, Tickets, Upkeep
+from redrive.config.settings import Alerts, Settings, Tickets, Upkeep
 from redrive.systems.tickets import DlqConsumer, TicketWorker
 from redrive.testing.waiting import until
 from tests.servers.kafka import Kafka

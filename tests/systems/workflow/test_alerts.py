@@ -8,7 +8,7 @@ from datetime import timedelta
 from msgspec.structs import replace
 
 from redrive.alerts.model import Notice, Notifier
-from redrive.config import Settings
+from redrive.config.settings import Settings
 from redrive.systems.workflow import DeadLetterQueue, RetryPolicy, alerts_of
 from redrive.testing.waiting import until
 from tests.systems.workflow.helpers import enqueued, failing

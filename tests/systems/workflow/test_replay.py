@@ -12,7 +12,7 @@ from opensearchpy import AsyncOpenSearch
 
 from redrive.app import Redrive
 from redrive.cli import main
-from redrive.config import Settings
+from redrive.config.settings import Settings
 from redrive.errors import UsageError
 from redrive.forensics.query import Query
 from redrive.model import State

@@ -10,7 +10,7 @@ from datetime import timedelta
 from functools import partial
 
 from redrive import Policy, Redrive, immediate
-from redrive.config import Settings
+from redrive.config.settings import Settings
 from redrive.model import Message
 from redrive.telemetry.events import Event
 from redrive.testing.waiting import until

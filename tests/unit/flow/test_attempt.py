@@ -13,8 +13,8 @@ import pytest
 
 from redrive import Category, Message, Permanent, Redrive, Transient
 from redrive.flow.attempt import attempt
+from redrive.flow.context import Context
 from redrive.flow.deadline import Deadline, Deadlines
-from redrive.flow.line import Line
 from redrive.model import Failure, Stage
 from redrive.testing.builders import make_message
 from tests.unit.support import SOON, World
@@ -28,11 +28,11 @@ class Order:
 
 
 async def _attempt(function: Callable[..., Any], message: Message = MESSAGE, **options: Any) -> Failure | None:
-    return await _on(World().line(function, **options), message)
+    return await _on(World().context(function, **options), message)
 
 
-async def _on(line: Line, message: Message = MESSAGE) -> Failure | None:
-    return await attempt(line, message, Deadline(Deadlines(line.handler.timeout)))
+async def _on(context: Context, message: Message = MESSAGE) -> Failure | None:
+    return await attempt(context, message, Deadline(Deadlines(context.handler.timeout)))
 
 
 def _raising(error: BaseException) -> Callable[..., Any]:
@@ -48,9 +48,9 @@ async def app() -> AsyncIterator[Redrive]:
         yield app
 
 
-def _registered(app: Redrive, function: Callable[..., Any]) -> Line:
+def _registered(app: Redrive, function: Callable[..., Any]) -> Context:
     app.handler("orders")(function)
-    return app.line(app.handlers["orders"])
+    return app.context(app.handlers["orders"])
 
 
 async def test_an_async_handler_gets_the_body_decoded() -> None:
@@ -75,7 +75,7 @@ async def test_a_second_parameter_gets_the_message() -> None:
 
 async def test_a_failure_is_plain_data() -> None:
     world = World()
-    failure = await _on(world.line(_raising(ConnectionResetError("peer went away"))))
+    failure = await _on(world.context(_raising(ConnectionResetError("peer went away"))))
     assert failure is not None
     assert (failure.type, failure.message) == ("ConnectionResetError", "peer went away")
     assert (failure.category, failure.retryable, failure.stage) == (Category.NETWORK, True, Stage.HANDLE)
@@ -143,13 +143,13 @@ async def test_of_many_attempts_at_once_each_is_stopped_in_its_time_and_the_othe
         if body["id"] % 2:
             await asyncio.Event().wait()
 
-    line = World().line(handler, timeout=timedelta(milliseconds=5))
-    deadlines = Deadlines(line.handler.timeout)
+    context = World().context(handler, timeout=timedelta(milliseconds=5))
+    deadlines = Deadlines(context.handler.timeout)
 
     async def one(number: int) -> list[Failure | None]:
         deadline = Deadline(deadlines)  # one for a worker, used for one attempt after the other
         message = make_message(body=b'{"id":%d}' % number)
-        return [await attempt(line, message, deadline) for _ in range(3)]
+        return [await attempt(context, message, deadline) for _ in range(3)]
 
     async with asyncio.timeout(SOON):
         failures = await asyncio.gather(*map(one, range(20)))
@@ -164,9 +164,9 @@ async def test_a_handler_that_swallows_its_end_and_finishes_was_successful() -> 
         except asyncio.CancelledError:
             return
 
-    line = World().line(stubborn, timeout=timedelta(milliseconds=5))
-    deadline = Deadline(Deadlines(line.handler.timeout))
-    assert await attempt(line, MESSAGE, deadline) is None
+    context = World().context(stubborn, timeout=timedelta(milliseconds=5))
+    deadline = Deadline(Deadlines(context.handler.timeout))
+    assert await attempt(context, MESSAGE, deadline) is None
     task = asyncio.current_task()
     assert task is not None
     assert task.cancelling() == 0
@@ -309,8 +309,8 @@ async def test_a_sync_handler_of_an_app_that_was_closed_and_used_again_still_run
     def handler(body: Any) -> None:
         handled.append(body)
 
-    line = _registered(app, handler)
-    assert await _on(line) is None
+    context = _registered(app, handler)
+    assert await _on(context) is None
     await app.aclose()
-    assert await _on(line) is None
+    assert await _on(context) is None
     assert len(handled) == 2

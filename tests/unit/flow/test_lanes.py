@@ -118,8 +118,8 @@ NAMES = ("a1", "b1", "a2", "a3", "b2", "c1", "a4")
 async def test_a_failure_holds_up_its_lane_until_it_worked_and_the_others_go_on() -> None:
     world, transport = world_of(*NAMES)
     notes = Notes(a1=2, b2=1)
-    line = world.line(notes.handler, Policy(attempts=3, backoff=constant("10s")), concurrency=4)
-    async with running(Consumer(line)):
+    context = world.context(notes.handler, Policy(attempts=3, backoff=constant("10s")), concurrency=4)
+    async with running(Consumer(context)):
         await until(lambda: {"b1", "c1"} <= set(notes.done))
         await world.clock.advance(5)
         assert notes.attempts.count("a1") == 1
@@ -139,7 +139,7 @@ async def test_order_holds_however_fetching_attempting_and_settling_fall_togethe
     transport.pauses = lambda: chance.randrange(4)
     notes = Notes(**{name: 1 for name in names if chance.random() < 0.2})
     policy = Policy(attempts=3, backoff=immediate())
-    async with running(Consumer(world.line(notes.handler, policy, concurrency=3, batch=5))):
+    async with running(Consumer(world.context(notes.handler, policy, concurrency=3, batch=5))):
         await until(lambda: len(notes.done) == len(names))
     for key in "abcd":
         assert [name for name in notes.done if name[0] == key] == [name for name in names if name[0] == key]
@@ -149,7 +149,7 @@ async def test_what_steps_aside_holds_up_nothing() -> None:
     world, transport = world_of("a1", "a2", "a3")
     notes = Notes(a1=1)
     policy = Policy(attempts=3, backoff=constant("10s"), holds="nothing")
-    async with running(Consumer(world.line(notes.handler, policy))):
+    async with running(Consumer(world.context(notes.handler, policy))):
         await until(lambda: notes.done == ["a2", "a3"])
         assert transport.released == []
 
@@ -158,7 +158,7 @@ async def test_while_a_letter_cannot_be_written_what_is_behind_it_does_not_go_fi
     world, transport = world_of("a1", "a2", "b1")
     notes = Notes(a1=9)
     world.calls.break_down("letters.record", StoreUnavailable("letters", "disk is full"))
-    async with running(Consumer(world.line(notes.handler, Policy(attempts=1), concurrency=3))):
+    async with running(Consumer(world.context(notes.handler, Policy(attempts=1), concurrency=3))):
         await until(lambda: bool(world.seen(BackendDown)) and notes.done == ["b1"])
         await world.clock.advance(20)
         assert "a2" not in notes.attempts
@@ -182,7 +182,7 @@ async def test_a_letter_that_the_store_refuses_holds_up_its_lane_and_no_other(ar
 
     world.letters.letters.record = refusing  # type: ignore[method-assign]
     batch = 10 if arrives == "together" else 1
-    async with running(Consumer(world.line(notes.handler, Policy(attempts=1), concurrency=3, batch=batch))):
+    async with running(Consumer(world.context(notes.handler, Policy(attempts=1), concurrency=3, batch=batch))):
         await until(lambda: bool(world.seen(LetterRefused)) and notes.done == ["b2"])
         await world.clock.advance(59)
         assert notes.attempts.count("a1") == 1
@@ -204,7 +204,7 @@ async def test_stopping_gives_back_what_is_behind_in_every_lane() -> None:
         await gate.wait()
         handled.append(message.id)
 
-    consumer = Consumer(world.line(handler, concurrency=5))
+    consumer = Consumer(world.context(handler, concurrency=5))
     task = asyncio.create_task(consumer.run(timedelta(seconds=SOON)))
     await inside.wait()
     await until(lambda: len(consumer._lanes) == 3)
@@ -224,7 +224,7 @@ async def test_what_was_taken_from_us_before_it_began_is_not_attempted() -> None
         handled.append(message.id)
         await gate.wait()
 
-    async with running(Consumer(world.line(handler, concurrency=1))):
+    async with running(Consumer(world.context(handler, concurrency=1))):
         await until(lambda: handled == ["a1"])
         transport.shelf.revoke([("orders", 0)])
         gate.set()
@@ -236,7 +236,7 @@ async def test_what_was_taken_from_us_before_it_began_is_not_attempted() -> None
 async def test_a_suspect_on_its_last_attempt_is_alone_and_still_in_order() -> None:
     world, _ = world_of("a1", "a2", "b1", "a3", suspects=3)
     notes = Notes()
-    async with running(Consumer(world.line(notes.handler, Policy(attempts=1), concurrency=5))):
+    async with running(Consumer(world.context(notes.handler, Policy(attempts=1), concurrency=5))):
         await until(lambda: len(notes.done) == 4)
     assert [name for name in notes.attempts if name[0] == "a"] == ["a1", "a2", "a3"]
     assert len(notes.attempts) == 4
@@ -257,5 +257,5 @@ async def test_a_suspect_that_is_taken_from_us_before_it_began_holds_up_nothing(
         return deliveries
 
     transport.receive = moved  # type: ignore[method-assign]
-    async with running(Consumer(world.line(notes.handler, Policy(attempts=1)))):
+    async with running(Consumer(world.context(notes.handler, Policy(attempts=1)))):
         await until(lambda: notes.done == ["a1"])

@@ -65,7 +65,7 @@ async def test_every_message_is_handled_and_acked() -> None:
     world, gate = World(), Gate()
     gate.open.set()
     messages = await _send(world, 250)
-    async with running(Consumer(world.line(gate.handler, concurrency=5, batch=20))):
+    async with running(Consumer(world.context(gate.handler, concurrency=5, batch=20))):
         await until(lambda: _settled(world) == 250)
     assert sorted(gate.handled) == sorted(message.id for message in messages)
     assert (await _depth(world)).total == 0
@@ -74,7 +74,7 @@ async def test_every_message_is_handled_and_acked() -> None:
 async def test_messages_settle_in_batches_and_not_one_by_one() -> None:
     world = World()
     await _send(world, 500)
-    async with running(Consumer(world.line(nothing, concurrency=10, batch=100))):
+    async with running(Consumer(world.context(nothing, concurrency=10, batch=100))):
         await until(lambda: _settled(world) == 500)
     assert world.calls.count("transport.settle") < 100
 
@@ -86,7 +86,7 @@ async def test_a_message_that_fails_three_times_is_buried_once() -> None:
         raise ConnectionError("down")
 
     (message,) = await _send(world, 1)
-    async with running(Consumer(world.line(fails, Policy(attempts=3, backoff=immediate())))):
+    async with running(Consumer(world.context(fails, Policy(attempts=3, backoff=immediate())))):
         await until(lambda: world.seen(MessageBuried))
     (letter,) = await _letters(world)
     assert (letter.message.id, letter.reason, len(letter.failures)) == (message.id, Reason.ATTEMPTS, 3)
@@ -104,7 +104,7 @@ async def test_a_retry_waits_for_its_time() -> None:
             raise ConnectionError("down")
 
     await _send(world, 1)
-    async with running(Consumer(world.line(fails_once, Policy(backoff=constant("15s"))))):
+    async with running(Consumer(world.context(fails_once, Policy(backoff=constant("15s"))))):
         await until(lambda: tries == 1)
         await world.clock.advance(14.9)
         assert tries == 1
@@ -116,7 +116,7 @@ async def test_a_retry_waits_for_its_time() -> None:
 async def test_no_more_run_at_once_than_are_allowed(concurrency: int) -> None:
     world, gate = World(), Gate()
     await _send(world, 50)
-    async with running(Consumer(world.line(gate.handler, concurrency=concurrency, batch=10))):
+    async with running(Consumer(world.context(gate.handler, concurrency=concurrency, batch=10))):
         await until(lambda: len(gate.inside) == concurrency)
         await world.clock.advance(1)
         assert gate.most == concurrency
@@ -129,7 +129,7 @@ async def test_it_never_holds_more_than_its_limit() -> None:
     """Back-pressure: while nothing gets done, nothing more is taken from those who could."""
     world, gate = World(), Gate()
     await _send(world, 1000)
-    async with running(Consumer(world.line(gate.handler, concurrency=4, batch=10))):
+    async with running(Consumer(world.context(gate.handler, concurrency=4, batch=10))):
         await until(lambda: len(gate.inside) == 4)
         await world.clock.advance(5)
         leased = (await _depth(world)).leased
@@ -141,7 +141,7 @@ async def test_it_never_holds_more_than_its_limit() -> None:
 async def test_stopping_takes_nothing_new_lets_what_runs_finish_and_gives_back_the_rest_untouched() -> None:
     world, gate = World(), Gate()
     await _send(world, 30)
-    consumer = Consumer(world.line(gate.handler, concurrency=2, batch=10))
+    consumer = Consumer(world.context(gate.handler, concurrency=2, batch=10))
     task = asyncio.create_task(consumer.run(timedelta(seconds=SOON)))
     await until(lambda: len(gate.inside) == 2)
     running_now = set(gate.inside)
@@ -159,7 +159,7 @@ async def test_stopping_takes_nothing_new_lets_what_runs_finish_and_gives_back_t
 async def test_what_is_not_done_within_the_grace_is_cancelled_and_given_back() -> None:
     world, gate = World(), Gate()
     await _send(world, 3)
-    consumer = Consumer(world.line(gate.handler, concurrency=2, batch=10))
+    consumer = Consumer(world.context(gate.handler, concurrency=2, batch=10))
     async with running(consumer, grace=timedelta()):
         await until(lambda: len(gate.inside) == 2)
     assert gate.handled == []
@@ -169,13 +169,13 @@ async def test_what_is_not_done_within_the_grace_is_cancelled_and_given_back() -
 
 
 async def test_stopping_while_idle_is_at_once() -> None:
-    consumer = Consumer(World().line(nothing))
+    consumer = Consumer(World().context(nothing))
     async with asyncio.timeout(SOON), running(consumer, grace=timedelta(hours=1)):
         await asyncio.sleep(0)
 
 
 async def test_cancelling_it_while_idle_does_not_wait_for_the_grace() -> None:
-    task = asyncio.create_task(Consumer(World().line(nothing)).run(timedelta(hours=1)))
+    task = asyncio.create_task(Consumer(World().context(nothing)).run(timedelta(hours=1)))
     await asyncio.sleep(0)
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
@@ -185,7 +185,7 @@ async def test_cancelling_it_while_idle_does_not_wait_for_the_grace() -> None:
 async def test_cancelling_it_lets_what_runs_finish_within_the_grace_too() -> None:
     world, gate = World(), Gate()
     await _send(world, 1)
-    task = asyncio.create_task(Consumer(world.line(gate.handler)).run(timedelta(seconds=SOON)))
+    task = asyncio.create_task(Consumer(world.context(gate.handler)).run(timedelta(seconds=SOON)))
     await until(lambda: gate.inside)
     task.cancel()
     gate.open.set()
@@ -197,7 +197,7 @@ async def test_cancelling_it_lets_what_runs_finish_within_the_grace_too() -> Non
 async def test_leases_of_what_is_held_are_renewed() -> None:
     world, gate = World(lease=timedelta(seconds=60)), Gate()
     await _send(world, 5)
-    async with running(Consumer(world.line(gate.handler, concurrency=1, batch=10))):
+    async with running(Consumer(world.context(gate.handler, concurrency=1, batch=10))):
         await until(lambda: gate.inside)
         await world.clock.advance(600)
         assert (await _depth(world)).leased == 5
@@ -212,7 +212,7 @@ async def test_a_lease_that_was_lost_is_reported_once() -> None:
     world, gate = World(lease=timedelta(seconds=60)), Gate()
     (message,) = await _send(world, 1)
     world.calls.break_down("transport.extend", TransportUnavailable("queue"))
-    async with running(Consumer(world.line(gate.handler, concurrency=1))):
+    async with running(Consumer(world.context(gate.handler, concurrency=1))):
         await until(lambda: gate.inside)
         await world.clock.advance(70)  # it lapses, and is received anew
         world.calls.mend("transport.extend")
@@ -226,7 +226,7 @@ async def test_a_lease_that_was_lost_is_reported_once() -> None:
 async def test_a_transport_that_is_away_at_receive_is_asked_again_less_and_less_often() -> None:
     world = World()
     world.calls.break_down("transport.receive", TransportUnavailable("queue", "refused"))
-    async with running(Consumer(world.line(nothing))):
+    async with running(Consumer(world.context(nothing))):
         await world.clock.advance(60)
         asked = world.calls.count("transport.receive")
         assert 8 <= asked <= 16
@@ -245,7 +245,7 @@ async def test_a_transport_that_is_away_at_settle_keeps_us_from_taking_more_and_
     gate.open.set()
     await _send(world, 100)
     world.calls.break_down("transport.settle", TransportUnavailable("queue"))
-    async with running(Consumer(world.line(gate.handler, concurrency=2, batch=5))):
+    async with running(Consumer(world.context(gate.handler, concurrency=2, batch=5))):
         await world.clock.advance(30)
         assert (await _depth(world)).leased <= 10
         assert (await _depth(world)).total == 100
@@ -260,7 +260,7 @@ async def test_after_one_hiccup_of_the_transport_it_still_drains_cleanly() -> No
     world, gate = World(), Gate()
     await _send(world, 1)
     gate.open.set()
-    consumer = Consumer(world.line(gate.handler))
+    consumer = Consumer(world.context(gate.handler))
     async with running(consumer):
         world.calls.fail("transport.settle", TransportUnavailable("queue"))
         await until(lambda: gate.handled)
@@ -279,7 +279,7 @@ async def test_stopping_does_not_wait_for_a_transport_that_is_away() -> None:
     await _send(world, 1)
     gate.open.set()
     world.calls.break_down("transport.settle", TransportUnavailable("queue"))
-    async with running(Consumer(world.line(gate.handler))):
+    async with running(Consumer(world.context(gate.handler))):
         await until(lambda: gate.handled)
         await until(lambda: world.seen(BackendDown))
     assert (await _depth(world)).leased == 1
@@ -295,7 +295,7 @@ async def test_while_the_store_is_down_failures_are_given_back_slower_each_time_
 
     (message,) = await _send(world, 1)
     world.calls.break_down("letters.record", StoreUnavailable("letters", "disk is full"))
-    async with running(Consumer(world.line(fails))):
+    async with running(Consumer(world.context(fails))):
         await world.clock.advance(100)
         pauses = [fact.pause.total_seconds() for fact in world.seen(BackendDown)]
         assert pauses[:5] == [1, 2, 4, 8, 10]
@@ -319,7 +319,7 @@ async def test_what_may_not_be_attempted_is_buried_without_an_attempt() -> None:
         make_message(attempt=4),
     )
     await world.queue.send([too_large, expired, crashed])
-    async with running(Consumer(world.line(gate.handler, Policy(attempts=3), body_limit=1000))):
+    async with running(Consumer(world.context(gate.handler, Policy(attempts=3), body_limit=1000))):
         await until(lambda: len(world.seen(MessageBuried)) == 3)
     assert gate.handled == []
     found = {letter.message.id: (letter.reason, letter.last.type) for letter in await _letters(world)}
@@ -337,7 +337,7 @@ async def test_a_body_that_does_not_decode_is_buried_at_once_bytes_intact() -> N
     async def handler(body: dict[str, int]) -> None: ...
 
     (message,) = await _send(world, 1, body=b"\xff\x00not json")
-    async with running(Consumer(world.line(handler))):
+    async with running(Consumer(world.context(handler))):
         await until(lambda: world.seen(MessageBuried))
     (letter,) = await _letters(world)
     assert (letter.reason, letter.message.body) == (Reason.UNDECODABLE, message.body)
@@ -353,7 +353,7 @@ async def test_a_backoff_function_that_raises_costs_no_worker() -> None:
         raise ConnectionError
 
     await _send(world, 2)
-    async with running(Consumer(world.line(fails, Policy(backoff=custom(broken))))):
+    async with running(Consumer(world.context(fails, Policy(backoff=custom(broken))))):
         await until(lambda: len(world.seen(MessageBuried)) == 2)
     assert len(await _letters(world)) == 2
 
@@ -367,7 +367,7 @@ async def test_an_error_of_our_own_is_not_hidden_and_its_message_comes_back() ->
     async def fails(body: Any) -> None:
         raise ValueError
 
-    task = asyncio.create_task(Consumer(world.line(fails, Policy(backoff=never()))).run(timedelta(hours=1)))
+    task = asyncio.create_task(Consumer(world.context(fails, Policy(backoff=never()))).run(timedelta(hours=1)))
     with pytest.raises(ZeroDivisionError):
         await asyncio.wait_for(task, SOON)
     assert (await _depth(world)).total == 3
@@ -384,9 +384,9 @@ async def test_a_bug_while_deciding_ends_the_consumer_at_once_too() -> None:
         raise ConnectionError
 
     await _send(world, 3)
-    line = world.line(fails, Policy(backoff=Broken()), concurrency=2)
+    context = world.context(fails, Policy(backoff=Broken()), concurrency=2)
     with pytest.raises(ZeroDivisionError):
-        await asyncio.wait_for(Consumer(line).run(timedelta(hours=1)), SOON)
+        await asyncio.wait_for(Consumer(context).run(timedelta(hours=1)), SOON)
     assert (await _depth(world)).total == 3
     assert gate.handled == []
 
@@ -400,7 +400,7 @@ async def test_the_second_time_a_worker_dies_with_a_message_it_counts_as_an_atte
         (delivery,) = await world.queue.receive("orders", 1)
         assert delivery.message.attempt == attempt
         await world.clock.advance(61)
-    async with running(Consumer(world.line(gate.handler, Policy(attempts=2)))):
+    async with running(Consumer(world.context(gate.handler, Policy(attempts=2)))):
         await until(lambda: world.seen(MessageBuried))
     assert gate.handled == []
     (letter,) = await _letters(world)
@@ -411,7 +411,7 @@ async def test_the_second_time_a_worker_dies_with_a_message_it_counts_as_an_atte
 async def test_a_transport_that_goes_away_while_we_drain_does_not_keep_us() -> None:
     world, gate = World(), Gate()
     await _send(world, 2)
-    consumer = Consumer(world.line(gate.handler, concurrency=2))
+    consumer = Consumer(world.context(gate.handler, concurrency=2))
     task = asyncio.create_task(consumer.run(timedelta(seconds=SOON)))
     await until(lambda: len(gate.inside) == 2)
     asked, away = asyncio.Event(), asyncio.Event()

@@ -504,7 +504,7 @@ async def test_a_success_resolves_its_letter_and_a_second_death_rejoins_it() -> 
         if message.id == bad.message.id:
             raise ValueError("still wrong")
 
-    async with running(Consumer(world.line(handler))):
+    async with running(Consumer(world.context(handler))):
         await until(lambda: world.seen(LetterResolved) and world.seen(MessageBuried))
     assert await world.letters.ledger.tally(replay.id) == {EntryStatus.RESOLVED: 1, EntryStatus.FAILED: 1}
     assert (await world.letter_of(good.message)).state is State.RESOLVED

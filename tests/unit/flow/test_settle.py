@@ -39,7 +39,7 @@ def _attempted(world: World, delivery: Delivery, outcome: Outcome, **failure: An
 
 async def _settle(world: World, *pairs: tuple[Delivery, Outcome], policy: Policy | None = None) -> bool:
     batch = [_attempted(world, delivery, outcome) for delivery, outcome in pairs]
-    return (await settle(world.line(nothing, policy), batch, timedelta(seconds=5))).written
+    return (await settle(world.context(nothing, policy), batch, timedelta(seconds=5))).written
 
 
 async def _replaying(world: World, replay: str = "r1") -> tuple[Letter, Delivery]:
@@ -197,7 +197,7 @@ async def test_a_letter_that_the_store_refuses_is_kept_back_and_the_store_is_not
     world = World()
     good, bad, done = await world.deliver(make_message(), make_message(), make_message())
     refusal = ValueError("no such value")
-    line = world.line(nothing)
+    context = world.context(nothing)
     batch = [_attempted(world, good, BURY), _attempted(world, bad, BURY), _attempted(world, done, DONE)]
     record = world.letters.letters.record
 
@@ -207,7 +207,7 @@ async def test_a_letter_that_the_store_refuses_is_kept_back_and_the_store_is_not
         await record(letters)
 
     world.letters.letters.record = refusing  # type: ignore[method-assign]
-    assert await settle(line, batch) == Settled(written=True, kept_back=[bad])
+    assert await settle(context, batch) == Settled(written=True, kept_back=[bad])
     assert await _depth(world) == Depth(0, 1, 0)
     assert [fact.message for fact in world.seen(LetterRefused)] == [bad.message.id]
     assert [fact.message for fact in world.seen(MessageBuried)] == [good.message.id]
@@ -223,12 +223,12 @@ async def _settle_all(world: World, outcome: Outcome) -> None:
 async def test_the_same_batch_carried_out_twice_changes_nothing_and_is_told_once() -> None:
     world = World()
     (delivery,) = await world.deliver(make_message())
-    line, batch = world.line(nothing), [_attempted(world, delivery, BURY)]
+    context, batch = world.context(nothing), [_attempted(world, delivery, BURY)]
     world.calls.fail("transport.settle", TransportUnavailable("queue"))
     with pytest.raises(TransportUnavailable):
-        await settle(line, batch)
+        await settle(context, batch)
     await world.clock.advance(1)
-    await settle(line, batch)
+    await settle(context, batch)
     assert len((await world.letter_of(delivery.message)).failures) == 1
     assert len(world.seen(MessageBuried)) == 1
     assert len(world.seen(BatchSettled)) == 1
@@ -313,7 +313,7 @@ async def test_a_crash_does_not_spoil_the_story_of_a_letter_that_is_recorded(sta
     letter = make_letter(delivery.message, state=state)
     await world.letters.letters.record([letter])
     await world.clock.advance(1)
-    await settle(world.line(nothing), [_crashed(delivery, world)])
+    await settle(world.context(nothing), [_crashed(delivery, world)])
     assert await world.letter_of(delivery.message) == letter
     assert (await _depth(world)).total == 0
 
@@ -324,7 +324,7 @@ async def test_a_crash_of_a_message_that_was_sent_back_is_part_of_the_story(stat
     (delivery,) = await world.deliver(make_message())
     await world.letters.letters.record([make_letter(delivery.message, state=state)])
     await world.clock.advance(1)
-    await settle(world.line(nothing), [_crashed(delivery, world)])
+    await settle(world.context(nothing), [_crashed(delivery, world)])
     letter = await world.letter_of(delivery.message)
     assert (letter.reason, len(letter.failures)) == (Reason.CRASHED, 2)
 
@@ -332,7 +332,7 @@ async def test_a_crash_of_a_message_that_was_sent_back_is_part_of_the_story(stat
 async def test_a_crash_that_nobody_recorded_is_a_letter() -> None:
     world = World()
     (delivery,) = await world.deliver(make_message())
-    await settle(world.line(nothing), [_crashed(delivery, world)])
+    await settle(world.context(nothing), [_crashed(delivery, world)])
     assert (await world.letter_of(delivery.message)).reason is Reason.CRASHED
 
 

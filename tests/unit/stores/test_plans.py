@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from redrive.clock import SystemClock
-from redrive.database import close_database, open_database
+from redrive.drivers.sqlite.database import close_database, open_database
 from redrive.forensics.query import Query
 from redrive.model import Category, State, letter_id
 from redrive.stores.sqlite import SqliteStore

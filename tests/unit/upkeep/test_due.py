@@ -365,7 +365,7 @@ async def test_a_letter_is_retried_as_often_as_its_policy_says_and_then_it_is_ex
 
     policy = Policy(attempts=1, again=Again(3, constant("5m")))
     due = _due(world)
-    async with running(Consumer(world.line(fails, policy))):
+    async with running(Consumer(world.context(fails, policy))):
         for times in range(1, 5):
             await until(lambda times=times: len(world.seen(MessageBuried)) == times)  # type: ignore[misc]
             await world.clock.advance(300)
@@ -387,7 +387,7 @@ async def test_a_parked_message_is_retried_with_its_next_attempt() -> None:
             raise ConnectionError("down")
 
     due = _due(world)
-    async with running(Consumer(world.line(fails_twice, Policy(attempts=5, backoff=constant("15s"))))):
+    async with running(Consumer(world.context(fails_twice, Policy(attempts=5, backoff=constant("15s"))))):
         for times in (1, 2):
             await until(lambda times=times: len(world.seen(BatchSettled)) == times)  # type: ignore[misc]
             letter = await world.letter_of(message)

@@ -12,14 +12,13 @@ from typing import Any
 import pytest
 
 from redrive import Redrive
-from redrive.config import Settings
+from redrive.config.settings import Retention, Settings
+from redrive.config.settings import Upkeep as UpkeepSettings
 from redrive.errors import StoreUnavailable, TransportUnavailable
 from redrive.flow.breaker import BreakerRule
 from redrive.flow.replay import ReplayState
 from redrive.forensics.query import Query
 from redrive.model import State
-from redrive.settings import Retention
-from redrive.settings import Upkeep as UpkeepSettings
 from redrive.telemetry.events import BackendDown, LettersPruned
 from redrive.testing.builders import make_letter
 from redrive.upkeep.loop import Upkeep

@@ -6,7 +6,7 @@ import hashlib
 from collections.abc import Callable, Iterable
 from importlib import import_module
 
-from redrive.alerts.discretion import Discretion
+from redrive.alerts.masking import UrlMask
 from redrive.alerts.model import Notifier
 from redrive.errors import ConfigError
 from redrive.forensics.secrets import hidden_url
@@ -35,7 +35,7 @@ def open_notifier(url: str) -> Notifier:
         raise ConfigError(f"alerts.urls: {hidden_url(url)} is no URL of a notifier: write it like pagerduty://KEY")
     module, _, name = NOTIFIERS.get(scheme, _ANY).partition(":")
     make: Callable[[str, str], Notifier] = getattr(import_module(module), name)
-    with Discretion([url]):
+    with UrlMask([url]):
         return make(url, name_of(url))
 
 

@@ -10,8 +10,8 @@ from contextvars import ContextVar
 from redrive.alerts.model import Kind, Notice, Notifier, Severity, Undelivered
 from redrive.alerts.text import body_of, title_of
 from redrive.errors import ConfigError, MissingExtra
+from redrive.flow.threads import Threads
 from redrive.forensics.secrets import hidden_url
-from redrive.threads import Threads
 
 try:
     import apprise

@@ -11,7 +11,7 @@ from urllib.parse import parse_qsl, unquote, urlsplit
 import msgspec
 from msgspec import Struct
 
-from redrive.durations import duration
+from redrive.config.durations import duration
 from redrive.errors import ConfigError, MissingExtra, nearest
 
 if TYPE_CHECKING:

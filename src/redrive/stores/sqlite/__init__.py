@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
-from redrive.database import close_database, open_database
+from redrive.drivers.sqlite.database import close_database, open_database
 from redrive.stores.base import StoreFeatures
 from redrive.stores.shape import NATIVE, Shape
 from redrive.stores.sqlite.access import Access, in_our_words

@@ -8,7 +8,7 @@ from typing import TypeVar
 
 import msgspec
 
-from redrive.database import Database, Work
+from redrive.drivers.sqlite.database import Database, Work
 from redrive.errors import StoreUnavailable, Unavailable
 
 T = TypeVar("T")

@@ -8,13 +8,13 @@ from datetime import datetime
 from typing import Any
 
 from redrive.clock import microseconds, moment
-from redrive.database import clauses
+from redrive.drivers.sqlite.database import clauses
 from redrive.forensics.query import Query
 from redrive.stores.base import Cursor, Entry, EntryStatus, number_in
 from redrive.stores.sqlite.access import Access
 from redrive.stores.sqlite.query import arms, numbered
 
-_SQL = clauses("letters")
+_SQL = clauses(__package__, "letters")
 
 
 class SqliteLedger:

@@ -12,7 +12,7 @@ import msgspec
 from msgspec.structs import replace
 
 from redrive.clock import microseconds, moment
-from redrive.database import clauses
+from redrive.drivers.sqlite.database import clauses
 from redrive.forensics.query import Query
 from redrive.model import Category, Letter, LetterId, Owner, State, claimed, rejoined
 from redrive.stores.base import AT_REST, MAY_BECOME, Cursor, Group, Page, Tally
@@ -21,7 +21,7 @@ from redrive.stores.shape import Shape
 from redrive.stores.sqlite.access import Access, as_json
 from redrive.stores.sqlite.query import arms, cursor_of, is_counted, numbered, position, where
 
-_SQL = clauses("letters")
+_SQL = clauses(__package__, "letters")
 _COLUMNS = (
     "seq, created_at, state, updated_at, next_retry_at, expires_at, owner, lease_until, retries, resends, replay, "
     "body, document"

@@ -8,8 +8,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 from urllib.parse import parse_qsl, urlencode, urlsplit, urlunsplit
 
-from redrive.durations import duration, spoken
-from redrive.settings import Email
+from redrive.config.durations import duration, spoken
+from redrive.config.settings import Email
 from redrive.systems.email.constants import EMAIL_JOB_RETRY_CONFIG
 from redrive.systems.email.shape import EmailShape
 

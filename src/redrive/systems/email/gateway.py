@@ -13,21 +13,21 @@ from msgspec.structs import replace
 
 from redrive.app import Redrive
 from redrive.clock import Clock
-from redrive.config import Settings, load
+from redrive.config.load import load
+from redrive.config.settings import Email, Retention, Settings
 from redrive.errors import ConfigError, Unavailable, nearest
 from redrive.flow.backoff import constant, exponential
 from redrive.flow.classify import Classifier
+from redrive.limits import Fair, Rate
 from redrive.model import Message, MessageId
 from redrive.policy import Again, Policy
-from redrive.settings import Email, Retention
 from redrive.stores.base import Store
 from redrive.systems.email.accepted import Accepted
 from redrive.systems.email.dlq import dlq_url
 from redrive.systems.email.job import EmailJob, read_job
 from redrive.systems.email.rules import judge
 from redrive.systems.email.senders import Mail, Sender, SendError, open_sender
-from redrive.terms import Fair, Rate
-from redrive.transports.base import Governed, Transport
+from redrive.transports.base import KeepsLimits, Transport
 
 _SWEEP_EVERY = timedelta(hours=1)
 Job = EmailJob | Mapping[str, Any] | bytes
@@ -85,15 +85,15 @@ class EmailGateway:
     async def add_all(self, jobs: Iterable[Job]) -> list[MessageId]:
         """Queue many in one round trip; if one of them is no e-mail job, none is queued."""
         messages = [self._message(job) for job in jobs]
-        self._govern()
+        self._limit()
         await self.app.send_messages(messages)
         return [message.id for message in messages]
 
-    def _govern(self) -> None:
+    def _limit(self) -> None:
         """Companies take turns from the first job on, also where no worker has ever run."""
         transport = self.app.transport()
-        if not self._is_governed and isinstance(transport, Governed):
-            transport.govern(self.email.queue, self.app.handlers[self.email.queue].terms)
+        if not self._is_governed and isinstance(transport, KeepsLimits):
+            transport.limit(self.email.queue, self.app.handlers[self.email.queue].limits)
         self._is_governed = True
 
     def _message(self, job: Job) -> Message:

@@ -10,7 +10,7 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
-from redrive.flow.line import Handler
+from redrive.flow.context import Handler
 from redrive.forensics.redact import Redactor
 from redrive.model import Failure, Message
 from redrive.telemetry.events import Event, MessageBuried, MessageRetried

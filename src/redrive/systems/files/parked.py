@@ -9,10 +9,10 @@ from typing import Any
 from msgspec import Struct
 
 from redrive.app import Redrive
+from redrive.config.settings import Files
 from redrive.errors import UnknownQueue
 from redrive.forensics.redact import Redactor
 from redrive.service import Service
-from redrive.settings import Files
 from redrive.systems.files.worker import broker_url
 from redrive.transports.rabbitmq.options import options_of
 from redrive.transports.rabbitmq.redrive import Parked, Parkings, Redriven

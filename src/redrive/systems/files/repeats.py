@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec.structs import replace
 
-from redrive.flow.line import Handler
+from redrive.flow.context import Handler
 from redrive.model import Message
 from redrive.transports.rabbitmq.redrive import ID
 

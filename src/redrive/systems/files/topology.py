@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Literal
 
-from redrive.durations import Duration
+from redrive.config.durations import Duration
 from redrive.transports.rabbitmq.topology import Exchange, Topology, dlq_queue, queue
 
 EVENTS, COMMANDS = "domain.events", "domain.commands"

@@ -10,12 +10,12 @@ from urllib.parse import unquote, urlencode, urlsplit
 
 from redrive.app import Redrive
 from redrive.clock import Clock
-from redrive.config import Settings, load
-from redrive.durations import spoken
+from redrive.config.durations import spoken
+from redrive.config.load import load
+from redrive.config.settings import Files, Settings
 from redrive.errors import ConfigError, Unavailable, nearest
 from redrive.flow.backoff import constant
 from redrive.policy import Policy
-from redrive.settings import Files
 from redrive.stores.base import Store
 from redrive.systems.files.logs import PipelineLog
 from redrive.systems.files.repeats import Repeats

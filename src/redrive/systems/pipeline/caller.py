@@ -13,12 +13,12 @@ from typing import Any, TypeAlias
 import grpc
 
 from redrive.clock import Clock
-from redrive.durations import spoken
+from redrive.config.durations import spoken
 from redrive.flow.breaker import Breaker, BreakerRule, Position
 from redrive.flow.deadline import Deadline, Deadlines
+from redrive.systems.pipeline.call_pool import CallPool
 from redrive.systems.pipeline.faults import ErrorType, NodeFault, fault_of
 from redrive.systems.pipeline.pipeline_pb2 import ProcessResponse
-from redrive.systems.pipeline.talks import Talks
 from redrive.systems.pipeline.wire import Tls, open_channel
 from redrive.telemetry.events import BreakerMoved, Events
 
@@ -44,7 +44,7 @@ class Instance:
         self.aside = False
         self.pause = _SHORTEST
         self._channel = open_channel(address, tls)
-        self._talks = Talks(self._channel)
+        self._talks = CallPool(self._channel)
         self.ask = self._talks.ask
         self._well_again = well_again
         self._probing: asyncio.Task[None] | None = None

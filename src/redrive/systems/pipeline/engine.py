@@ -18,7 +18,8 @@ from msgspec.structs import replace
 
 from redrive.app import Redrive
 from redrive.clock import Clock, SystemClock, microseconds
-from redrive.config import Settings, load
+from redrive.config.load import load
+from redrive.config.settings import Settings
 from redrive.errors import ConfigError, MessageTooLarge
 from redrive.model import Message
 from redrive.stores.base import Store

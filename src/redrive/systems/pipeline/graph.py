@@ -12,7 +12,7 @@ from uuid import UUID
 import msgspec
 from msgspec import Struct, field
 
-from redrive.durations import duration
+from redrive.config.durations import duration
 from redrive.errors import ConfigError, MissingExtra, UnknownNode, nearest
 from redrive.flow.backoff import linear
 from redrive.model import Category

@@ -9,8 +9,8 @@ from typing import Any
 
 from msgspec.structs import replace
 
+from redrive.config.settings import Settings, Tickets
 from redrive.errors import ConfigError, MissingExtra, nearest
-from redrive.settings import Settings, Tickets
 
 _KEYS = {"enabled": "dlq_enabled", "topic": "dlq_topic", "maxRetriesBeforeDLQ": "max_retries"}
 _VARIABLES = {"KAFKA_DLQ_TOPIC": "dlq_topic", "KAFKA_MAX_RETRIES_BEFORE_DLQ": "max_retries"}

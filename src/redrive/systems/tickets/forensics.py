@@ -14,7 +14,7 @@ from redrive.clock import Clock, SystemClock
 from redrive.collect.collector import Collector
 from redrive.collect.foreign import text_of
 from redrive.collect.kafka import KafkaReader
-from redrive.config import Settings
+from redrive.config.settings import Settings
 from redrive.model import Letter, LetterId
 from redrive.stores.base import Store
 from redrive.systems.tickets.store import store_url

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 from urllib.parse import parse_qsl, urlencode, urlsplit, urlunsplit
 
-from redrive.settings import Tickets
+from redrive.config.settings import Tickets
 
 if TYPE_CHECKING:
     from redrive.stores.mongodb import MongoStore

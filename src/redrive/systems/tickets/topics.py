@@ -9,8 +9,8 @@ from typing import Any
 
 from msgspec import Struct
 
+from redrive.config.settings import Tickets
 from redrive.errors import ConfigError, TransportUnavailable
-from redrive.settings import Tickets
 from redrive.transports.kafka.driver import (
     NAME,
     NO_TOPIC,

@@ -10,13 +10,13 @@ from msgspec.structs import replace
 
 from redrive.app import Redrive
 from redrive.clock import Clock, SystemClock
-from redrive.config import Settings, load
+from redrive.config.load import load
+from redrive.config.settings import Settings, Tickets
 from redrive.errors import ConfigError, Unavailable
 from redrive.flow.backoff import Backoff, exponential
-from redrive.flow.line import Handler
+from redrive.flow.context import Handler
 from redrive.model import Category, Letter
 from redrive.policy import Policy
-from redrive.settings import Tickets
 from redrive.stores.base import Letters, Store
 from redrive.stores.relayed import RelayedLetters, RelayedStore
 from redrive.systems.tickets.config import with_values

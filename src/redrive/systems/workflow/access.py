@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Protocol
 
+from redrive.access.tokens import Role
 from redrive.systems.workflow.errors import AccessDenied
-from redrive.tokens import Role
 
 _NEEDED = {"view": Role.VIEWER, "retry": Role.OPERATOR, "archive": Role.OPERATOR, "clear": Role.ADMIN}
 

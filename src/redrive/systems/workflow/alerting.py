@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from redrive.alerts.alerts import Alerts
-from redrive.alerts.discretion import Discretion
+from redrive.alerts.masking import UrlMask
 from redrive.alerts.model import Notifier
 from redrive.alerts.notifiers import open_notifiers
-from redrive.config import Settings, load
+from redrive.config.load import load
+from redrive.config.settings import Settings
 from redrive.systems.workflow.queue import DeadLetterQueue
 
 
@@ -22,4 +23,4 @@ def alerts_of(
     chosen = settings or load()
     urls = [*chosen.alerts.urls, *(one for one in notifiers if isinstance(one, str))]
     every: Sequence[Notifier] = [*open_notifiers(urls), *(one for one in notifiers if not isinstance(one, str))]
-    return Alerts(queue.store, queue.events, queue.clock, chosen, every, Discretion(urls))
+    return Alerts(queue.store, queue.events, queue.clock, chosen, every, UrlMask(urls))

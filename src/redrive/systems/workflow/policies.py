@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from enum import StrEnum
 from typing import TypeAlias
 
-from redrive.durations import Duration
+from redrive.config.durations import Duration
 from redrive.errors import ConfigError, UsageError, nearest
 from redrive.flow.backoff import Backoff, custom, exponential, immediate, linear, never
 from redrive.model import Category, State

@@ -14,7 +14,7 @@ from typing import Any
 from msgspec.structs import replace
 
 from redrive.clock import Clock, Steady, SystemClock, moment
-from redrive.durations import Duration
+from redrive.config.durations import Duration
 from redrive.errors import ConfigError, StoreUnavailable, UsageError, nearest
 from redrive.flow.breaker import BreakerRule
 from redrive.flow.classify import Classifier
@@ -27,10 +27,10 @@ from redrive.stores.memory import MemoryStore
 from redrive.systems.workflow import statistics
 from redrive.systems.workflow.access import AccessManager, require
 from redrive.systems.workflow.attempts import CURRENT, Attempted, Callback, Outcomes, attempt, buried
+from redrive.systems.workflow.capacity import Room
 from redrive.systems.workflow.errors import DuplicateTask
 from redrive.systems.workflow.policies import AnyPolicy, BackoffFunction, DeadLetterStatus, Policies, RetryPolicy
 from redrive.systems.workflow.processor import Cycle, Processor
-from redrive.systems.workflow.room import Room
 from redrive.systems.workflow.shape import INDEX, WORKFLOW
 from redrive.systems.workflow.spool import SpooledStore
 from redrive.systems.workflow.statistics import Lifetime

@@ -17,10 +17,10 @@ import msgspec
 from redrive.errors import UsageError, nearest
 from redrive.flow.attempt import text_of, type_name
 from redrive.flow.classify import RETRYABLE, Classifier
+from redrive.flow.validate import headers_of
+from redrive.flow.validate import text_of as named
 from redrive.forensics.fingerprint import fingerprint, own_frames, stack_text
 from redrive.model import Category, Failure, Headers, Letter, Message, State
-from redrive.outgoing import headers_of
-from redrive.outgoing import text_of as named
 from redrive.systems.workflow.errors import BadTask
 from redrive.systems.workflow.policies import DeadLetterStatus, RetryPolicy
 

@@ -14,7 +14,7 @@ from typing import Any, Protocol
 import msgspec
 
 from redrive.clock import SystemClock, microseconds
-from redrive.database import close_database, open_database
+from redrive.drivers.sqlite.database import close_database, open_database
 from redrive.errors import ConfigError, MissingExtra, TransportUnavailable, Unavailable
 
 TTL = timedelta(days=7)

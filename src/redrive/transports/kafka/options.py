@@ -16,7 +16,7 @@ from urllib.parse import parse_qsl, unquote, urlsplit
 
 from msgspec import Struct
 
-from redrive.durations import duration, spoken
+from redrive.config.durations import duration, spoken
 from redrive.errors import ConfigError, UsageError, nearest
 
 OPTIONS = ("group", "start", "counters", "retry_topics", "dlq", "dlq_only", "most_open", "most_bytes")

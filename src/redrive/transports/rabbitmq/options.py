@@ -13,7 +13,7 @@ from urllib.parse import SplitResult, parse_qsl, unquote, urlencode, urlsplit, u
 
 from msgspec import Struct
 
-from redrive.durations import duration
+from redrive.config.durations import duration
 from redrive.errors import ConfigError, nearest
 from redrive.transports.rabbitmq.topology import Queue
 

@@ -18,7 +18,7 @@ from typing import Any, Literal
 
 from msgspec import Struct
 
-from redrive.durations import Duration, duration
+from redrive.config.durations import Duration, duration
 from redrive.errors import ConfigError
 
 RETRY, PARKING = "retry", "parking"

@@ -13,8 +13,8 @@ from typing import Any
 from redrive.clock import Clock
 from redrive.drivers.redis import Link, Value
 from redrive.errors import TransportUnavailable
+from redrive.limits import Limits
 from redrive.model import Category, Done, Message, Release, Retry
-from redrive.terms import Terms
 from redrive.transports.base import Delivery, Depth, Features, Settlement
 from redrive.transports.redis import scripts
 from redrive.transports.redis.bell import Bell
@@ -24,7 +24,7 @@ from redrive.transports.redis.tenants import TenantMetrics, metrics
 _MOST_AT_ONCE, _LARGEST = 500, 1 << 20  # jobs and bytes that one script is given
 _CALLS_AT_ONCE = 16  # scripts in one round trip: more would make a server that is busy look like one that is away
 _NAMED_FOR = 60.0
-_NO_TERMS = Terms()
+_NO_LIMITS = Limits()
 
 
 class RedisTransport:
@@ -45,8 +45,8 @@ class RedisTransport:
         self._link = Link(url, unavailable=TransportUnavailable)
         self._clock = clock
         self._lease = _milliseconds(lease)
-        self._terms: dict[str, Terms] = {}
-        self._governed: set[str] = set()  # sources whose terms the server knows
+        self._limits: dict[str, Limits] = {}
+        self._governed: set[str] = set()  # sources whose limits the server knows
         self._named: dict[str, float] = {}  # source -> when we last wrote it down
         self._bells: dict[str, Bell] = {}
         self._background: set[asyncio.Task[None]] = set()
@@ -92,8 +92,8 @@ class RedisTransport:
         by_source: dict[str, list[Message]] = defaultdict(list)
         for message in messages:
             by_source[message.source].append(message)
-        for source in by_source.keys() & self._terms.keys():
-            await self._introduce(source)  # what is added before the server knows the terms is in no tenant's turn
+        for source in by_source.keys() & self._limits.keys():
+            await self._introduce(source)  # what is added before the server knows the limits is in no tenant's turn
         await self._name(by_source)
         calls = [
             ([self.queue(source)], self._groups(chunk)) for source, some in by_source.items() for chunk in _chunks(some)
@@ -122,9 +122,9 @@ class RedisTransport:
 
     # -- more than the seam asks for -----------------------------------------------------------------------------
 
-    def govern(self, source: str, terms: Terms) -> None:
+    def limit(self, source: str, limits: Limits) -> None:
         """From the next receive on, for every worker of that source."""
-        self._terms[source] = terms
+        self._limits[source] = limits
         self._governed.discard(source)
 
     async def pause(self, source: str) -> None:
@@ -166,20 +166,20 @@ class RedisTransport:
     # -- receiving -----------------------------------------------------------------------------------------------
 
     async def _introduce(self, source: str) -> None:
-        """Once: is the server to be trusted, and does it know our terms?"""
+        """Once: is the server to be trusted, and does it know our limits?"""
         if source in self._governed:
             return
         await self._link.trust()
-        terms = self._terms.get(source, _NO_TERMS)
-        weights = terms.fair.weights if terms.fair else {}
+        limits = self._limits.get(source, _NO_LIMITS)
+        weights = limits.fair.weights if limits.fair else {}
         named = [part for tenant, weight in weights.items() for part in (digest(tenant), weight)]
-        await self._link.run(scripts.GOVERN, [self.queue(source)], [int(terms.fair is not None), *named])
+        await self._link.run(scripts.GOVERN, [self.queue(source)], [int(limits.fair is not None), *named])
         self._governed.add(source)
 
     async def _fetch(self, source: str, limit: int) -> tuple[float, Sequence[Delivery]]:
         """Seconds until there may be more, and what was leased. If we are cancelled, it is given back."""
         token = secrets.token_hex(8).encode()
-        arguments = (limit, token, self._lease, *self._limits(source))
+        arguments = (limit, token, self._lease, *self._arguments_of(source))
         fetching = asyncio.ensure_future(self._link.run(scripts.FETCH, [self.queue(source)], arguments))
         try:
             wait, *leased = await asyncio.shield(fetching)
@@ -188,12 +188,12 @@ class RedisTransport:
             raise
         return wait / 1000, delivered(source, token, *leased) if leased else ()
 
-    def _limits(self, source: str) -> tuple[Value, ...]:
-        terms = self._terms.get(source, _NO_TERMS)
-        in_a_row = terms.fair.in_a_row if terms.fair else 3
-        if terms.rate is None:
+    def _arguments_of(self, source: str) -> tuple[Value, ...]:
+        limits = self._limits.get(source, _NO_LIMITS)
+        in_a_row = limits.fair.in_a_row if limits.fair else 3
+        if limits.rate is None:
             return 0, 0, 0, in_a_row
-        return terms.rate.limit, _milliseconds(terms.rate.per), int(terms.rate.adaptive), in_a_row
+        return limits.rate.limit, _milliseconds(limits.rate.per), int(limits.rate.adaptive), in_a_row
 
     async def _give_back(self, source: str, token: bytes, fetching: asyncio.Future[Any]) -> None:
         _, *leased = await fetching
@@ -251,7 +251,7 @@ class RedisTransport:
 
     def _throttled(self, source: str, settlements: Iterable[Settlement]) -> int:
         """The window of a rate that has to give way, in milliseconds; 0 if none has."""
-        rate = self._terms.get(source, _NO_TERMS).rate
+        rate = self._limits.get(source, _NO_LIMITS).rate
         if rate is None or not rate.adaptive:
             return 0
         throttled = any(one.failure is not None and one.failure.category is Category.RESOURCE for one in settlements)

@@ -7,7 +7,7 @@ import re
 from contextlib import AsyncExitStack
 from typing import Any
 
-from redrive.durations import duration
+from redrive.config.durations import duration
 from redrive.errors import ConfigError, MissingExtra
 from redrive.systems.email.job import address_of
 from redrive.systems.email.senders.base import Mail, SendError, mime_of, parts_of

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
-from redrive.durations import duration
+from redrive.config.durations import duration
 from redrive.errors import ConfigError, MissingExtra
 from redrive.systems.email.rules import is_retryable_error
 from redrive.systems.email.senders.base import Mail, SendError, mime_of, parts_of, secret

@@ -1,0 +1,118 @@
+"""What incidents owe is told: claimed by one process, carried to each notifier, and only then no longer owed."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable, Sequence
+from datetime import timedelta
+
+from redrive.alerts.courier import Courier
+from redrive.alerts.incidents import Incident, Incidents, claimed, notice_of, told
+from redrive.alerts.model import Kind, Notice
+from redrive.clock import Clock
+from redrive.errors import UnknownIncident
+from redrive.stores.base import Documents
+from redrive.telemetry.events import AlertsDropped, Events
+
+_MOST_NOTICES = 100
+_CLAIM = timedelta(minutes=1)
+_GIVE_UP = timedelta(hours=1)
+
+
+class Turns:
+    """What one process of all does, so often: whoever comes first has the turn."""
+
+    def __init__(self, documents: Documents, clock: Clock, owner: str) -> None:
+        self._documents = documents
+        self._clock = clock
+        self._owner = owner
+
+    async def take(self, name: str, every: timedelta) -> bool:
+        now = self._clock.now().timestamp()
+        document = await self._documents.get("alerts", name)
+        if document is not None and 0 <= now - document.body["at"] < every.total_seconds():
+            return False
+        body = {"at": now, "by": self._owner}
+        return await self._documents.put("alerts", name, body, expect=document.version if document else 0)
+
+
+class Dispatcher:
+    """Tells every notifier what incidents owe it."""
+
+    def __init__(self, couriers: Sequence[Courier], clock: Clock, events: Events, owner: str) -> None:
+        self._couriers = couriers
+        self._clock = clock
+        self._events = events
+        self._owner = owner
+        self._kept_alive: dict[str, float] = {}
+
+    @property
+    def rests(self) -> float | None:
+        """Seconds until a notifier that rests can be asked again; None: none of them rests."""
+        return min((one.rests for one in self._couriers if one.rests), default=None)
+
+    async def tell(self, incidents: Incidents, found: Iterable[Incident]) -> bool:
+        """One attempt for each notifier, all of them at once; whether there is more that could be told now."""
+        ready = [one for one in found if self._lacking(one) or self._is_old(one)]
+        mine = [one for one in [await self._claim(incidents, one) for one in ready[:_MOST_NOTICES]] if one is not None]
+        taken = await asyncio.gather(*(self._carry(courier, mine) for courier in self._couriers))
+        for one in mine:
+            await self._note(incidents, one, taken)
+        return len(ready) > _MOST_NOTICES
+
+    async def keep_alive(self, found: Iterable[Incident], turns: Turns | None) -> None:
+        """Open alerts, to those who take silence for an end. Without turns (the store is away) each process does it."""
+        going_on = [notice_of(one, Kind.REPEATED) for one in found if one.is_open]
+        for courier in self._couriers:
+            every = courier.notifier.keepalive
+            if every is None or not going_on or courier.rests or not self._is_time(courier, every):
+                continue
+            if turns is None or await turns.take(f"keepalive-{courier.name}", every * 0.9):
+                await courier.carry(going_on)
+
+    def _is_time(self, courier: Courier, every: timedelta) -> bool:
+        now = self._clock.elapsed()
+        last = self._kept_alive.setdefault(courier.name, now)
+        if now - last < every.total_seconds():
+            return False
+        self._kept_alive[courier.name] = now
+        return True
+
+    def _lacking(self, one: Incident) -> list[Courier]:
+        """Those who lack its notice and can be asked."""
+        return [courier for courier in self._couriers if not courier.rests and _lacks(one, courier.name)]
+
+    def _is_old(self, one: Incident) -> bool:
+        return one.owed is not None and self._clock.now() - one.owed.since >= _GIVE_UP
+
+    async def _claim(self, incidents: Incidents, one: Incident) -> Incident | None:
+        now = self._clock.now()
+        try:
+            mine = await incidents.change(one.id, lambda old: claimed(old, self._owner, now, now + _CLAIM))
+        except UnknownIncident:
+            return None
+        return mine if mine.owed is not None and mine.owed.owner == self._owner else None
+
+    async def _carry(self, courier: Courier, mine: Sequence[Incident]) -> set[str]:
+        notices: list[Notice] = [notice_of(one) for one in mine if _lacks(one, courier.name)]
+        return set() if courier.rests else await courier.carry(notices)
+
+    async def _note(self, incidents: Incidents, one: Incident, taken: Sequence[set[str]]) -> None:
+        """Write down who took its notice, and who still lacks it."""
+        owed, notice = one.owed, notice_of(one)
+        assert owed is not None
+        done = {courier.name for courier, ids in zip(self._couriers, taken, strict=True) if notice.id in ids}
+        missing = set(owed.to if owed.to is not None else (courier.name for courier in self._couriers)) - done
+        if missing and self._is_old(one):
+            missing = self._give_up(missing)
+        now = self._clock.now()
+        await incidents.change(one.id, lambda old: told(old, owed.number, one.count, missing, now))
+
+    def _give_up(self, missing: Iterable[str]) -> set[str]:
+        for name in missing:
+            self._events.emit(AlertsDropped(notifier=name, count=1, why=f"it could not be told within {_GIVE_UP}"))
+        return set()
+
+
+def _lacks(one: Incident, name: str) -> bool:
+    return one.owed is not None and (one.owed.to is None or name in one.owed.to)

@@ -1,0 +1,92 @@
+"""`redrive doctor`: what is configured, what is reachable, what is unsafe, and how to mend it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable
+
+import click
+import msgspec
+from rich.console import RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from redrive.app import Redrive
+from redrive.cli.apps import find_app
+from redrive.cli.lazy import common
+from redrive.cli.options import as_json
+from redrive.cli.output import pairs, plain, show, tell_json
+from redrive.cli.session import loaded
+from redrive.config.settings import Described
+from redrive.doctor import Diagnosis, Finding, Level, examine
+from redrive.forensics.redact import Redactor
+
+_MARKS = {
+    Level.FINE: Text("ok", style="green"),
+    Level.WARNING: Text("warning", style="yellow"),
+    Level.FAILURE: Text("failure", style="red"),
+}
+_IN_CODE = "the app's code"
+
+
+@click.command()
+@click.option("--app", "target", metavar="MODULE:APP", help="Look at this app: its settings, its handlers.")
+@click.option("--strict", is_flag=True, help="Exit code 1 if there are warnings.")
+@as_json
+@common
+def doctor(target: str | None, strict: bool, as_json: bool) -> None:
+    """Look at everything, and say how to mend what is wrong. Nothing is created or changed.
+
+    Exit codes: 0 all is well, or there are only warnings; 1 warnings, with --strict; 2 failures.
+    """
+    app = Redrive(settings=loaded().settings) if target is None else find_app(target)
+    settings = list(_settings(app))
+    diagnosis = asyncio.run(_examined(app))
+    if as_json:
+        tell_json({"worst": diagnosis.worst, "findings": diagnosis.findings, "settings": settings})
+    else:
+        show(*_shown(diagnosis, settings))
+    raise click.exceptions.Exit({Level.FAILURE: 2, Level.WARNING: int(strict)}.get(diagnosis.worst, 0))
+
+
+async def _examined(app: Redrive) -> Diagnosis:
+    async with app:
+        return await examine(app)
+
+
+def _settings(app: Redrive) -> Iterable[Described]:
+    """Every setting, masked; what the app's own code says wins."""
+    redactor = Redactor()
+    for one in loaded().describe():
+        url = app.urls.get(one.path, one.value)
+        source = one.source if url == one.value else _IN_CODE
+        yield msgspec.structs.replace(one, value=redactor.text(url), source=source)
+
+
+def _shown(diagnosis: Diagnosis, settings: Iterable[Described]) -> list[RenderableType]:
+    chosen = [one for one in settings if one.source != "default" or one.path in ("store", "transports.default")]
+    facts = [(one.path, Text(f"{plain(one.value)}  ({one.source})")) for one in chosen]
+    parts: list[RenderableType] = [Text("Configured", style="bold"), pairs(facts)]
+    parts += [Text("everything else is as it comes: `redrive config`", style="dim"), "", Text("Found", style="bold")]
+    parts += [_findings(diagnosis.findings), "", _verdict(diagnosis)]
+    return parts
+
+
+def _findings(findings: Iterable[Finding]) -> Table:
+    made = Table.grid(padding=(0, 2, 0, 0))
+    for overflow in (None, None, "fold"):
+        made.add_column(no_wrap=overflow is None, overflow=overflow or "ellipsis")
+    for one in findings:
+        text = Text(plain(one.text))
+        if one.mend:
+            text.append(f"\n→ {plain(one.mend)}", style="dim")
+        made.add_row(_MARKS[one.level], one.about, text)
+    return made
+
+
+def _verdict(diagnosis: Diagnosis) -> Text:
+    counts = {level: sum(one.level is level for one in diagnosis.findings) for level in Level}
+    bad, doubtful = counts[Level.FAILURE], counts[Level.WARNING]
+    if not bad and not doubtful:
+        return Text("All is well.", style="green")
+    return Text(f"{bad} failure{'s' * (bad != 1)}, {doubtful} warning{'s' * (doubtful != 1)}", style="bold")

@@ -1,0 +1,103 @@
+"""`redrive replay`: letters go back to their source, after somebody has seen which."""
+
+from __future__ import annotations
+
+import click
+from rich.console import RenderableType
+from rich.text import Text
+
+from redrive.cli.confirm import confirm, not_empty
+from redrive.cli.exits import NOTHING, Stopped
+from redrive.cli.follow import Patience, campaign, waiting
+from redrive.cli.lazy import common
+from redrive.cli.options import as_json, every, filters, until_now, yes
+from redrive.cli.options import rate as a_rate
+from redrive.cli.output import error, letters_said, line, say, show, table, tell_json, width
+from redrive.cli.session import actor, ask
+from redrive.flow.replay import Replay
+from redrive.forensics.query import Query
+from redrive.service import Plan, Service
+
+_GROUPS_SHOWN = 8
+
+
+@click.command()
+@filters
+@every
+@click.option("--dry-run", is_flag=True, help="Show the plan, and send nothing.")
+@click.option("--rate", type=a_rate, metavar="50/s", help="At most so many letters a second (50, 50/s, 3000/m).")
+@click.option("--reason", default="", help="Why, for the audit trail.")
+@waiting
+@yes
+@as_json
+@common
+def replay(
+    query: Query,
+    every: bool,
+    dry_run: bool,
+    rate: float | None,
+    reason: str,
+    patience: Patience,
+    yes: bool,
+    as_json: bool,
+) -> None:
+    """Send letters back to their source. Shows the plan first, and asks.
+
+    What came after the plan was made is not sent. A replay that is interrupted can be resumed.
+
+    \b
+    redrive replay --group 4kq2m7pxw3ab --dry-run
+    redrive replay --source orders --newer-than 1d --rate 50/s --wait
+    """
+    not_empty(query, every=every, verb="replay")
+    bounded, plan = until_now(query), ask(lambda service: service.plan(query))
+    if dry_run and as_json:
+        tell_json(plan)
+    elif dry_run or not yes:
+        show(*_shown(plan, rate), err=not dry_run)
+    if plan.total == 0:
+        raise Stopped("nothing was sent" if plan.left_out else "no letter matches: nothing was sent", NOTHING)
+    if dry_run:
+        if not as_json:
+            say("Nothing was sent: this is the plan. Without --dry-run it is shown again, and you are asked.")
+        return
+    confirm(f"Send {letters_said(plan.total)} back?", yes=yes)
+    campaign(lambda service: _frozen(service, bounded, rate, reason), patience, as_json=as_json)
+
+
+async def _frozen(service: Service, query: Query, rate: float | None, reason: str) -> Replay:
+    return await service.replay(query, actor=actor(), rate=rate, reason=reason)
+
+
+def _shown(plan: Plan, rate: float | None) -> list[RenderableType]:
+    parts: list[RenderableType] = [Text(f"{letters_said(plan.total)} to send back{_pace(plan, rate)}", style="bold")]
+    if plan.left_out:
+        parts.append(f"{letters_said(plan.left_out)} left out: resolved, archived or on their way already")
+    if plan.total:
+        parts += ["", _sources(plan), "", _groups(plan)]
+    if len(plan.groups) > _GROUPS_SHOWN:
+        parts.append("… and smaller groups")
+    return parts
+
+
+def _pace(plan: Plan, rate: float | None) -> str:
+    if rate is None:
+        return ", as fast as the transport takes them"
+    seconds = plan.total / rate
+    span = f"{seconds:,.0f} s" if seconds < 120 else f"{seconds / 60:,.0f} min"
+    return f", at most {rate:g} a second: {span} or more"
+
+
+def _sources(plan: Plan) -> RenderableType:
+    made = table("LETTERS", "SOURCE", right=("LETTERS",))
+    for source, count in sorted(plan.sources.items(), key=lambda one: (-one[1], one[0])):
+        made.add_row(f"{count:,}", line(source))
+    return made
+
+
+def _groups(plan: Plan) -> RenderableType:
+    made = table("LETTERS", "GROUP", "ERROR", right=("LETTERS",))
+    for group in plan.groups[:_GROUPS_SHOWN]:
+        why = error(group.error_type, group.message, 2 * width())
+        made.add_row(f"{group.count:,}", line(group.id), why)
+    return made

@@ -1,0 +1,139 @@
+"""`redrive replays`: what was replayed, by whom, and what became of each letter."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import click
+import msgspec
+from rich.console import RenderableType
+from rich.text import Text
+
+from redrive.cli.follow import Patience, campaign, waiting
+from redrive.cli.lazy import common
+from redrive.cli.options import as_json
+from redrive.cli.output import WIDE, age, line, say, show, state, states, table, tell_json, width
+from redrive.cli.session import actor, again, ask
+from redrive.flow.replay import Replay
+from redrive.service import ReplayReport, Service
+from redrive.stores.base import Entry, EntryStatus
+
+_STATUSES = click.Choice([str(status) for status in EntryStatus])
+
+
+@click.group(invoke_without_command=True)
+@click.option("--limit", type=click.IntRange(1, 1000), default=20, show_default=True, help="How many at most.")
+@as_json
+@common
+@click.pass_context
+def replays(ctx: click.Context, limit: int, as_json: bool) -> None:
+    """List replays, newest first; or show, resume or cancel one.
+
+    \b
+    redrive replays
+    redrive replays show 01k0q8v3ya8mh1b9c4j2 --status failed
+    """
+    if ctx.invoked_subcommand is not None:
+        return
+    found = ask(lambda service: _list(service, limit))
+    if as_json:
+        tell_json({"replays": found})
+    elif found:
+        show(_listed(found))
+    else:
+        say("no replays yet: `redrive replay` makes one")
+
+
+@replays.command("show")
+@click.argument("id")
+@click.option("--status", type=_STATUSES, help="Only letters of which this became.")
+@click.option("--limit", type=click.IntRange(1, 1000), default=50, show_default=True, help="How many at most.")
+@click.option("--after", metavar="CURSOR", help="The next page: the cursor that the page before gave.")
+@as_json
+@common
+def show_one(id: str, status: str | None, limit: int, after: str | None, as_json: bool) -> None:
+    """Show one replay and its ledger: what became of each letter."""
+    wanted = None if status is None else EntryStatus(status)
+    report, entries, more = ask(lambda service: _ledger(service, id, wanted, after, limit))
+    if as_json:
+        tell_json({"replay": report.replay, "entries": report.entries, "ledger": entries, "after": more})
+        return
+    show(*_facts(report), "", _lines(entries))
+    if more is not None:
+        say(f"There may be more: {again(after=more)}")
+
+
+@replays.command("resume")
+@click.argument("id")
+@waiting
+@as_json
+@common
+def resume(id: str, patience: Patience, as_json: bool) -> None:
+    """Go on with a replay that was interrupted. What it sent already is not sent twice."""
+    campaign(lambda service: service.replays.get(id), patience, as_json=as_json)
+
+
+@replays.command("cancel")
+@click.argument("id")
+@as_json
+@common
+def cancel(id: str, as_json: bool) -> None:
+    """Send no more of a replay. What was sent keeps its course; the rest waits as before."""
+    report = ask(lambda service: service.cancel_replay(id, actor=actor()))
+    tell_json(report) if as_json else say(f"replay {id} is {report.replay.state}: {states(report.entries).plain}")
+
+
+async def _list(service: Service, limit: int) -> list[ReplayReport]:
+    return [await service.replay_report(one.id) for one in await service.replays.list(limit)]
+
+
+async def _ledger(
+    service: Service, id: str, status: EntryStatus | None, after: str | None, limit: int
+) -> tuple[ReplayReport, Sequence[Entry], str | None]:
+    entries, more = await service.replay_entries(id, status=status, after=after, limit=limit)
+    return await service.replay_report(id), entries, more
+
+
+def _listed(found: Sequence[ReplayReport]) -> RenderableType:
+    wide = width() >= WIDE
+    made = table("REPLAY", "STATE", "AGE", "TOTAL", *(("BY", "REASON") if wide else ()), "LETTERS", right=("TOTAL",))
+    for one in found:
+        replay = one.replay
+        extra = (line(replay.actor), line(replay.reason)) if wide else ()
+        made.add_row(
+            replay.id, state(replay.state), age(replay.created_at), f"{replay.total:,}", *extra, states(one.entries)
+        )
+    return made
+
+
+def _facts(report: ReplayReport) -> list[RenderableType]:
+    replay = report.replay
+    by = f"by {replay.actor}, {age(replay.created_at)}" + (f": {replay.reason}" if replay.reason else "")
+    rate = "" if replay.rate is None else f", at most {replay.rate:g} a second"
+    return [
+        Text.assemble(Text(f"Replay {replay.id}", style="bold"), " is ", state(replay.state), _runner(replay)),
+        line(f"{by}{rate}"),
+        line(f"of {_query(replay)}"),
+        Text.assemble(f"{replay.total:,} selected: ", states(report.entries)),
+    ]
+
+
+def _runner(replay: Replay) -> str:
+    return f", run by {replay.runner}" if replay.runner else ""
+
+
+def _query(replay: Replay) -> str:
+    fields: dict[str, Any] = msgspec.to_builtins(replay.query)
+    return ", ".join(f"{name} {_value(value)}" for name, value in fields.items()) or "every letter"
+
+
+def _value(value: Any) -> str:
+    return " or ".join(map(str, value)) if isinstance(value, list | tuple) else str(value)
+
+
+def _lines(entries: Sequence[Entry]) -> RenderableType:
+    made = table("LETTER", "STATUS", "WHEN", "NOTE")
+    for one in entries:
+        made.add_row(one.letter, state(one.status), age(one.at), line(one.note))
+    return made

@@ -1,0 +1,42 @@
+"""`redrive retry`: single letters go back now."""
+
+from __future__ import annotations
+
+import click
+
+from redrive.cli.exits import NOTHING, Stopped
+from redrive.cli.follow import Patience, campaign, waiting
+from redrive.cli.lazy import common
+from redrive.cli.options import as_json
+from redrive.cli.session import actor
+from redrive.flow.replay import Replay
+from redrive.forensics.query import Query
+from redrive.model import State
+from redrive.service import Service
+
+
+@click.command()
+@click.argument("ids", nargs=-1, required=True)
+@waiting
+@as_json
+@common
+def retry(ids: tuple[str, ...], patience: Patience, as_json: bool) -> None:
+    """Send these letters back now, without asking: a replay of exactly them.
+
+    IDS are ids of letters, the beginnings of them, or ids of messages. One that cannot be sent stops all of them.
+
+    \b
+    redrive retry xkqj2m7pxw3abcde --wait
+    """
+    campaign(lambda service: _these(service, ids), patience, as_json=as_json)
+
+
+async def _these(service: Service, ids: tuple[str, ...]) -> Replay:
+    letters = [await service.find(id) for id in ids]
+    for letter in letters:
+        if letter.state not in (State.PENDING, State.EXHAUSTED):
+            raise Stopped(
+                f"letter {letter.id} is {letter.state}: only pending and exhausted ones are sent back", NOTHING
+            )
+    query = Query(ids=tuple(letter.id for letter in letters))
+    return await service.replay(query, actor=actor(), reason="retry")

@@ -1,0 +1,109 @@
+"""`redrive up` and `redrive demo`: the processes that answer."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Coroutine
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from redrive.cli.lazy import common
+from redrive.cli.session import loaded
+
+if TYPE_CHECKING:
+    from redrive.admin.server import Server
+    from redrive.app import Redrive
+
+_PORT = click.IntRange(0, 65_535)
+
+
+@click.command()
+@click.option("--host", metavar="ADDRESS", help="Listen on this address. [setting: admin.host, 127.0.0.1]")
+@click.option("--port", type=_PORT, help="Listen on this port; 0 takes a free one. [setting: admin.port, 8321]")
+@click.option("--app", "target", metavar="MODULE:APP", help="Handle messages with this app too, in the same process.")
+@click.option("--no-upkeep", is_flag=True, help="Leave automatic retries, rescue and pruning to other processes.")
+@common
+def up(host: str | None, port: int | None, target: str | None, no_upkeep: bool) -> None:
+    """Serve the console, the admin API, health and metrics until Ctrl-C.
+
+    \b
+    redrive up                          on this machine only; prints a one-time token if there is no other
+    redrive token create --role admin --name me
+    redrive up --host 0.0.0.0           for others, who need a token
+
+    /healthz and /readyz need no token. /metrics needs a viewer's, except on loopback.
+    """
+    from redrive.admin.server import serve
+
+    app = _app(target)
+    _log(app)
+    admin = app.settings.admin
+    place = admin.host if host is None else host, admin.port if port is None else port
+    _run(serve(app, *place, upkeep=not no_upkeep, started=_tell))
+
+
+@click.command()
+@click.option("--port", type=_PORT, default=8321, show_default=True, help="Of the console; 0 takes a free one.")
+@click.option("--dir", "place", type=click.Path(path_type=Path, file_okay=False), help="Keep its file here.")
+@common
+def demo(port: int, place: Path | None) -> None:
+    """Watch messages fail, retry, be buried and recover, until Ctrl-C. Needs no server, downloads nothing."""
+    from redrive.admin.server import serve
+    from redrive.cli.demo import Demo
+    from redrive.telemetry.logs import setup_logs
+
+    setup_logs("warning", "auto")
+    shown = Demo(place, say=click.echo)
+    _run(serve(shown.app, "127.0.0.1", port, beside=[shown.produce, shown.narrate], started=shown.introduce))
+    click.echo(f"\nThe letters are still in {shown.file}; delete {shown.file.parent} when you are done with them.")
+
+
+def _app(target: str | None) -> Redrive:
+    if target is not None:
+        from redrive.cli.apps import find_app
+
+        return find_app(target)
+    from redrive.app import Redrive
+
+    settings = loaded().settings
+    if settings.pipeline.graph is not None:
+        from redrive.systems.pipeline.engine import with_pipeline
+
+        settings = with_pipeline(settings)  # its letters go back to its Kafka
+    return Redrive(settings=settings)
+
+
+def _log(app: Redrive) -> None:
+    from redrive.forensics.redact import Redactor
+    from redrive.telemetry.logs import log_events, setup_logs
+
+    logs, redact = app.settings.logs, app.settings.redact
+    setup_logs(logs.level, logs.format)
+    log_events(app.events, Redactor(redact.keys, redact.patterns, redact.defaults))
+
+
+def _tell(server: Server) -> None:
+    once = "  (a one-time token: an admin's, until this process ends)" if server.one_time else ""
+    click.echo(f"console  {server.url}{once}")
+    click.echo(f"store    {_redacted(server.app.urls['store'])}")
+    if server.app.handlers:
+        click.echo(f"worker   {', '.join(server.app.handlers)}")
+    click.echo("stop     Ctrl-C")
+
+
+def _redacted(url: str) -> str:
+    from redrive.forensics.redact import Redactor
+
+    return Redactor().text(url)
+
+
+def _run(server: Coroutine[Any, Any, None]) -> None:
+    from redrive.worker import fast_loop
+
+    try:
+        with asyncio.Runner(loop_factory=fast_loop()) as runner:
+            runner.run(server)
+    except BaseExceptionGroup as errors:  # of a task group: the first says what went wrong
+        raise errors.exceptions[0] from errors

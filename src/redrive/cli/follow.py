@@ -1,0 +1,132 @@
+"""A replay under way, as `replay`, `retry` and `replays resume` show it."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Awaitable, Callable
+from datetime import timedelta
+from typing import Any
+
+import click
+from msgspec import Struct
+
+from redrive.cli.exits import INTERRUPTED, NOTHING, UNAVAILABLE, Stopped
+from redrive.cli.options import span
+from redrive.cli.output import letters_said, plain, say, states, tell_json
+from redrive.cli.progress import Bar
+from redrive.cli.session import Needs, ask, command
+from redrive.config.settings import Settings
+from redrive.errors import Unavailable
+from redrive.flow.replay import Replay, ReplayState
+from redrive.service import ReplayReport, Service
+from redrive.stores.base import EntryStatus
+
+_LOOK_EVERY = 0.25
+_QUIET = 5.0  # so long without any outcome, and we ask whether a worker runs
+
+Start = Callable[[Service], Awaitable[Replay]]
+
+
+class Patience(Struct, frozen=True):
+    """How long to wait for outcomes, after everything was sent."""
+
+    wait: bool
+    timeout: timedelta | None
+
+
+def waiting(function: Callable[..., Any]) -> Callable[..., Any]:
+    """The options --wait and --timeout; the command gets them as `patience`."""
+
+    @functools.wraps(function)
+    def with_patience(wait: bool, timeout: timedelta | None, **options: Any) -> Any:
+        return function(patience=Patience(wait or timeout is not None, timeout), **options)
+
+    text = "Wait until every outcome is known, with live counts; exit code 1 if not all are resolved."
+    wrapped = click.option("--timeout", type=span, metavar="10m", help="Wait, but no longer than this.")(with_patience)
+    return click.option("--wait", is_flag=True, help=text)(wrapped)
+
+
+def campaign(start: Start, patience: Patience, *, as_json: bool, settings: Settings | None = None) -> None:
+    """Start or resume a replay, send it, tell what became of it. Whatever stops us, it can be resumed."""
+    begun: list[Replay] = []  # as it was when we last knew, for whoever has to go on with it
+
+    async def work(service: Service) -> ReplayReport:
+        begun.append(await start(service))
+        report = await _sent(service, begun[-1])
+        begun.append(report.replay)
+        return await _known(service, report, patience) if patience.wait else report
+
+    try:
+        report = ask(work, Needs.QUEUES, settings)
+    except KeyboardInterrupt:
+        raise Stopped(f"interrupted{_how_to_go_on(begun)}", INTERRUPTED) from None
+    except Unavailable as error:
+        raise Stopped(f"{error}{_how_to_go_on(begun)}", UNAVAILABLE) from error
+    tell_json(report) if as_json else say(_said(report))
+    if _is_partial(report, patience):
+        raise click.exceptions.Exit(NOTHING)
+
+
+async def _sent(service: Service, replay: Replay) -> ReplayReport:
+    """Until it is at its end. Somebody who runs it already is left to it; if he died with it, his lease ends."""
+    told = False
+    with Bar("sending", replay.total) as bar:
+        while True:
+            report = await service.run_replay(replay.id, progress=bar)
+            if report.replay.state is not ReplayState.RUNNING:
+                return report
+            if not told:
+                say(f"{plain(report.replay.runner or 'somebody')} runs it, or died with it and is waited for, a minute")
+                told = True
+            await service.app.clock.sleep(_LOOK_EVERY)
+
+
+async def _known(service: Service, report: ReplayReport, patience: Patience) -> ReplayReport:
+    """Until each letter's outcome is known, or patience ends."""
+    clock, total = service.app.clock, report.replay.total
+    began = changed = clock.elapsed()
+    with Bar("waiting for outcomes", total) as bar:
+        while (open := _open(report)) and not _is_over(patience, clock.elapsed() - began):
+            await clock.sleep(_LOOK_EVERY)
+            report = await service.replay_report(report.replay.id)
+            bar.at(total - _open(report), states(report.entries).plain)
+            changed = clock.elapsed() if _open(report) != open else changed
+            if clock.elapsed() - changed > _QUIET:
+                say("no outcome for 5 s: does a worker run? Start one with `redrive run MODULE:APP`")
+                changed = float("inf")
+    return report
+
+
+def _is_over(patience: Patience, seconds: float) -> bool:
+    return patience.timeout is not None and seconds >= patience.timeout.total_seconds()
+
+
+def _open(report: ReplayReport) -> int:
+    """Letters whose outcome may still come."""
+    waiting = (EntryStatus.SENT, EntryStatus.SELECTED) if report.replay.state is ReplayState.RUNNING else ()
+    return sum(report.entries.get(status, 0) for status in waiting or (EntryStatus.SENT,))
+
+
+def _is_partial(report: ReplayReport, patience: Patience) -> bool:
+    fine = {EntryStatus.RESOLVED} if patience.wait else {EntryStatus.RESOLVED, EntryStatus.SENT, EntryStatus.FAILED}
+    return not report.entries or any(count for status, count in report.entries.items() if status not in fine)
+
+
+def _said(report: ReplayReport) -> str:
+    counts = states(report.entries).plain or "no letters: they changed since the plan was made"
+    look = command("replays", "show", report.replay.id)
+    cancelled = " was cancelled" if report.replay.state is ReplayState.CANCELLED else ""
+    return f"replay {report.replay.id}{cancelled}: {counts}\nWhat became of each letter: {look}"
+
+
+def _how_to_go_on(begun: list[Replay]) -> str:
+    if not begun:
+        return ": nothing was sent"
+    if begun[-1].state is not ReplayState.RUNNING:
+        return f". Everything was sent; what becomes of it: {command('replays', 'show', begun[0].id)}"
+    return (
+        f". Replay {begun[0].id} of {letters_said(begun[0].total)} is not at its end.\n"
+        f"Go on with it:   {command('replays', 'resume', begun[0].id)}\n"
+        f"Send no more:    {command('replays', 'cancel', begun[0].id)}\n"
+        f"A worker or server that runs on this database goes on with it by itself."
+    )

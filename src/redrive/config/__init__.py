@@ -1,0 +1,7 @@
+"""Settings: what there is to set, and where it is read from.
+
+settings.py   every setting, with its default, the values it takes and what it is for
+load.py       a file and the environment, validated once, at start
+parse.py      from what somebody wrote to the value of a setting
+durations.py  durations as people write them: `250ms`, `1m30s`
+"""

@@ -1,0 +1,1 @@
+"""The SQLite file that the embedded queue and the embedded store share."""

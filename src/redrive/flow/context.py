@@ -1,0 +1,68 @@
+"""Everything that the messages of one source need on their way, in one place."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from contextlib import AbstractContextManager
+from datetime import timedelta
+from typing import Any, TypeAlias
+
+from msgspec import Struct
+
+from redrive.clock import Clock
+from redrive.flow.classify import Classifier
+from redrive.flow.decode import Decoder
+from redrive.limits import Limits
+from redrive.model import Holds, Message
+from redrive.policy import Policy
+from redrive.stores.base import Store
+from redrive.telemetry.events import Events
+from redrive.transports.base import Transport
+
+Span: TypeAlias = Callable[[Message], AbstractContextManager[Any]]
+
+
+class Handler(Struct, frozen=True):
+    """User code and how it wants to be called."""
+
+    source: str
+    call: Callable[..., Awaitable[Any]]
+    decode: Decoder
+    wants_message: bool
+    policy: Policy
+    timeout: timedelta
+    concurrency: int
+    transport: str = "default"
+    name: str = ""
+    limits: Limits = Limits()
+
+
+class Context(Struct, frozen=True):
+    """One source's way from receive to ack."""
+
+    handler: Handler
+    transport: Transport
+    store: Store
+    classifier: Classifier
+    events: Events
+    clock: Clock
+    worker: str
+    version: str
+    body_limit: int
+    batch: int
+    lease: timedelta
+    span: Span | None = None  # around each attempt, where traces are wanted
+
+    @property
+    def source(self) -> str:
+        return self.handler.source
+
+    @property
+    def policy(self) -> Policy:
+        return self.handler.policy
+
+    @property
+    def parks(self) -> bool:
+        """Retries wait in the store: the transport cannot delay them, or not without holding up what is behind."""
+        features = self.transport.features
+        return not features.native_delay or (self.policy.holds is Holds.NOTHING and not features.sets_aside)

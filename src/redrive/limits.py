@@ -1,0 +1,73 @@
+"""Limits: how fast a source may be handled, and how its tenants share it. Not every transport can keep them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import timedelta
+from types import MappingProxyType
+
+from msgspec import Struct
+
+from redrive.config.durations import Duration
+from redrive.errors import ConfigError
+from redrive.policy import positive
+
+_EQUAL: Mapping[str, float] = MappingProxyType({})
+
+
+class Rate:
+    """At most so many messages within any span of that length, over all workers.
+
+    adaptive    halve it when failures say that a target throttles us (category `resource`), and raise it again by a
+                tenth of the full rate for each span without one
+    """
+
+    __slots__ = ("adaptive", "limit", "per")
+
+    def __init__(self, limit: int, per: Duration, *, adaptive: bool = False) -> None:
+        if not isinstance(limit, int) or isinstance(limit, bool) or limit < 1:
+            raise ConfigError(f"Rate({limit!r}, …): it is a number of messages, 1 or more")
+        self.limit = limit
+        self.per = positive("per", per)
+        if self.per < timedelta(milliseconds=1):
+            raise ConfigError(f"Rate(…, {per!r}): it is a millisecond or longer")
+        self.adaptive = adaptive
+
+    def __repr__(self) -> str:
+        return f"Rate({self.limit}, {self.per}{', adaptive=True' if self.adaptive else ''})"
+
+
+class Fair:
+    """Tenants take turns, over all workers: while another one waits, none has more than `in_a_row` messages in a row.
+
+    weights     how many turns a tenant gets while one that is not named here gets one
+    """
+
+    __slots__ = ("in_a_row", "weights")
+
+    def __init__(self, *, in_a_row: int = 3, weights: Mapping[str, float] = _EQUAL) -> None:
+        if not isinstance(in_a_row, int) or isinstance(in_a_row, bool) or in_a_row < 1:
+            raise ConfigError(f"Fair(in_a_row={in_a_row!r}): it is a number of messages, 1 or more")
+        for tenant, weight in weights.items():
+            if not isinstance(weight, int | float) or isinstance(weight, bool) or not 0.001 <= weight <= 1000:
+                raise ConfigError(f"Fair(weights=…): {tenant!r} has {weight!r}, and takes a number from 0.001 to 1000")
+        self.in_a_row = in_a_row
+        self.weights = dict(weights)
+
+    def __repr__(self) -> str:
+        return f"Fair(in_a_row={self.in_a_row}{', weights=…' if self.weights else ''})"
+
+
+class Limits(Struct, frozen=True):
+    """What one handler asks of its transport."""
+
+    rate: Rate | None = None
+    fair: Fair | None = None
+
+    @property
+    def asks(self) -> bool:
+        """Whether it asks for anything."""
+        return self.rate is not None or self.fair is not None
+
+    def __str__(self) -> str:
+        return " and ".join(f"{name}={value!r}" for name, value in (("rate", self.rate), ("fair", self.fair)) if value)

@@ -1,0 +1,80 @@
+"""The settings of the e-mail system, and what its commands share."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Awaitable, Callable
+from datetime import UTC, datetime, timedelta
+from typing import Any, TypeVar
+
+import click
+from msgspec.structs import replace
+
+from redrive.cli.options import span
+from redrive.cli.session import Needs, ask, loaded
+from redrive.config.settings import Settings
+from redrive.forensics.query import Query
+from redrive.model import OPEN
+from redrive.service import Service
+from redrive.systems.email.dlq import dlq_url
+
+T = TypeVar("T")
+
+
+def email_settings() -> Settings:
+    """Of this call, its queue and its letters those of the e-mail system."""
+    settings = loaded().settings
+    return replace(
+        settings, store=dlq_url(settings.email), transports={**settings.transports, "default": settings.email.redis}
+    )
+
+
+def ask_email(work: Callable[[Service], Awaitable[T]]) -> T:
+    """Do that with a Service on the DLQ."""
+
+    async def declared(service: Service) -> T:
+        service.app.declare(email_settings().email.queue)
+        return await work(service)
+
+    return ask(declared, Needs.QUEUES, email_settings())
+
+
+def dead(**changes: Any) -> Query:
+    """What is in the DLQ."""
+    return Query(states=OPEN, sources=(loaded().settings.email.queue,), **changes)
+
+
+def which(command: Callable[..., Any]) -> Callable[..., Any]:
+    """The options that say which dead letters; the command gets them as `query`."""
+
+    @functools.wraps(command)
+    def with_query(
+        code: str | None,
+        company: tuple[str, ...],
+        older_than: timedelta | None,
+        newer_than: timedelta | None,
+        **rest: Any,
+    ) -> Any:
+        now = datetime.now(UTC)
+        query = dead(
+            code=code,
+            tenants=company or None,
+            before=None if older_than is None else now - older_than,
+            since=None if newer_than is None else now - newer_than,
+        )
+        return command(query=query, **rest)
+
+    wrapped: Callable[..., Any] = with_query
+    for option in (
+        click.option("--newer-than", type=span, metavar="DURATION", help="Died within this time: 30m, 1d."),
+        click.option("--older-than", type=span, metavar="DURATION", help="Died longer ago than this: 2h, 30d."),
+        click.option("--company", multiple=True, metavar="ID", help="Of this company. Repeatable."),
+        click.option("--code", help="With this code of the last failure: 421, 550, Throttling …"),
+    ):
+        wrapped = option(wrapped)
+    return wrapped
+
+
+def is_narrowed(query: Query) -> bool:
+    """Whether somebody said which."""
+    return any(value is not None for value in (query.code, query.tenants, query.before, query.since, query.message_ids))

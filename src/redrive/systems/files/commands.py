@@ -1,0 +1,298 @@
+"""`redrive files`: the file pipeline on RabbitMQ."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from collections.abc import Awaitable, Callable, Mapping
+from datetime import timedelta
+from importlib import import_module
+from pathlib import Path
+from typing import Any, TypeVar
+
+import click
+from rich.table import Table
+
+from redrive.app import Redrive
+from redrive.cli.confirm import confirm
+from redrive.cli.exits import NOTHING, Stopped
+from redrive.cli.lazy import common
+from redrive.cli.options import as_json, span, yes
+from redrive.cli.output import line, show, table, tell_json
+from redrive.cli.scrape import Place, beside, scraped
+from redrive.cli.session import actor, loaded
+from redrive.config.settings import Settings
+from redrive.errors import ConfigError
+from redrive.systems.files.parked import Depth, ParkedQueues, Shown
+from redrive.systems.files.topology import QUEUES
+from redrive.systems.files.worker import FilesWorker, management_url, vhost_of, wanted
+from redrive.transports.rabbitmq.definitions import as_text, definitions
+from redrive.transports.rabbitmq.management import Clashes, Difference, Management
+from redrive.transports.rabbitmq.topology import declared
+from redrive.worker import Worker, fast_loop, stop_on_signals
+
+T = TypeVar("T")
+
+
+@click.group()
+@common
+def files() -> None:
+    """Documents on their way through seven queues of RabbitMQ, with retry, parking and re-drive for each.
+
+    Settings are those of the section `files`: `redrive config` shows them.
+
+    \b
+    redrive files definitions > definitions.json    what RabbitMQ loads
+    redrive files import                            make what is missing on the broker
+    redrive files worker shop.files:handlers        handle the queues
+    redrive files dlq list                          what was parked
+    redrive files dlq re-drive q.thumbnail.dlq      send it round again
+    """
+
+
+# -- the topology ------------------------------------------------------------------------------------------------------
+
+
+@files.command("definitions")
+@click.option("--vhost", default=None, help="The virtual host in it. [by default that of files.url, or /]")
+@common
+def print_definitions(vhost: str | None) -> None:
+    """Print definitions.json: exchanges, queues and bindings. The same settings print the same bytes.
+
+    \b
+    rabbitmqctl import_definitions definitions.json
+    """
+    own = loaded().settings.files
+    place = vhost or ("/" if own.url is None else vhost_of(own))
+    click.echo(as_text(definitions(declared(wanted(own)), place)), nl=False)
+
+
+@files.command("import")
+@as_json
+@common
+def import_definitions(as_json: bool) -> None:
+    """Make what is missing on the broker, through its management API; what is there stays as it is.
+
+    If something is there under the same name and differs, nothing is changed.
+    """
+    settings = loaded().settings
+    made = asyncio.run(_managed(settings, lambda broker: broker.apply(declared(wanted(settings.files)))))
+    if as_json:
+        tell_json({"made": list(made)})
+        return
+    for one in made:
+        show(f"made {one}")
+    show(f"{len(made)} made" if made else "nothing to do: the broker has it all")
+
+
+@files.command("diff")
+@as_json
+@common
+def diff(as_json: bool) -> None:
+    """Compare the broker with the topology.
+
+    Exit codes: 0 they agree; 1 they do not.
+    """
+    settings = loaded().settings
+    found = asyncio.run(_managed(settings, lambda broker: broker.difference(declared(wanted(settings.files)))))
+    tell_json(found) if as_json else _tell_difference(found)
+    if not found.is_none:
+        raise click.exceptions.Exit(NOTHING)
+
+
+async def _managed(settings: Settings, work: Callable[[Management], Awaitable[T]]) -> T:
+    broker = Management(management_url(settings.files), vhost=vhost_of(settings.files))
+    try:
+        return await work(broker)
+    except Clashes as clash:
+        raise Stopped(str(clash)) from clash
+    finally:
+        await broker.aclose()
+
+
+def _tell_difference(found: Difference) -> None:
+    for sign, what, some in (
+        ("-", "missing", found.missing),
+        ("!", "differs", found.clashes),
+        ("+", "extra", found.extra),
+    ):
+        for one in some:
+            show(f"{sign} {what}: {one}")
+    if found.is_none:
+        show("the broker has just what it should")
+
+
+# -- the worker --------------------------------------------------------------------------------------------------------
+
+
+@files.command("worker")
+@click.argument("target", metavar="MODULE:HANDLERS")
+@click.option("--queue", "queues", multiple=True, help="Handle only this queue. Repeatable.")
+@click.option(
+    "--bury",
+    type=click.Choice(["dlq", "store", "both"]),
+    default="dlq",
+    show_default=True,
+    help="Where dead messages go.",
+)
+@click.option("--grace", type=span, metavar="25s", help="How long handlers may finish after Ctrl-C. [setting: grace]")
+@scraped
+@common
+def worker(target: str, queues: tuple[str, ...], bury: str, grace: timedelta | None, scrape: Place | None) -> None:
+    """Handle the queues of the pipeline until Ctrl-C; a second Ctrl-C stops at once, and loses nothing.
+
+    HANDLERS is a dictionary in your module: a function for each queue. They get the body and, if they take two
+    arguments, the Message.
+
+    \b
+    handlers = {"q.thumbnail": make_thumbnail, "q.audit": note}
+    """
+    handlers = _handlers(target)
+    if queues:
+        missing = [queue for queue in queues if queue not in handlers]
+        if missing:
+            raise ConfigError(f"{target} has no handler for {missing[0]!r}: it has {', '.join(handlers)}")
+        handlers = {queue: handlers[queue] for queue in queues}
+    with asyncio.Runner(loop_factory=fast_loop()) as runner:
+        runner.run(_run(FilesWorker(handlers, loaded().settings, bury=bury), grace, scrape))
+
+
+async def _run(pipeline: FilesWorker, grace: timedelta | None, scrape: Place | None) -> None:
+    async with pipeline.app as app:
+        _log(pipeline)
+        await app.transport().check()
+        one = Worker(app, grace=grace, beside=[pipeline.sweep, *beside(app, scrape)])
+        stop_on_signals(one.stop)
+        await one.run()
+
+
+def _log(pipeline: FilesWorker) -> None:
+    """In the contract's words where programs read, in ours where people do."""
+    from redrive.forensics.redact import Redactor
+    from redrive.systems.files.logs import PipelineLog
+    from redrive.telemetry.logs import EventLog, setup_logs
+
+    logs, redact = pipeline.settings.logs, pipeline.settings.redact
+    setup_logs(logs.level, logs.format)
+    redactor = Redactor(redact.keys, redact.patterns, redact.defaults)
+    ours = EventLog(redactor)
+    if logs.format == "console" or (logs.format == "auto" and sys.stderr.isatty()):
+        pipeline.app.events.subscribe(ours)
+    else:
+        pipeline.log_to(PipelineLog(QUEUES, pipeline.settings.files.retries + 1, ours, redactor=redactor))
+
+
+def _handlers(target: str) -> dict[str, Callable[..., Any]]:
+    module, _, name = target.partition(":")
+    if str(Path.cwd()) not in sys.path:
+        sys.path.insert(0, str(Path.cwd()))
+    try:
+        found = getattr(import_module(module), name or "handlers")
+    except ModuleNotFoundError as error:
+        raise Stopped(f"no module {module!r} in {Path.cwd()} or on the Python path ({error})") from error
+    except AttributeError as error:
+        raise Stopped(
+            f"{module!r} has no {name or 'handlers'!r}: make it a dictionary of queues and functions"
+        ) from error
+    if not isinstance(found, Mapping) or not all(callable(one) for one in found.values()):
+        raise Stopped(f"{target} is no dictionary of queues and functions: write {{'q.audit': note}}")
+    return dict(found)
+
+
+# -- what was parked ---------------------------------------------------------------------------------------------------
+
+
+@files.group("dlq")
+@common
+def dlq() -> None:
+    """Messages that were parked: look at them, send them round again."""
+
+
+@dlq.command("list")
+@as_json
+@common
+def list_queues(as_json: bool) -> None:
+    """Every parked queue, and how many messages lie in it."""
+    found = _ask(lambda parked: parked.queues())
+    tell_json({"queues": found}) if as_json else show(_depths(found))
+
+
+@dlq.command("peek")
+@click.argument("queue")
+@click.option("--limit", type=click.IntRange(1, 1000), default=20, show_default=True, help="At most so many.")
+@as_json
+@common
+def peek(queue: str, limit: int, as_json: bool) -> None:
+    """Show the first messages of a parked queue. They stay where and as they are."""
+    found = _ask(lambda parked: parked.messages(queue, limit))
+    tell_json({"messages": found}) if as_json else show(_messages(found))
+    if not found:
+        raise click.exceptions.Exit(NOTHING)
+
+
+@dlq.command("re-drive")
+@click.argument("queue")
+@click.option(
+    "--limit", type=click.IntRange(1), default=None, help="At most so many. [default: all that lie there now]"
+)
+@yes
+@as_json
+@common
+def redrive(queue: str, limit: int | None, yes: bool, as_json: bool) -> None:
+    """Send messages of a parked queue round again: to the queue they came from, and to no other.
+
+    The copy is confirmed before the parked message is acknowledged: none can be lost. Stop it when you like.
+    """
+    depth = next((one for one in _ask(lambda parked: parked.queues()) if one.queue == queue), None)
+    number = limit if depth is None or depth.messages is None else min(limit or depth.messages, depth.messages)
+    if depth is not None and not depth.messages:
+        raise Stopped(f"nothing is parked in {queue}", NOTHING)
+    if depth is not None:
+        confirm(f"Send {number:,} of {depth.messages:,} messages of {queue} back to {depth.source}?", yes=yes)
+    done = _ask(lambda parked: parked.redrive(queue, number or 1, actor=actor(), progress=_progress(as_json)))
+    tell_json(done) if as_json else show(f"{done.sent:,} of {done.found:,} messages of {queue} are on their way")
+
+
+def _progress(quiet: bool) -> Callable[[int, int], None] | None:
+    if quiet or not sys.stderr.isatty():
+        return None
+
+    def told(sent: int, of: int) -> None:
+        click.echo(f"\r{sent:,} of {of:,}", err=True, nl=sent == of)
+
+    return told
+
+
+def _ask(work: Callable[[ParkedQueues], Awaitable[T]]) -> T:
+    async def asked() -> T:
+        async with Redrive(settings=loaded().settings) as app:
+            parked = ParkedQueues.of(app)
+            try:
+                return await work(parked)
+            finally:
+                await parked.aclose()
+
+    return asyncio.run(asked())
+
+
+def _depths(found: list[Depth]) -> Table:
+    shown = table("queue", "parked", "goes back to")
+    for one in found:
+        shown.add_row(one.queue, "not on the broker" if one.messages is None else f"{one.messages:,}", one.source)
+    return shown
+
+
+def _messages(found: list[Shown]) -> Table:
+    shown = table("id", "routing key", "why", "attempts", "re-driven", "body")
+    for one in found:
+        why = str(one.headers.get("x-redrive-error-type", ""))
+        text = str(one.headers.get("x-redrive-error-message", ""))
+        shown.add_row(
+            line(one.message_id or "–"),
+            line(one.routing_key),
+            line(f"{why}: {text}" if text else why, 60),
+            str(one.headers.get("x-redrive-attempts", "")),
+            str(one.headers.get("x-redriven-count", "")),
+            line(one.body, 80),
+        )
+    return shown

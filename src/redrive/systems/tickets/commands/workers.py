@@ -1,0 +1,114 @@
+"""`redrive tickets worker` and `redrive tickets dlq-consumer`: the two processes."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from collections.abc import Callable
+from datetime import timedelta
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+import click
+
+from redrive.cli.exits import Stopped
+from redrive.cli.lazy import common
+from redrive.cli.options import span
+from redrive.cli.output import letters_said, say
+from redrive.cli.scrape import Place, beside, scraped
+from redrive.config.settings import Settings
+from redrive.systems.tickets.commands.session import with_settings
+from redrive.systems.tickets.forensics import DlqConsumer
+from redrive.systems.tickets.worker import TicketWorker
+from redrive.worker import Worker, fast_loop, stop_on_signals
+
+METRICS_PORT = 8000
+
+
+@click.command("worker")
+@click.argument("target", metavar="MODULE:FUNCTION")
+@click.option(
+    "--metrics-port",
+    type=click.IntRange(0, 65_535),
+    default=METRICS_PORT,
+    show_default=True,
+    help="0 takes a free one.",
+)
+@click.option("--metrics-host", default="127.0.0.1", show_default=True, help="The address of metrics and health.")
+@click.option("--grace", type=span, metavar="25s", help="How long handlers may finish after Ctrl-C. [setting: grace]")
+@with_settings
+@common
+def worker(target: str, settings: Settings, metrics_port: int, metrics_host: str, grace: timedelta | None) -> None:
+    """Handle tickets until Ctrl-C; a second Ctrl-C stops at once, and loses nothing.
+
+    FUNCTION gets the ticket as a dictionary and, if it takes two arguments, the Message.
+    """
+    made = TicketWorker(_function(target), settings)
+    with asyncio.Runner(loop_factory=fast_loop()) as runner:
+        runner.run(_run(made, grace, Place(metrics_host, metrics_port)))
+
+
+async def _run(made: TicketWorker, grace: timedelta | None, scrape: Place) -> None:
+    from redrive.systems.tickets.metrics import measured
+
+    async with made.app as app:
+        _log(made.settings, app)
+        await app.transport().check()
+        one = Worker(app, grace=grace, beside=beside(app, scrape, measured(made)))
+        stop_on_signals(one.stop)
+        await one.run()
+
+
+@click.command("dlq-consumer")
+@click.option("--once", is_flag=True, help="End when everything that lies there is stored.")
+@scraped
+@with_settings
+@common
+def dlq_consumer(settings: Settings, once: bool, scrape: Place | None) -> None:
+    """Bring dead tickets from the DLQ topic into MongoDB, and tell whom `alerts.urls` names.
+
+    While MongoDB is away nothing is committed; it catches up when it is back.
+    """
+    with asyncio.Runner(loop_factory=fast_loop()) as runner:
+        count = runner.run(_consume(settings, once, scrape))
+    say(f"{letters_said(count)} stored")
+
+
+async def _consume(settings: Settings, once: bool, scrape: Place | None) -> int:
+    consumer = DlqConsumer(settings)
+    _log(settings, consumer.app)
+    stop_on_signals(consumer.stop)
+    helpers = [asyncio.ensure_future(helper()) for helper in beside(consumer.app, scrape)]
+    try:
+        return await consumer.run(follow=not once)
+    finally:
+        for helper in helpers:
+            helper.cancel()
+        await asyncio.gather(*helpers, return_exceptions=True)
+        await consumer.aclose()
+
+
+def _log(settings: Settings, app: Any) -> None:
+    from redrive.forensics.redact import Redactor
+    from redrive.telemetry.logs import log_events, setup_logs
+
+    setup_logs(settings.logs.level, settings.logs.format)
+    redact = settings.redact
+    log_events(app.events, Redactor(redact.keys, redact.patterns, redact.defaults))
+
+
+def _function(target: str) -> Callable[..., Any]:
+    module, _, name = target.partition(":")
+    if str(Path.cwd()) not in sys.path:
+        sys.path.insert(0, str(Path.cwd()))
+    try:
+        found = getattr(import_module(module), name or "handle")
+    except ModuleNotFoundError as error:
+        raise Stopped(f"no module {module!r} in {Path.cwd()} or on the Python path ({error})") from error
+    except AttributeError as error:
+        raise Stopped(f"{module!r} has no function {name or 'handle'!r}") from error
+    if not callable(found):
+        raise Stopped(f"{target} is no function: it takes a ticket")
+    function: Callable[..., Any] = found
+    return function

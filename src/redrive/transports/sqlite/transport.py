@@ -1,0 +1,273 @@
+"""The embedded queue: one table in the file that also holds the letters. Durable when `send` returns."""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+import sqlite3
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from concurrent.futures import Future
+from datetime import timedelta
+from typing import Any, TypeVar
+
+import msgspec
+
+from redrive.clock import Clock, Steady, microseconds, moment
+from redrive.drivers.sqlite.database import Work, clauses, close_database, open_database
+from redrive.model import Done, Failure, Headers, Message, Release, Retry
+from redrive.transports.base import Delivery, Depth, Features, Settlement, in_our_words
+
+_SQL = clauses(__package__, "queue")
+T = TypeVar("T")
+_POLL = 0.05  # how soon a message of another process is seen
+_LONGEST_LEASE = timedelta(hours=1)
+
+
+class Rest(msgspec.Struct, array_like=True, frozen=True):
+    """What few messages have; written only where there is some of it."""
+
+    headers: Headers = ()
+    key: bytes | None = None
+    tenant: str | None = None
+    correlation_id: str | None = None
+    origin: str = ""
+
+
+_NO_REST = Rest()
+_encode = msgspec.msgpack.Encoder().encode
+_NO_FAILURES = _encode(())  # unlike NULL it says that a row is meant to wait (heal_ready in queue.sql)
+_decode_rest = msgspec.msgpack.Decoder(Rest).decode
+_decode_failures = msgspec.msgpack.Decoder(tuple[Failure, ...]).decode
+Token = tuple[int, int]  # row, lease
+Row = tuple[Any, ...]
+Leased = tuple[str, int, list[Row]]  # source, lease, what it holds
+
+
+class SqliteTransport:
+    """Messages leased with a deadline: what a dead worker held comes back by itself."""
+
+    features = Features(
+        durable=True,
+        native_delay=True,
+        counts_attempts=True,
+        keeps_history=True,
+        ordered_by="source",
+        idempotent_send=True,
+        shared=True,
+        delays_sends=True,
+    )
+
+    def __init__(self, url: str, *, clock: Clock, lease: timedelta) -> None:
+        self.url = url
+        self._clock = clock
+        self._steady = Steady(clock)
+        self._lease = int(min(lease, _LONGEST_LEASE).total_seconds() * 1e6)
+        self._sent: dict[str, asyncio.Event] = {}
+        with in_our_words():
+            self._database = open_database(url)
+        self._healed = False
+        self._busy: set[str] = set()  # sources whose last batch was full: more is waiting, without having to look
+        self._closed = False
+
+    async def receive(self, source: str, limit: int) -> Sequence[Delivery]:
+        """The most urgent first, then the longest visible."""
+        event = self._sent.setdefault(source, asyncio.Event())
+        while True:
+            event.clear()
+            if (source in self._busy or await self._has_ready(source)) and (taken := await self._take(source, limit)):
+                (self._busy.add if len(taken) == limit else self._busy.discard)(source)
+                return taken
+            self._busy.discard(source)
+            await self._clock.wait(event, _POLL)
+
+    async def extend(self, deliveries: Sequence[Delivery]) -> Sequence[Delivery]:
+        def work(connection: sqlite3.Connection) -> list[Delivery]:
+            return _lost(connection, _SQL["extend"], deliveries, until=self._now() + self._lease)
+
+        return await self._write(work)
+
+    async def settle(self, settlements: Sequence[Settlement]) -> Sequence[Delivery]:
+        def work(connection: sqlite3.Connection) -> list[Delivery]:
+            return self._settle(connection, settlements)
+
+        lost = await self._write(work)
+        self._wake(one.delivery.message.source for one in settlements if not isinstance(one.outcome, Done))
+        return lost
+
+    async def send(self, messages: Sequence[Message]) -> None:
+        now = self._now()
+        rows = [_row(message, self._visible_at(message, now)) for message in messages if not message.was_sent_back]
+        back = [_row(message, self._visible_at(message, now)) for message in messages if message.was_sent_back]
+
+        def work(connection: sqlite3.Connection) -> None:
+            connection.executemany(_SQL["send"], rows)
+            connection.executemany(_SQL["send_back"], back)
+
+        await self._write(work)
+        self._wake(message.source for message in messages)
+
+    async def depths(self) -> dict[str, Depth]:
+        rows = await self._read(lambda c: c.execute(_SQL["depths"], {"now": self._now()}).fetchall())
+        return {source: Depth(ready, delayed, leased) for source, ready, delayed, leased in rows}
+
+    async def check(self) -> None:
+        """By writing: a read can succeed where a full disk or a lock would not."""
+        statement = "UPDATE queue SET seq = seq WHERE seq = -1"
+        await self._write(lambda connection: connection.execute(statement).rowcount)
+
+    async def aclose(self) -> None:
+        if not self._closed:
+            self._closed = True
+            await asyncio.to_thread(close_database, self._database)
+
+    def _now(self) -> int:
+        return self._steady.micros()
+
+    def _visible_at(self, message: Message, now: int) -> int:
+        if message.not_before is None:
+            return now
+        return now + max(0, microseconds(message.not_before) - microseconds(self._clock.now()))
+
+    async def _has_ready(self, source: str) -> bool:
+        if not self._healed:
+            await self._write(self._heal)
+            self._healed = True
+        arguments = {"source": source, "now": self._now()}
+        return await self._read(lambda c: c.execute(_SQL["priorities"], arguments).fetchone() is not None)
+
+    def _heal(self, connection: sqlite3.Connection) -> None:
+        now = self._now()
+        connection.execute(_SQL["heal_ready"], {"now": now})
+        connection.execute(_SQL["heal_leases"], {"until": now + int(_LONGEST_LEASE.total_seconds() * 1e6)})
+
+    async def _take(self, source: str, limit: int) -> Sequence[Delivery]:
+        """The writer only leases: it is what everybody waits for, so the rows are read into deliveries here."""
+        future = self._database.submit(lambda connection: self._lease_ready(connection, source, limit))
+        try:
+            with in_our_words():
+                return _deliveries(*await asyncio.shield(asyncio.wrap_future(future)))
+        except asyncio.CancelledError:
+            future.add_done_callback(self._give_back)  # nobody is left to work on what was just leased
+            raise
+
+    def _lease_ready(self, connection: sqlite3.Connection, source: str, limit: int) -> Leased:
+        now, lease = self._now(), secrets.randbits(62)
+        rows: list[Row] = []
+        for (priority,) in connection.execute(_SQL["priorities"], {"source": source, "now": now}).fetchall():
+            arguments = {"source": source, "priority": priority, "now": now, "limit": limit - len(rows)}
+            rows += connection.execute(_SQL["ready"], arguments)
+            if len(rows) == limit:
+                break
+        seqs = _json(row[0] for row in rows)
+        connection.execute(_SQL["lease"], {"until": now + self._lease, "lease": lease, "seqs": seqs})
+        return source, lease, rows
+
+    def _give_back(self, taken: Future[Leased]) -> None:
+        if not taken.cancelled() and taken.exception() is None:
+            released = [Settlement(delivery, Release()) for delivery in _deliveries(*taken.result())]
+            self._database.submit(lambda connection: self._settle(connection, released))
+
+    def _settle(self, connection: sqlite3.Connection, settlements: Sequence[Settlement]) -> list[Delivery]:
+        done = [one.delivery for one in settlements if isinstance(one.outcome, Done)]
+        others = [one for one in settlements if not isinstance(one.outcome, Done)]
+        lost = [one.delivery for one in others if not self._put_back(connection, one)]
+        return lost + _lost(connection, _SQL["done"], done)
+
+    def _put_back(self, connection: sqlite3.Connection, settlement: Settlement) -> bool:
+        """Whether it was still ours."""
+        outcome, (seq, lease) = settlement.outcome, settlement.delivery.token
+        assert not isinstance(outcome, Done)
+        statement, span = ("retry", outcome.after) if isinstance(outcome, Retry) else ("release", outcome.pause)
+        at = self._now() + int(span.total_seconds() * 1e6)
+        arguments = {"seq": seq, "lease": lease, "at": at, "failures": _history(settlement)}
+        return connection.execute(_SQL[statement], arguments).rowcount > 0
+
+    def _wake(self, sources: Iterable[str]) -> None:
+        for source in set(sources):
+            if source in self._sent:
+                self._sent[source].set()
+
+    async def _write(self, work: Work[T]) -> T:
+        with in_our_words():
+            return await self._database.write(work)
+
+    async def _read(self, work: Work[T]) -> T:
+        with in_our_words():
+            return await self._database.read(work)
+
+
+def _lost(
+    connection: sqlite3.Connection, statement: str, deliveries: Sequence[Delivery], **more: int
+) -> list[Delivery]:
+    """Run it for each lease among them; those that were no longer ours.
+
+    Two statements that answer in one step are faster than one that returns every row: each step of SQLite hands
+    the interpreter to whatever else runs in the process.
+    """
+    by_lease: dict[int, list[int]] = defaultdict(list)
+    for one in deliveries:
+        by_lease[one.token[1]].append(one.token[0])
+    lost: set[Token] = set()
+    for lease, seqs in by_lease.items():
+        arguments = {"lease": lease, "seqs": _json(seqs), **more}
+        lost.update((seq, lease) for (seq,) in connection.execute(_SQL["lost"], arguments))
+        connection.execute(statement, arguments)
+    return [one for one in deliveries if one.token in lost] if lost else []
+
+
+def _row(message: Message, visible_at: int) -> Row:
+    rest = Rest(message.headers, message.key, message.tenant, message.correlation_id, message.origin)
+    return (
+        message.source,
+        message.id,
+        message.priority,
+        visible_at,
+        message.attempt - 1,
+        microseconds(message.enqueued_at),
+        None if message.expires_at is None else microseconds(message.expires_at),
+        message.body,
+        None if rest == _NO_REST else _encode(rest),
+        None if message.not_before is None else _NO_FAILURES,
+    )
+
+
+def _deliveries(source: str, lease: int, rows: Iterable[Row]) -> list[Delivery]:
+    return [_delivery(source, lease, row) for row in rows]
+
+
+def _delivery(source: str, lease: int, row: Row) -> Delivery:
+    seq, lapsed, id, priority, attempt, enqueued_at, expires_at, body, rest, failures = row
+    more = _NO_REST if rest is None else _decode_rest(rest)
+    message = Message(
+        id=id,
+        source=source,
+        body=body,
+        enqueued_at=moment(enqueued_at),
+        headers=more.headers,
+        key=more.key,
+        tenant=more.tenant,
+        correlation_id=more.correlation_id,
+        attempt=attempt + 1,
+        priority=priority,
+        expires_at=None if expires_at is None else moment(expires_at),
+        origin=more.origin,
+    )
+    history = () if failures is None else _decode_failures(failures)
+    return Delivery(message, (seq, lease), history, bool(lapsed))
+
+
+def _history(settlement: Settlement) -> bytes | None:
+    history = settlement.delivery.failures
+    if settlement.failure is not None:
+        history = (*history, settlement.failure)
+    return _encode(history) if history else None
+
+
+def _json(numbers: Iterable[int]) -> str:
+    return f"[{','.join(map(str, numbers))}]"
+
+
+def open_transport(url: str, *, clock: Clock, lease: timedelta) -> SqliteTransport:
+    """`sqlite:///file.db`."""
+    return SqliteTransport(url, clock=clock, lease=lease)
