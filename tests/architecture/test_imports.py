@@ -83,7 +83,7 @@ def test_the_model_stands_on_nothing_of_ours() -> None:
     assert _broken("redrive.model", ("redrive",)) == []
 
 
-@pytest.mark.parametrize("module", ["policy", "durations", "clock", "errors", "telemetry.events"])
+@pytest.mark.parametrize("module", ["policy", "config.durations", "clock", "errors", "telemetry.events"])
 def test_what_everything_stands_on_imports_no_shell(module: str) -> None:
     assert _broken(f"redrive.{module}", (*OUTSIDE, "redrive.upkeep", "redrive.drivers", *DRIVERS)) == []
 

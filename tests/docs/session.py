@@ -72,7 +72,7 @@ class Reader:
         if file.suffix == ".py" and "asyncio.run(" not in block.text and not file.name.startswith("test_"):
             self._python(block, f"import runpy; runpy.run_path({name!r}, run_name='imported')")
         elif file.stem == "redrive":
-            code = f"from pathlib import Path; from redrive.config import read; read(Path({name!r}), {{}})"
+            code = f"from pathlib import Path; from redrive.config.load import read; read(Path({name!r}), {{}})"
             self._python(block, code)
 
     def _python(self, block: Block, code: str) -> None:

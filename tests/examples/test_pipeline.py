@@ -43,7 +43,7 @@ async def test_kafka_is_not_needed_for_it(tmp_path: Path) -> None:
     program = (
         "import sys; sys.modules['confluent_kafka'] = None\n"
         "from redrive.systems.pipeline import Engine, Graph\n"
-        "from redrive.config import load\n"
+        "from redrive.config.load import load\n"
         "graph = Graph.load('graph.yaml')\n"
         "graph.modules = dict.fromkeys(('parse', 'shout', 'count'), ('127.0.0.1:1',))\n"
         "print(type(Engine(graph, load()).transport).__name__)\n"

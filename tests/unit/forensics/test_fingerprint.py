@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from redrive import durations
+from redrive.config import durations
 from redrive.forensics.fingerprint import fingerprint, normalise, own_frames, stack_text
 from redrive.model import Category, Failure
 
