@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Hashable, Iterator, Sequence
 from contextlib import contextmanager
+from enum import StrEnum
 from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 from msgspec import Struct
@@ -71,6 +72,25 @@ class Depth(Struct, frozen=True):
     @property
     def total(self) -> int:
         return self.ready + self.delayed + self.leased
+
+
+class SendStatus(StrEnum):
+    """What became of one message that was sent."""
+
+    ACCEPTED = "accepted"  # it is durable
+    REFUSED = "refused"  # for good: the same message sent again is refused again
+    BUSY = "busy"  # for now: a full queue, a broker that takes nothing. It was not taken
+    UNKNOWN = "unknown"  # the answer got lost: it may have been taken
+
+
+class SendResult(Struct, frozen=True, gc=False):
+    """The answer for one message, and why it was not accepted."""
+
+    status: SendStatus
+    why: str = ""
+
+
+ACCEPTED = SendResult(SendStatus.ACCEPTED)
 
 
 class Transport(Protocol):
@@ -174,6 +194,7 @@ class Pausable(Protocol):
 
 
 __all__ = [
+    "ACCEPTED",
     "Delivery",
     "Depth",
     "Features",
@@ -182,6 +203,8 @@ __all__ = [
     "KeepsOrder",
     "Outcome",
     "Pausable",
+    "SendResult",
+    "SendStatus",
     "Settlement",
     "TakesTurns",
     "Transport",
