@@ -83,6 +83,24 @@ class Steady:
         return self._start + int(self._elapsed() * 1e6)
 
 
+class Pause:
+    """Seconds to wait between tries of what keeps failing: each twice the one before, up to the longest."""
+
+    def __init__(self, shortest: float, longest: float) -> None:
+        self._shortest = shortest
+        self._longest = longest
+        self.seconds = shortest  # what `next` will answer
+
+    def next(self) -> float:
+        """How long to wait now; the time after that it is twice as long."""
+        now, self.seconds = self.seconds, min(2 * self.seconds, self._longest)
+        return now
+
+    def reset(self) -> None:
+        """It worked: the next pause is the shortest again."""
+        self.seconds = self._shortest
+
+
 def sortable_id(milliseconds: int, chance: bytes) -> str:
     """26 characters: 48 bits of time, 80 bits of chance, in an alphabet without look-alikes."""
     number = (milliseconds << 80) | int.from_bytes(chance, "big")

@@ -5,7 +5,7 @@ Everything shown is redacted; everything done names who did it, and is written t
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Iterable, Sequence
+from collections.abc import AsyncIterator, Iterable, Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
@@ -24,6 +24,7 @@ from redrive.forensics.turns import Turns, turns
 from redrive.forensics.views import Detail, Summary, detail, summary
 from redrive.model import OPEN, Letter, LetterId, State
 from redrive.stores.base import Cursor, Entry, EntryStatus, Group
+from redrive.stores.paging import every_page
 from redrive.telemetry.events import Acted, LettersMoved, LettersPruned
 from redrive.transports.base import Pausable, TakesTurns
 
@@ -62,8 +63,7 @@ class Service:
 
     def __init__(self, app: Redrive) -> None:
         self.app = app
-        redact = app.settings.redact
-        self.redactor = Redactor(keys=redact.keys, patterns=redact.patterns, defaults=redact.defaults)
+        self.redactor = Redactor.of(app.settings.redact)
         self.incidents = Incidents(app.store.documents, app.clock, app.events)
         self.replays = Replays(app.store, app.transports, app.events, app.clock)
 
@@ -187,7 +187,13 @@ class Service:
 
     async def archive(self, query: Query, *, actor: str, progress: Progress = lambda moved: None) -> int:
         """Done with, whatever their state; what is on its way keeps its course. Returns how many."""
-        return await self._all(query, self._archive_some, "archive", actor, progress)
+        await self._check(query)
+        total = 0
+        async for page in every_page(self.app.store.letters, query, size=_BATCH, oldest_first=True):
+            total += await self._archive_some([letter.id for letter in page], actor)
+            progress(len(page))
+        await self.note(actor, "archive", f"{_letters(total)} of {_said(query)}")
+        return total
 
     async def purge(self, query: Query, *, actor: str, progress: Progress = lambda gone: None) -> int:
         """Delete, for good, what is not on its way. Returns how many."""
@@ -205,14 +211,8 @@ class Service:
     async def export(self, query: Query) -> AsyncIterator[bytes]:
         """JSON lines, oldest first, unredacted and byte-exact, a page at a time."""
         await self._check(query)
-        after: Cursor | None = None
-        while True:
-            page = await self.app.store.letters.search(query, after=after, limit=_BATCH, oldest_first=True)
-            if page.letters:
-                yield b"".join(line_of(letter) for letter in page.letters)
-            after = page.after
-            if after is None:
-                return
+        async for page in every_page(self.app.store.letters, query, size=_BATCH, oldest_first=True):
+            yield b"".join(line_of(letter) for letter in page)
 
     async def import_letters(
         self, lines: Iterable[bytes], *, actor: str, name: str = "the input", progress: Progress = lambda n: None
@@ -289,19 +289,6 @@ class Service:
         moved = await self.app.store.letters.move(ids, expect=[*OPEN, State.RESOLVED], to=State.ARCHIVED, now=now)
         self.app.events.emit(LettersMoved(to=State.ARCHIVED, count=len(moved), actor=actor))
         return len(moved)
-
-    async def _all(self, query: Query, act: Callable[..., Any], action: str, actor: str, progress: Progress) -> int:
-        """Page through what the query selects, from the oldest, acting on each page."""
-        await self._check(query)
-        total, after = 0, None
-        while True:
-            page = await self.app.store.letters.search(query, after=after, limit=_BATCH, oldest_first=True)
-            total += await act([letter.id for letter in page.letters], actor)
-            progress(len(page.letters))
-            after = page.after
-            if after is None:
-                await self.note(actor, action, f"{_letters(total)} of {_said(query)}")
-                return int(total)
 
     def _redacted(self, groups: Sequence[Group]) -> list[Group]:
         return [msgspec.structs.replace(one, message=self.redactor.text(one.message)) for one in groups]

@@ -8,7 +8,7 @@ import os
 import signal
 from collections.abc import Callable, Coroutine, Sequence
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
 from redrive.alerts import alerting
 from redrive.errors import ConfigError
@@ -19,6 +19,7 @@ from redrive.upkeep.loop import Upkeep
 if TYPE_CHECKING:
     from redrive.app import Redrive
 
+T = TypeVar("T")
 log = logging.getLogger("redrive")
 Helper: TypeAlias = Callable[[], Coroutine[Any, Any, None]]
 """Runs beside a worker or a server, and is cancelled when it ends."""
@@ -67,15 +68,27 @@ def _refusal(errors: ExceptionGroup[Exception]) -> ConfigError | None:
 
 def run(app: Redrive, *, upkeep: bool = True, grace: timedelta | None = None, beside: Sequence[Helper] = ()) -> None:
     """Run a worker in this process until Ctrl-C or SIGTERM; the second one ends it at once."""
-    with asyncio.Runner(loop_factory=fast_loop()) as runner:
-        runner.run(_run(app, upkeep, grace, beside))
+    run_on_fast_loop(_run(app, upkeep, grace, beside))
 
 
 async def _run(app: Redrive, upkeep: bool, grace: timedelta | None, beside: Sequence[Helper]) -> None:
     async with app:
-        worker = Worker(app, upkeep=upkeep, grace=grace, beside=beside)
-        stop_on_signals(worker.stop)
-        await worker.run()
+        await work(app, upkeep=upkeep, grace=grace, beside=beside)
+
+
+async def work(
+    app: Redrive, *, upkeep: bool = True, grace: timedelta | None = None, beside: Sequence[Helper] = ()
+) -> None:
+    """Run a worker of an open app until Ctrl-C or SIGTERM; the second one ends the process at once."""
+    worker = Worker(app, upkeep=upkeep, grace=grace, beside=beside)
+    stop_on_signals(worker.stop)
+    await worker.run()
+
+
+def run_on_fast_loop(main: Coroutine[Any, Any, T]) -> T:
+    """What it returns, run as the whole of this process: on uvloop's loop where that is installed."""
+    with asyncio.Runner(loop_factory=fast_loop()) as runner:
+        return runner.run(main)
 
 
 def stop_on_signals(stop: Callable[[], None]) -> None:

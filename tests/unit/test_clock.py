@@ -7,7 +7,7 @@ import os
 import warnings
 from datetime import UTC, datetime, timedelta
 
-from redrive.clock import Steady, SystemClock, microseconds, moment, sortable_id
+from redrive.clock import Pause, Steady, SystemClock, microseconds, moment, sortable_id
 from redrive.testing.clock import ManualClock
 
 
@@ -80,3 +80,11 @@ def test_a_forked_child_makes_other_ids_than_its_parent() -> None:
     assert os.read(read, 10).decode() != SystemClock().new_id()[-10:]
     os.close(read)
     os.close(write)
+
+
+def test_a_pause_doubles_up_to_the_longest_and_is_short_again_after_a_success() -> None:
+    pause = Pause(0.5, 3)
+    assert [pause.next() for _ in range(5)] == [0.5, 1, 2, 3, 3]
+    pause.reset()
+    assert pause.seconds == 0.5
+    assert pause.next() == 0.5

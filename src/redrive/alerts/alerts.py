@@ -61,7 +61,7 @@ class Alerts:
         notifiers: Sequence[Notifier],
         discretion: UrlMask,
     ) -> None:
-        redact, self._chosen = settings.redact, settings.alerts
+        self._chosen = settings.alerts
         owner = f"alerts:{settings.worker_name}:{clock.new_id()}"
         self.notifiers = notifiers
         self.incidents = Incidents(store.documents, clock, events)
@@ -73,7 +73,7 @@ class Alerts:
         self._least = Severity(self._chosen.severity)
         self._timing = Timing(self._chosen.repeat, self._chosen.resolve_after)
         self._woken, self._stopping = asyncio.Event(), asyncio.Event()
-        pen = Pen(Redactor(redact.keys, redact.patterns, redact.defaults), self._chosen.console)
+        pen = Pen(Redactor.of(settings.redact), self._chosen.console)
         self._watch = Watch(self._chosen, clock, pen, self._woken.set)
         self._groups = Groups(store.letters, self._chosen, self._watch, pen)
         self._teller = Dispatcher([Courier(one, events, clock, discretion) for one in notifiers], clock, events, owner)

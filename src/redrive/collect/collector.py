@@ -7,10 +7,11 @@ from collections.abc import Awaitable, Callable, Sequence
 from datetime import datetime, timedelta
 from typing import TypeAlias
 
-from redrive.clock import Clock
+from redrive.clock import Clock, Pause
 from redrive.errors import Unavailable
 from redrive.model import Done, Letter
 from redrive.stores.base import Store
+from redrive.stores.recording import record_each
 from redrive.telemetry.events import BackendDown, BackendUp, Events, LetterRefused
 from redrive.transports.base import Delivery, Settlement, Transport
 
@@ -18,7 +19,6 @@ Reader: TypeAlias = Callable[[Delivery, datetime], Letter | None]
 """The letter of a dead message. It never raises: what it does not understand is a letter all the same. None: it stands
 for a letter that is in a store already."""
 Stored: TypeAlias = Callable[[Sequence[Letter]], Awaitable[None]]
-BAD_VALUE = (ValueError, TypeError, OverflowError)  # what a broker carries, and a database cannot hold
 _SHORTEST_PAUSE, _LONGEST_PAUSE = 0.1, 10.0
 _LOOK = 0.3  # seconds between looks at whether anything is left
 _LOOKS = 2  # in a row that see nothing: what a broker has just sent is in nobody's count for a moment
@@ -62,7 +62,7 @@ class Collector:
 
         One that follows waits for a broker that is away; one that does not says so and ends.
         """
-        pause = _SHORTEST_PAUSE
+        pause = Pause(_SHORTEST_PAUSE, _LONGEST_PAUSE)
         while not self._stopping.is_set():
             try:
                 deliveries = await self._receive(follow)
@@ -72,11 +72,10 @@ class Collector:
             except Unavailable as error:
                 if not follow:
                     raise
-                self._events.emit(BackendDown(backend=error.name, why=str(error), pause=timedelta(seconds=pause)))
-                await self._clock.wait(self._stopping, pause)
-                pause = min(2 * pause, _LONGEST_PAUSE)
-                continue
-            pause = _SHORTEST_PAUSE
+                self._announce_down(error, pause)
+                await self._clock.wait(self._stopping, pause.next())
+            else:
+                pause.reset()
         return self.collected
 
     async def _receive(self, follow: bool) -> Sequence[Delivery] | None:
@@ -135,37 +134,24 @@ class Collector:
 
     async def _recorded(self, letters: Sequence[Letter], deliveries: Sequence[Delivery]) -> dict[str, str] | None:
         """The letters that the store will not have, and why; None if we were stopped before it could be asked."""
-        pause, down = _SHORTEST_PAUSE, None
+        pause = Pause(_SHORTEST_PAUSE, min(_LONGEST_PAUSE, self._lease.total_seconds() / 3))
+        down = None
         while True:
             try:
-                refused = await self._asked(letters)
+                refused = await record_each(self._store.letters, letters)
             except Unavailable as error:
                 down = error.name
-                self._events.emit(BackendDown(backend=error.name, why=str(error), pause=timedelta(seconds=pause)))
+                self._announce_down(error, pause)
             else:
                 if down is not None:
                     self._events.emit(BackendUp(backend=down))
-                return refused
-            if await self._clock.wait(self._stopping, pause):
+                return {id: f"{type(error).__name__}: {error}" for id, error in refused.items()}
+            if await self._clock.wait(self._stopping, pause.next()):
                 return None  # they come back: none of them was acknowledged
-            pause = min(2 * pause, _LONGEST_PAUSE, self._lease.total_seconds() / 3)
             await self._hold(deliveries)
 
-    async def _asked(self, letters: Sequence[Letter]) -> dict[str, str]:
-        """There should be none that it refuses; one that is must not hold up the others."""
-        try:
-            await self._store.letters.record(letters)
-        except BAD_VALUE:
-            whys = [await self._why_not(letter) for letter in letters]
-            return {letter.id: why for letter, why in zip(letters, whys, strict=True) if why is not None}
-        return {}
-
-    async def _why_not(self, letter: Letter) -> str | None:
-        try:
-            await self._store.letters.record([letter])
-        except BAD_VALUE as error:
-            return f"{type(error).__name__}: {error}"
-        return None
+    def _announce_down(self, error: Unavailable, pause: Pause) -> None:
+        self._events.emit(BackendDown(backend=error.name, why=str(error), pause=timedelta(seconds=pause.seconds)))
 
     async def _hold(self, deliveries: Sequence[Delivery]) -> None:
         try:

@@ -222,8 +222,7 @@ def _built(values: Mapping[str, Any]) -> Settings:
 
 
 def _check_patterns(settings: Settings, given: Mapping[str, _Given]) -> None:
-    redact = settings.redact
     try:
-        Redactor(redact.keys, redact.patterns, redact.defaults)
+        Redactor.of(settings.redact)
     except ConfigError as error:
         raise ConfigError(f"redact.patterns {given['redact.patterns'].place}: {error}") from error

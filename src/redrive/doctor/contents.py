@@ -16,13 +16,14 @@ from redrive.flow.replay import Replays
 from redrive.forensics.query import Query
 from redrive.model import State
 from redrive.stores.base import Store
+from redrive.stores.paging import every_letter
 from redrive.transports.base import Pausable, Transport
 from redrive.upkeep.rescue import abandoned_replays
 
 _MANY = 100_000
 _FORGOTTEN = timedelta(days=1)
 _STUCK = timedelta(hours=1)
-_PAGE, _MOST_READ = 500, 5000
+_MOST_READ = 5000
 _END_OF_TIME = datetime(9999, 1, 1, tzinfo=UTC)
 
 
@@ -82,14 +83,9 @@ async def _stuck(app: Redrive, store: Store) -> AsyncIterator[Finding]:
 
 async def _on_their_way(store: Store) -> AsyncIterator[tuple[str, datetime]]:
     """The oldest first, and not without end."""
-    query, after, read = Query(states=(State.RETRYING, State.REPLAYING)), None, 0
-    while read < _MOST_READ:
-        page = await store.letters.search(query, after=after, limit=_PAGE, oldest_first=True)
-        for letter in page.letters:
-            yield letter.message.source, letter.updated_at
-        after, read = page.after, read + len(page.letters)
-        if after is None:
-            return
+    query = Query(states=(State.RETRYING, State.REPLAYING))
+    async for letter in every_letter(store.letters, query, limit=_MOST_READ, oldest_first=True):
+        yield letter.message.source, letter.updated_at
 
 
 async def _abandoned(app: Redrive, store: Store, transports: Mapping[str, Transport]) -> AsyncIterator[Finding]:

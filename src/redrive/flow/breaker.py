@@ -24,11 +24,21 @@ class BreakerRule(Struct, frozen=True):
 
 
 class Breaker:
-    """One target's breaker, on a clock that never goes backwards."""
+    """One target's breaker, on a clock that never goes backwards.
 
-    def __init__(self, rule: BreakerRule, elapsed: Callable[[], float]) -> None:
+    moved   told of each new position once: when a verdict changes it, and when a letter is tried half-open
+    """
+
+    def __init__(
+        self,
+        rule: BreakerRule,
+        elapsed: Callable[[], float],
+        moved: Callable[[Position], None] = lambda position: None,
+    ) -> None:
         self._rule = rule
         self._elapsed = elapsed
+        self._moved = moved
+        self._told = Position.CLOSED
         self._failed = 0
         self._opened = 0  # times in a row
         self._until: float | None = None
@@ -53,17 +63,20 @@ class Breaker:
         """So many passed."""
         if number and self._until is not None:
             self._probing = True
+            self._announce()
 
     def succeeded(self) -> None:
         self._failed = self._opened = 0
         self._until = None
         self._probing = False
+        self._announce()
 
     def failed(self) -> None:
         self._failed += 1
         position = self.position
         if position is Position.HALF_OPEN or (position is Position.CLOSED and self._failed >= self._rule.failures):
             self._open()
+            self._announce()
 
     def forgotten(self) -> None:
         """The letter on trial was taken out of our hands: let another be tried."""
@@ -73,6 +86,12 @@ class Breaker:
         """Somebody else has seen it well: one may pass now."""
         if self._until is not None:
             self._until = min(self._until, self._elapsed())
+
+    def _announce(self) -> None:
+        position = self.position
+        if position is not self._told:
+            self._told = position
+            self._moved(position)
 
     def _open(self) -> None:
         self._opened += 1

@@ -5,13 +5,16 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from decimal import Decimal
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
 from redrive.errors import ConfigError
 from redrive.forensics.secrets import KEYS, MASK, NOTHING, PATTERNS, Pattern
 from redrive.model import Headers
+
+if TYPE_CHECKING:
+    from redrive.config.settings import Redaction
 
 _SHORT = 5
 """A key shorter than this counts only as whole words: `user_pin` is one, `spin` is not."""
@@ -56,6 +59,11 @@ class Redactor:
         self._endings = tuple(key for key in self._keys if len(key) >= _SHORT)
         own = tuple((_compiled(pattern), MASK) for pattern in patterns)
         self._patterns: tuple[Pattern, ...] = own + (PATTERNS if defaults else ())
+
+    @classmethod
+    def of(cls, rules: Redaction) -> Redactor:
+        """As the setting `redact` says."""
+        return cls(rules.keys, rules.patterns, rules.defaults)
 
     def is_secret(self, key: str) -> bool:
         """Whether what stands under that key is a secret."""

@@ -12,7 +12,7 @@ import sys
 import time
 from collections.abc import Callable, Mapping, MutableMapping
 from contextlib import suppress
-from typing import Any, TextIO
+from typing import TYPE_CHECKING, Any, TextIO
 
 import structlog
 
@@ -20,6 +20,9 @@ from redrive.forensics.redact import Redactor
 from redrive.model import Failure
 from redrive.telemetry import events as facts
 from redrive.telemetry.events import Event, Events
+
+if TYPE_CHECKING:
+    from redrive.app import Redrive
 
 _LINES_A_SECOND = 20
 _CONTROLS = {code: f"\\x{code:02x}" for code in (*range(32), *range(127, 160)) if chr(code) not in "\t\n"}
@@ -30,7 +33,7 @@ Line = tuple[int, str, Fields]
 def setup_logs(level: str = "info", format: str = "auto", stream: TextIO | None = None) -> None:
     """Everything that is logged in this process goes one way, the standard library's loggers included."""
     out = sys.stderr if stream is None else stream
-    people = format == "console" or (format == "auto" and out.isatty())
+    people = is_for_people(format, out)
     shared = _shared()
     structlog.configure(
         processors=[*shared, structlog.stdlib.ProcessorFormatter.wrap_for_formatter],
@@ -48,6 +51,11 @@ def setup_logs(level: str = "info", format: str = "auto", stream: TextIO | None 
     root = logging.getLogger()
     root.handlers[:] = [handler]
     root.setLevel(level.upper())
+
+
+def is_for_people(format: str, out: TextIO | None = None) -> bool:
+    """Whether logs of that format are read by people, not by programs; `auto` looks whether it is a terminal."""
+    return format == "console" or (format == "auto" and (out or sys.stderr).isatty())
 
 
 def _shared() -> list[Any]:
@@ -83,6 +91,13 @@ def log_events(
 ) -> Callable[[], None]:
     """Write a line for each fact that asks for one; returns the way to end it."""
     return events.subscribe(EventLog(redactor or Redactor(), lines_a_second))
+
+
+def log_app(app: Redrive) -> None:
+    """Log to stderr what happens in that app, as its settings say."""
+    settings = app.settings
+    setup_logs(settings.logs.level, settings.logs.format)
+    log_events(app.events, Redactor.of(settings.redact))
 
 
 class EventLog:

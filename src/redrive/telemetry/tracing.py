@@ -30,10 +30,8 @@ _PARENT = "traceparent"
 def trace(app: Redrive, tracer_provider: TracerProvider | None = None) -> None:
     """From now on messages carry their trace, and each attempt is a span in it. Without a provider it is
     OpenTelemetry's global one."""
-    redact = app.settings.redact
-    spans = _Spans(
-        get_tracer("redrive", tracer_provider=tracer_provider), Redactor(redact.keys, redact.patterns, redact.defaults)
-    )
+    tracer = get_tracer("redrive", tracer_provider=tracer_provider)
+    spans = _Spans(tracer, Redactor.of(app.settings.redact))
     app.inject = carried
     app.span = spans.attempt
 

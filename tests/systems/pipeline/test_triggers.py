@@ -341,7 +341,7 @@ async def test_an_instance_that_is_aside_is_better_than_none(flex: ModuleProcess
     caller = _caller([gone, flex.address])
     request = ProcessRequest(stream=PipeStream(stream_id="s")).SerializeToString()
     await caller(request, timedelta(seconds=30))
-    caller.instances[flex.address].pause = 3600
+    caller.instances[flex.address].pause.seconds = 3600
     caller.instances[flex.address].set_aside()
     for _ in range(RULE.failures + 1):
         _, instance = await caller(request, timedelta(seconds=30))

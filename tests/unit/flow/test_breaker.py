@@ -128,3 +128,21 @@ def test_nothing_sent_is_no_trial() -> None:
     time.seconds = 30
     breaker.sent(0)
     assert breaker.room(5) == 1
+
+
+def test_each_new_position_is_announced_once() -> None:
+    time, told = Time(), list[Position]()
+    breaker = Breaker(RULE, time, told.append)
+    breaker.succeeded()
+    for _ in range(5):
+        breaker.failed()
+    assert told == [Position.OPEN]
+    time.seconds = 30
+    breaker.sent(1)
+    breaker.failed()
+    assert told == [Position.OPEN, Position.HALF_OPEN, Position.OPEN]
+    time.seconds = 1000
+    breaker.sent(1)
+    breaker.succeeded()
+    breaker.succeeded()
+    assert told[3:] == [Position.HALF_OPEN, Position.CLOSED]

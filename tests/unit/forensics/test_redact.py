@@ -7,6 +7,7 @@ from base64 import b64encode
 
 import pytest
 
+from redrive.config.settings import Redaction
 from redrive.errors import ConfigError
 from redrive.forensics.redact import Redactor
 from redrive.forensics.secrets import MASK, is_card
@@ -195,3 +196,8 @@ def test_hostile_text_comes_to_an_end(piece: str) -> None:
     """A pattern that is not linear would keep this test busy for hours."""
     text = piece * (500_000 // len(piece))
     assert REDACTOR.text(text)
+
+
+def test_it_is_made_from_the_setting() -> None:
+    redactor = Redactor.of(Redaction(keys=("house",), patterns=("blue",), defaults=False))
+    assert redactor.text("house=7 door=blue password=x") == f"house={MASK} door={MASK} password=x"

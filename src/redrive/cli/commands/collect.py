@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import functools
 import logging
 from datetime import datetime
@@ -20,7 +19,7 @@ from redrive.collect.collector import Collector, Reader
 from redrive.model import Letter
 from redrive.registry import open_transport
 from redrive.transports.base import Delivery
-from redrive.worker import fast_loop, stop_on_signals
+from redrive.worker import run_on_fast_loop, stop_on_signals
 
 GROUP = "redrive-collect"
 PIPELINE = "pipeline"
@@ -50,8 +49,7 @@ def collect(url: str, follow: bool, source: str | None, transport: str | None, f
     redrive collect amqp://host/%2F/q.orders.dlq
     """
     address, name = _taken_apart(url)
-    with asyncio.Runner(loop_factory=fast_loop()) as runner:
-        count = runner.run(_collect(address, name, _reader(address, name, transport, source, form), follow))
+    count = run_on_fast_loop(_collect(address, name, _reader(address, name, transport, source, form), follow))
     tell_json({"collected": count}) if as_json else say(f"{letters_said(count)} collected")
 
 
@@ -61,7 +59,7 @@ async def _collect(address: str, name: str, read: Reader, follow: bool) -> int:
         collector = Collector(
             broker, name, read, app.store, events=app.events, clock=app.clock, lease=app.settings.lease
         )
-        _tell_trouble(app)
+        _log_trouble(app)
         stop_on_signals(collector.stop)
         try:
             await broker.check()
@@ -70,7 +68,7 @@ async def _collect(address: str, name: str, read: Reader, follow: bool) -> int:
             await broker.aclose()
 
 
-def _tell_trouble(app: Redrive) -> None:
+def _log_trouble(app: Redrive) -> None:
     from redrive.forensics.redact import Redactor
     from redrive.telemetry.logs import log_events, setup_logs
 

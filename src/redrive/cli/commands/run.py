@@ -6,12 +6,10 @@ from datetime import timedelta
 
 import click
 
-from redrive.app import Redrive
 from redrive.cli.apps import find_app
 from redrive.cli.lazy import common
 from redrive.cli.options import span
 from redrive.cli.scrape import Place, beside, scraped
-from redrive.forensics.redact import Redactor
 
 
 @click.command()
@@ -26,14 +24,8 @@ def run(target: str, no_upkeep: bool, grace: timedelta | None, scrape: Place | N
     \b
     redrive run shop:app        app is a Redrive in shop.py, here or on the Python path
     """
+    from redrive.telemetry.logs import log_app  # structlog is for those who run, not for --help
+
     app = find_app(target)
-    _log(app)
+    log_app(app)
     app.run(upkeep=not no_upkeep, grace=grace, beside=beside(app, scrape))
-
-
-def _log(app: Redrive) -> None:
-    from redrive.telemetry.logs import log_events, setup_logs  # structlog is for those who run, not for --help
-
-    logs, redact = app.settings.logs, app.settings.redact
-    setup_logs(logs.level, logs.format)
-    log_events(app.events, Redactor(redact.keys, redact.patterns, redact.defaults))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Coroutine
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -36,12 +35,13 @@ def up(host: str | None, port: int | None, target: str | None, no_upkeep: bool) 
     /healthz and /readyz need no token. /metrics needs a viewer's, except on loopback.
     """
     from redrive.admin.server import serve
+    from redrive.telemetry.logs import log_app
 
     app = _app(target)
-    _log(app)
+    log_app(app)
     admin = app.settings.admin
     place = admin.host if host is None else host, admin.port if port is None else port
-    _run(serve(app, *place, upkeep=not no_upkeep, started=_tell))
+    _run(serve(app, *place, upkeep=not no_upkeep, started=_introduce))
 
 
 @click.command()
@@ -75,16 +75,7 @@ def _app(target: str | None) -> Redrive:
     return Redrive(settings=settings)
 
 
-def _log(app: Redrive) -> None:
-    from redrive.forensics.redact import Redactor
-    from redrive.telemetry.logs import log_events, setup_logs
-
-    logs, redact = app.settings.logs, app.settings.redact
-    setup_logs(logs.level, logs.format)
-    log_events(app.events, Redactor(redact.keys, redact.patterns, redact.defaults))
-
-
-def _tell(server: Server) -> None:
+def _introduce(server: Server) -> None:
     once = "  (a one-time token: an admin's, until this process ends)" if server.one_time else ""
     click.echo(f"console  {server.url}{once}")
     click.echo(f"store    {_redacted(server.app.urls['store'])}")
@@ -100,10 +91,9 @@ def _redacted(url: str) -> str:
 
 
 def _run(server: Coroutine[Any, Any, None]) -> None:
-    from redrive.worker import fast_loop
+    from redrive.worker import run_on_fast_loop
 
     try:
-        with asyncio.Runner(loop_factory=fast_loop()) as runner:
-            runner.run(server)
+        run_on_fast_loop(server)
     except BaseExceptionGroup as errors:  # of a task group: the first says what went wrong
         raise errors.exceptions[0] from errors

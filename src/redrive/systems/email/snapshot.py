@@ -14,10 +14,8 @@ from redrive.app import Redrive
 from redrive.clock import Clock
 from redrive.config.settings import Email
 from redrive.errors import UsageError
-from redrive.forensics.query import Query
 from redrive.forensics.turns import shown_name
 from redrive.model import Letter
-from redrive.stores.base import Cursor
 from redrive.systems.email.entry import iso
 from redrive.transports.base import TakesTurns, Transport
 
@@ -145,18 +143,6 @@ async def memory_of(link: Link) -> Memory:
 def company_of(letter: Letter) -> str:
     """Its name, as it fits on a line and into a label."""
     return shown_name(letter.message.tenant or "unknown")
-
-
-async def all_letters(app: Redrive, query: Query) -> AsyncIterator[Letter]:
-    """What the query selects, newest first, a page at a time."""
-    after: Cursor | None = None
-    while True:
-        page = await app.store.letters.search(query, after=after, limit=_PAGE)
-        for letter in page.letters:
-            yield letter
-        after = page.after
-        if after is None:
-            return
 
 
 async def _entries(link: Link, dlq: str) -> AsyncIterator[tuple[bytes, bytes]]:

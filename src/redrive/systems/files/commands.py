@@ -29,7 +29,7 @@ from redrive.systems.files.worker import FilesWorker, management_url, vhost_of, 
 from redrive.transports.rabbitmq.definitions import as_text, definitions
 from redrive.transports.rabbitmq.management import Clashes, Difference, Management
 from redrive.transports.rabbitmq.topology import declared
-from redrive.worker import Worker, fast_loop, stop_on_signals
+from redrive.worker import run_on_fast_loop, work
 
 T = TypeVar("T")
 
@@ -153,30 +153,27 @@ def worker(target: str, queues: tuple[str, ...], bury: str, grace: timedelta | N
         if missing:
             raise ConfigError(f"{target} has no handler for {missing[0]!r}: it has {', '.join(handlers)}")
         handlers = {queue: handlers[queue] for queue in queues}
-    with asyncio.Runner(loop_factory=fast_loop()) as runner:
-        runner.run(_run(FilesWorker(handlers, loaded().settings, bury=bury), grace, scrape))
+    run_on_fast_loop(_run(FilesWorker(handlers, loaded().settings, bury=bury), grace, scrape))
 
 
 async def _run(pipeline: FilesWorker, grace: timedelta | None, scrape: Place | None) -> None:
     async with pipeline.app as app:
         _log(pipeline)
         await app.transport().check()
-        one = Worker(app, grace=grace, beside=[pipeline.sweep, *beside(app, scrape)])
-        stop_on_signals(one.stop)
-        await one.run()
+        await work(app, grace=grace, beside=[pipeline.sweep, *beside(app, scrape)])
 
 
 def _log(pipeline: FilesWorker) -> None:
     """In the contract's words where programs read, in ours where people do."""
     from redrive.forensics.redact import Redactor
     from redrive.systems.files.logs import PipelineLog
-    from redrive.telemetry.logs import EventLog, setup_logs
+    from redrive.telemetry.logs import EventLog, is_for_people, setup_logs
 
-    logs, redact = pipeline.settings.logs, pipeline.settings.redact
+    logs = pipeline.settings.logs
     setup_logs(logs.level, logs.format)
-    redactor = Redactor(redact.keys, redact.patterns, redact.defaults)
+    redactor = Redactor.of(pipeline.settings.redact)
     ours = EventLog(redactor)
-    if logs.format == "console" or (logs.format == "auto" and sys.stderr.isatty()):
+    if is_for_people(logs.format):
         pipeline.app.events.subscribe(ours)
     else:
         pipeline.log_to(PipelineLog(QUEUES, pipeline.settings.files.retries + 1, ours, redactor=redactor))

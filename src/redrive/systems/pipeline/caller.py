@@ -12,7 +12,7 @@ from typing import Any, TypeAlias
 
 import grpc
 
-from redrive.clock import Clock
+from redrive.clock import Clock, Pause
 from redrive.config.durations import spoken
 from redrive.flow.breaker import Breaker, BreakerRule, Position
 from redrive.flow.deadline import Deadline, Deadlines
@@ -42,7 +42,7 @@ class Instance:
         self.address = address
         self.busy = 0
         self.aside = False
-        self.pause = _SHORTEST
+        self.pause = Pause(_SHORTEST, _LONGEST)
         self._channel = open_channel(address, tls)
         self._talks = CallPool(self._channel)
         self.ask = self._talks.ask
@@ -56,7 +56,7 @@ class Instance:
             self._probing = asyncio.create_task(self._until_healthy())
 
     def worked(self) -> None:
-        self.pause = _SHORTEST
+        self.pause.reset()
 
     async def aclose(self) -> None:
         if self._probing is not None:
@@ -67,8 +67,7 @@ class Instance:
 
     async def _until_healthy(self) -> None:
         """Asked often once the pause is over: as long as it is thought to be dead, its streams die."""
-        await asyncio.sleep(self.pause)
-        self.pause = min(2 * self.pause, _LONGEST)
+        await asyncio.sleep(self.pause.next())
         while not await self._is_healthy():  # noqa: ASYNC110 - it is another process, and has no event of ours
             await asyncio.sleep(_AGAIN)
         self.aside = False
@@ -109,7 +108,7 @@ class Caller:
     ) -> None:
         self.module = module
         self.instances: dict[str, Instance] = {}
-        self.breaker = Breaker(RULE, clock.elapsed)
+        self.breaker = Breaker(RULE, clock.elapsed, self._moved)
         self._current: Sequence[Instance] = ()  # those of the addresses that were last given
         self._listed: Collection[str] | None = None
         self._deadlines: dict[timedelta, Deadlines] = {}
@@ -121,7 +120,6 @@ class Caller:
         self._others_are_busy = others_are_busy
         self._turn = float("-inf")  # of the next stream that is given up without a call
         self._answered = float("-inf")  # when it last was
-        self._told = Position.CLOSED
         self._last: NodeFault | None = None
         self._verdict = asyncio.Event()
 
@@ -247,7 +245,7 @@ class Caller:
             return known[0]
         wanted = [one for one in known if one not in tried] or known
         well = [one for one in wanted if not one.aside]
-        return min(well, key=lambda one: one.busy) if well else min(wanted, key=lambda one: one.pause)
+        return min(well, key=lambda one: one.busy) if well else min(wanted, key=lambda one: one.pause.seconds)
 
     def _forget(self) -> None:
         """It says nothing of the module."""
@@ -261,9 +259,8 @@ class Caller:
             self._last = fault
             self.breaker.failed()
         self._verdict.set()
-        position = self.breaker.position
-        if position is not self._told:
-            self._told = position
-            self._events.emit(BreakerMoved(target=f"module/{self.module}", state=position))
-        if position is Position.CLOSED and fault is None:
+        if fault is None and self.breaker.position is Position.CLOSED:
             self._last = None
+
+    def _moved(self, position: Position) -> None:
+        self._events.emit(BreakerMoved(target=f"module/{self.module}", state=position))

@@ -36,7 +36,7 @@ from redrive.systems.pipeline.pipeline_pb2 import Document
 from redrive.systems.pipeline.streams import open_streams
 from redrive.systems.pipeline.trace import Trace, Tracer
 from redrive.systems.pipeline.wire import Tls
-from redrive.worker import Worker, fast_loop, stop_on_signals
+from redrive.worker import run_on_fast_loop, work
 
 T = TypeVar("T")
 _FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
@@ -94,8 +94,7 @@ def engine(
     settings = loaded().settings
     _log_to(settings)
     graph = Graph.load(file)
-    with asyncio.Runner(loop_factory=fast_loop()) as runner:
-        runner.run(_run(graph, settings, nodes, create_topics, grace, scrape))
+    run_on_fast_loop(_run(graph, settings, nodes, create_topics, grace, scrape))
 
 
 async def _run(
@@ -112,9 +111,7 @@ async def _run(
         await made.transport.check()
         if create_topics:
             await made.create_topics()
-        worker = Worker(made.app, grace=grace, beside=_scraped(made, scrape))
-        stop_on_signals(worker.stop)
-        await worker.run()
+        await work(made.app, grace=grace, beside=_scraped(made, scrape))
     finally:
         await made.aclose()
 
@@ -138,8 +135,7 @@ def _log_events(settings: Settings, made: Engine) -> None:
     from redrive.forensics.redact import Redactor
     from redrive.telemetry.logs import log_events
 
-    redact = settings.redact
-    log_events(made.app.events, Redactor(redact.keys, redact.patterns, redact.defaults))
+    log_events(made.app.events, Redactor.of(settings.redact))
 
 
 @pipeline.command("module")

@@ -9,6 +9,7 @@ from datetime import timedelta
 from typing import Any
 from urllib.parse import quote
 
+from redrive.clock import Pause
 from redrive.errors import MissingExtra
 
 try:
@@ -40,15 +41,14 @@ class Registration:
 
     async def enter(self) -> None:
         """Until Consul has it: a module without Consul serves nobody, and need not die for it."""
-        pause = _SHORTEST
+        pause = Pause(_SHORTEST, _LONGEST)
         while True:
             try:
                 await self._put("register", json=self._body)
                 return
             except httpx.HTTPError as error:
                 log.warning("Consul at %s does not take %s: %s", self._url, self._id, error)
-            await asyncio.sleep(pause)
-            pause = min(2 * pause, _LONGEST)
+            await asyncio.sleep(pause.next())
 
     async def leave(self) -> None:
         """If Consul is away, its health check finds out."""
@@ -94,17 +94,16 @@ class Watch:
             await asyncio.gather(self._task, return_exceptions=True)
 
     async def _follow(self) -> None:
-        index, pause = 0, _SHORTEST
+        index, pause = 0, Pause(_SHORTEST, _LONGEST)
         async with httpx.AsyncClient(timeout=httpx.Timeout(5, read=_WAIT * 1.1 + 5)) as client:
             while True:
                 try:
                     index = await self._ask(client, index)
-                    pause = _SHORTEST
+                    pause.reset()
                 except (httpx.HTTPError, ValueError, KeyError, TypeError) as error:
                     index = 0
                     self._failed(error)
-                    await asyncio.sleep(pause)
-                    pause = min(2 * pause, _LONGEST)
+                    await asyncio.sleep(pause.next())
 
     async def _ask(self, client: httpx.AsyncClient, index: int) -> int:
         asked: dict[str, Any] = {"passing": "1", "index": index, "wait": f"{_WAIT}s"}

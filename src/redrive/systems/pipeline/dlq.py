@@ -16,6 +16,7 @@ from redrive.forensics.query import Query
 from redrive.model import Letter, State
 from redrive.service import Service
 from redrive.stores.base import Letters
+from redrive.stores.paging import every_letter
 from redrive.stores.relayed import RelayedLetters
 from redrive.systems.pipeline.faults import ErrorType, error_type, retries_made
 from redrive.systems.pipeline.graph import Graph, Node
@@ -28,7 +29,6 @@ UNREADABLE = "redrive-original"
 """On a DlqMessage without a stream: the bytes that are none."""
 _PLACE = re.compile(r"(.+)\[\d+\]@(\d+)")
 _STREAM = b"\x0a"  # field 1, with a length before it
-_PAGE = 500
 
 
 def dlq_message(letter: Letter, node: Node) -> tuple[bytes, bool]:
@@ -103,17 +103,8 @@ async def dead_streams(
     )
     if limit is None:
         return query
-    ids: list[str] = []
-    after = None
-    while len(ids) < limit:
-        page = await service.app.store.letters.search(
-            query, after=after, limit=min(_PAGE, limit - len(ids)), oldest_first=True
-        )
-        ids += [letter.id for letter in page.letters]
-        after = page.after
-        if after is None:
-            break
-    return replace(query, ids=tuple(ids))
+    oldest = every_letter(service.app.store.letters, query, limit=limit, oldest_first=True)
+    return replace(query, ids=tuple([letter.id async for letter in oldest]))
 
 
 def _kind(name: str) -> str:

@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Sequence
 from datetime import timedelta
 
-from redrive.clock import Clock
+from redrive.clock import Clock, Pause
 from redrive.errors import TransportUnavailable
 from redrive.model import Message
 from redrive.systems.pipeline.streams import Streams
@@ -44,7 +44,7 @@ class Outbox:
             await asyncio.gather(self._task, return_exceptions=True)
 
     async def _flush(self) -> None:
-        pause = _SHORTEST
+        pause = Pause(_SHORTEST, _LONGEST)
         while self._waiting:
             batch, self._waiting = [one for one in self._waiting if not one[1].done()], []
             errors = await self._streams.outcomes([message for message, _ in batch])
@@ -55,9 +55,11 @@ class Outbox:
                     self._waiting.append((message, sent))
                 elif not sent.done():
                     sent.set_result(None) if error is None else sent.set_exception(error)
-            pause = _SHORTEST if down is None else await self._pause(down, pause)
+            if down is None:
+                pause.reset()
+            else:
+                await self._wait(down, pause.next())
 
-    async def _pause(self, error: TransportUnavailable, pause: float) -> float:
+    async def _wait(self, error: TransportUnavailable, pause: float) -> None:
         self._events.emit(BackendDown(backend=error.name, why=str(error), pause=timedelta(seconds=pause)))
         await self._clock.sleep(pause)
-        return min(2 * pause, _LONGEST)

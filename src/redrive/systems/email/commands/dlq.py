@@ -22,9 +22,10 @@ from redrive.forensics.query import Query
 from redrive.forensics.transfer import append_lines
 from redrive.model import Letter
 from redrive.service import Service
+from redrive.stores.paging import every_letter
 from redrive.systems.email.commands.session import ask_email, email_settings, is_narrowed, which
 from redrive.systems.email.dlq import entry_shape
-from redrive.systems.email.snapshot import NO_CODE, all_letters, company_of
+from redrive.systems.email.snapshot import NO_CODE, company_of
 from redrive.telemetry.events import LettersPruned
 
 _PAGE = 500
@@ -173,7 +174,7 @@ async def _found(service: Service, query: Query, limit: int) -> list[Letter]:
 
 async def _counted(service: Service, query: Query, by: str) -> Counter[str]:
     counts = Counter[str]()
-    async for letter in all_letters(service.app, query):
+    async for letter in every_letter(service.app.store.letters, query):
         counts[_BY[by](letter)] += 1
     return counts
 

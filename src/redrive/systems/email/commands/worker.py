@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
-import sys
 from collections.abc import Sequence
 from datetime import timedelta
 
@@ -16,7 +14,7 @@ from redrive.cli.scrape import Place, beside, scraped
 from redrive.config.settings import Settings
 from redrive.systems.email.commands.session import email_settings
 from redrive.systems.email.gateway import EmailGateway
-from redrive.worker import Helper, Worker, fast_loop, stop_on_signals
+from redrive.worker import Helper, run_on_fast_loop, work
 
 
 @click.command()
@@ -31,9 +29,7 @@ def worker(sender: str | None, no_upkeep: bool, grace: timedelta | None, scrape:
     It refuses to start on a Redis that could lose jobs (`redrive email redis-conf` prints a good configuration), and
     on a sender that will not have it. Start as many as you like: rate and fairness hold over all of them.
     """
-    settings = email_settings()
-    with asyncio.Runner(loop_factory=fast_loop()) as runner:
-        runner.run(_run(settings, sender, not no_upkeep, grace, scrape))
+    run_on_fast_loop(_run(email_settings(), sender, not no_upkeep, grace, scrape))
 
 
 async def _run(
@@ -44,9 +40,7 @@ async def _run(
         await gateway.sender.check()
         await gateway.app.transport().check()
         helpers = [gateway.sweep, *await _scraped(gateway, scrape, stack)]
-        one = Worker(gateway.app, upkeep=upkeep, grace=grace, beside=helpers)
-        stop_on_signals(one.stop)
-        await one.run()
+        await work(gateway.app, upkeep=upkeep, grace=grace, beside=helpers)
 
 
 async def _scraped(gateway: EmailGateway, scrape: Place | None, stack: contextlib.AsyncExitStack) -> Sequence[Helper]:
@@ -63,11 +57,11 @@ def _log(gateway: EmailGateway) -> None:
     """Failed attempts in the contract's words where programs read, in ours where people do."""
     from redrive.forensics.redact import Redactor
     from redrive.systems.email.logs import AttemptLog
-    from redrive.telemetry.logs import EventLog, setup_logs
+    from redrive.telemetry.logs import EventLog, is_for_people, setup_logs
 
-    logs, redact, email = gateway.settings.logs, gateway.settings.redact, gateway.email
+    logs, email = gateway.settings.logs, gateway.email
     setup_logs(logs.level, logs.format)
-    redactor = Redactor(redact.keys, redact.patterns, redact.defaults)
-    people = logs.format == "console" or (logs.format == "auto" and sys.stderr.isatty())
+    redactor = Redactor.of(gateway.settings.redact)
     ours = EventLog(redactor)
-    gateway.app.events.subscribe(ours if people else AttemptLog(email.queue, email.attempts, ours, redactor=redactor))
+    contract = AttemptLog(email.queue, email.attempts, ours, redactor=redactor)
+    gateway.app.events.subscribe(ours if is_for_people(logs.format) else contract)

@@ -17,12 +17,12 @@ from redrive.config.settings import Settings
 from redrive.forensics.query import Query
 from redrive.model import OPEN, Letter
 from redrive.service import Service
+from redrive.stores.paging import every_letter
 from redrive.systems.tickets.config import with_values
 from redrive.systems.tickets.store import store_url
 from redrive.systems.tickets.ticket import fields_of, task_type
 
 T = TypeVar("T")
-_PAGE = 500
 
 
 def with_settings(command: Callable[..., Any]) -> Callable[..., Any]:
@@ -117,11 +117,9 @@ def on_mongodb(settings: Settings) -> Settings:
 async def dead_tickets(service: Service, query: Query, chosen: Chosen, limit: int | None) -> list[Letter]:
     """Newest first."""
     found: list[Letter] = []
-    after = None
-    while limit is None or len(found) < limit:
-        page = await service.app.store.letters.search(query, after=after, limit=_PAGE)
-        found += [letter for letter in page.letters if chosen.wants(letter)]
-        after = page.after
-        if after is None:
+    async for letter in every_letter(service.app.store.letters, query):
+        if chosen.wants(letter):
+            found.append(letter)
+        if limit is not None and len(found) >= limit:
             break
-    return found if limit is None else found[:limit]
+    return found

@@ -21,7 +21,7 @@ from redrive.config.settings import Settings
 from redrive.systems.tickets.commands.session import with_settings
 from redrive.systems.tickets.forensics import DlqConsumer
 from redrive.systems.tickets.worker import TicketWorker
-from redrive.worker import Worker, fast_loop, stop_on_signals
+from redrive.worker import run_on_fast_loop, stop_on_signals, work
 
 METRICS_PORT = 8000
 
@@ -45,19 +45,17 @@ def worker(target: str, settings: Settings, metrics_port: int, metrics_host: str
     FUNCTION gets the ticket as a dictionary and, if it takes two arguments, the Message.
     """
     made = TicketWorker(_function(target), settings)
-    with asyncio.Runner(loop_factory=fast_loop()) as runner:
-        runner.run(_run(made, grace, Place(metrics_host, metrics_port)))
+    run_on_fast_loop(_run(made, grace, Place(metrics_host, metrics_port)))
 
 
 async def _run(made: TicketWorker, grace: timedelta | None, scrape: Place) -> None:
     from redrive.systems.tickets.metrics import measured
+    from redrive.telemetry.logs import log_app
 
     async with made.app as app:
-        _log(made.settings, app)
+        log_app(app)
         await app.transport().check()
-        one = Worker(app, grace=grace, beside=beside(app, scrape, measured(made)))
-        stop_on_signals(one.stop)
-        await one.run()
+        await work(app, grace=grace, beside=beside(app, scrape, measured(made)))
 
 
 @click.command("dlq-consumer")
@@ -70,14 +68,15 @@ def dlq_consumer(settings: Settings, once: bool, scrape: Place | None) -> None:
 
     While MongoDB is away nothing is committed; it catches up when it is back.
     """
-    with asyncio.Runner(loop_factory=fast_loop()) as runner:
-        count = runner.run(_consume(settings, once, scrape))
+    count = run_on_fast_loop(_consume(settings, once, scrape))
     say(f"{letters_said(count)} stored")
 
 
 async def _consume(settings: Settings, once: bool, scrape: Place | None) -> int:
+    from redrive.telemetry.logs import log_app
+
     consumer = DlqConsumer(settings)
-    _log(settings, consumer.app)
+    log_app(consumer.app)
     stop_on_signals(consumer.stop)
     helpers = [asyncio.ensure_future(helper()) for helper in beside(consumer.app, scrape)]
     try:
@@ -87,15 +86,6 @@ async def _consume(settings: Settings, once: bool, scrape: Place | None) -> int:
             helper.cancel()
         await asyncio.gather(*helpers, return_exceptions=True)
         await consumer.aclose()
-
-
-def _log(settings: Settings, app: Any) -> None:
-    from redrive.forensics.redact import Redactor
-    from redrive.telemetry.logs import log_events, setup_logs
-
-    setup_logs(settings.logs.level, settings.logs.format)
-    redact = settings.redact
-    log_events(app.events, Redactor(redact.keys, redact.patterns, redact.defaults))
 
 
 def _function(target: str) -> Callable[..., Any]:
