@@ -251,7 +251,7 @@ class Redrive:
             by_transport.setdefault(self._transport_of(message.source), []).append(message)
         for name, some in by_transport.items():
             transport = self.transport(name)
-            if not transport.features.delays_sends and any(one.not_before for one in some):
+            if not transport.features.delays_sends and any(message.not_before for message in some):
                 raise UsageError(
                     f"transport {name!r} cannot delay a message: send it when it is due, or without `delay`"
                 )
@@ -273,7 +273,7 @@ class Redrive:
                 raise ConfigError(f"transport {name!r} is not configured: there is {', '.join(self._urls)}")
             opened = open_transport(self._urls[name], clock=self.clock, lease=self.settings.lease)
             self._transports[name] = opened
-            self._tell_limits(opened, [one for one in self.handlers.values() if one.transport == name])
+            self._tell_limits(opened, [handler for handler in self.handlers.values() if handler.transport == name])
         return self._transports[name]
 
     def _tell_limits(self, transport: Transport, handlers: Iterable[Handler]) -> None:

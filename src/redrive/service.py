@@ -87,7 +87,7 @@ class Service:
         for query in (Query(message_ids=(id,)), Query(id_prefix=id)):
             page = await self.app.store.letters.search(query, limit=2)
             if len(page.letters) > 1:
-                names = ", ".join(f"{one.id} ({one.message.source})" for one in page.letters)
+                names = ", ".join(f"{letter.id} ({letter.message.source})" for letter in page.letters)
                 raise UsageError(f"{id!r} means more than one letter: {names}")
             if page.letters and id:
                 return page.letters[0]
@@ -117,7 +117,7 @@ class Service:
             if isinstance(transport, TakesTurns):
                 sources = sorted({*await transport.depths(), *self.app.sources})
                 found += [turns(source, await transport.tenants(source, limit)) for source in sources]
-        return [one for one in found if one.tenants]
+        return [source for source in found if source.tenants]
 
     async def count(self, query: Query) -> int:
         await self._check(query)
@@ -175,7 +175,7 @@ class Service:
         """The ledger."""
         await self.replays.get(id)
         entries, more = await self.app.store.ledger.entries(id, status=status, after=after, limit=_bounded(limit))
-        return [msgspec.structs.replace(one, note=self.redactor.text(one.note)) for one in entries], more
+        return [msgspec.structs.replace(entry, note=self.redactor.text(entry.note)) for entry in entries], more
 
     async def retry(self, ids: Iterable[LetterId], *, actor: str) -> ReplayReport:
         """Send these back now: a replay of exactly them."""
@@ -274,7 +274,7 @@ class Service:
     async def audit(self, limit: int = 100) -> list[dict[str, Any]]:
         """Who did what, newest first."""
         trail = await self.app.store.documents.list(AUDIT, limit=limit)
-        return [{**one.body, "detail": self.redactor.text(one.body["detail"])} for one in trail]
+        return [{**entry.body, "detail": self.redactor.text(entry.body["detail"])} for entry in trail]
 
     # -- inside --------------------------------------------------------------------------------------------------
 
@@ -291,7 +291,7 @@ class Service:
         return len(moved)
 
     def _redacted(self, groups: Sequence[Group]) -> list[Group]:
-        return [msgspec.structs.replace(one, message=self.redactor.text(one.message)) for one in groups]
+        return [msgspec.structs.replace(group, message=self.redactor.text(group.message)) for group in groups]
 
     async def _check(self, query: Query) -> None:
         """A source that nobody has ever seen is a typo, not an empty answer."""

@@ -76,7 +76,9 @@ class Alerts:
         pen = Pen(Redactor.of(settings.redact), self._chosen.console)
         self._watch = Watch(self._chosen, clock, pen, self._woken.set)
         self._groups = Groups(store.letters, self._chosen, self._watch, pen)
-        self._teller = Dispatcher([Courier(one, events, clock, discretion) for one in notifiers], clock, events, owner)
+        self._teller = Dispatcher(
+            [Courier(notifier, events, clock, discretion) for notifier in notifiers], clock, events, owner
+        )
         self._turns = Turns(store.documents, clock, owner)
         self._inbox: deque[Alert | str] = deque()  # a report, or the key of what is cleared
         self._last: list[Incident] = []  # as the store had them when it answered
@@ -142,7 +144,7 @@ class Alerts:
             self._task.cancel()
             with suppress(asyncio.CancelledError):
                 await self._task
-        lost = [one for one in await self._apart.list() if one.owed is not None]
+        lost = [incident for incident in await self._apart.list() if incident.owed is not None]
         if lost:
             why = "the process ended before the store was back"
             self._events.emit(AlertsDropped(notifier="", count=len(lost), why=why))
@@ -188,12 +190,12 @@ class Alerts:
             self._away = None
 
     def _take(self, alerts: Iterable[Alert]) -> None:
-        self._inbox.extend(one for one in alerts if one.severity.reaches(self._least))
+        self._inbox.extend(alert for alert in alerts if alert.severity.reaches(self._least))
 
     async def _with_store(self) -> None:
-        for one in await self._apart.list():
-            await self.incidents.merge(one)
-            await self._apart.remove(one.id)
+        for incident in await self._apart.list():
+            await self.incidents.merge(incident)
+            await self._apart.remove(incident.id)
         self._take(await self._groups.look(self._clock.now()))
         await self._write_down(self.incidents)
         found = await self.incidents.list()
@@ -208,7 +210,7 @@ class Alerts:
         """Alone, and by the same rules: what is told now may be told by other processes too."""
         self._take(self._groups.unasked(self._clock.now()))
         await self._write_down(self._apart)
-        found = [await self._lapsed(self._apart, one) for one in await self._apart.list()]
+        found = [await self._lapsed(self._apart, incident) for incident in await self._apart.list()]
         await self._teller.tell(self._apart, found)
         await self._teller.keep_alive([*found, *self._last], None)
 
@@ -230,38 +232,38 @@ class Alerts:
         """What is over is resolved, and what was over long ago is forgotten."""
         if await self._turns.take("forget", _FORGET_EVERY):
             await self.incidents.forget(self._clock.now() - _KEPT)
-        facts = [one for one in found if one.is_open and not one.alert.lasting]
-        for one in facts[:_MOST_FACTS]:
-            rule = BY_NAME.get(one.alert.name)
-            if rule is not None and rule.gone is not None and one.alert.group is not None:
-                await self._if_gone(one, await self._store.letters.count(rule.gone(one.alert.group)))
-        return [await self._lapsed(self.incidents, one) for one in await self.incidents.list()]
+        facts = [incident for incident in found if incident.is_open and not incident.alert.lasting]
+        for incident in facts[:_MOST_FACTS]:
+            rule = BY_NAME.get(incident.alert.name)
+            if rule is not None and rule.gone is not None and incident.alert.group is not None:
+                await self._if_gone(incident, await self._store.letters.count(rule.gone(incident.alert.group)))
+        return [await self._lapsed(self.incidents, incident) for incident in await self.incidents.list()]
 
-    async def _if_gone(self, one: Incident, left: int) -> None:
+    async def _if_gone(self, incident: Incident, left: int) -> None:
         """A fact whose letters were resolved or archived. Not at once: a store may show late what was written."""
-        needed = self._chosen.exhausted or 1 if one.alert.name == EXHAUSTED.name else 1
-        if left < needed and self._clock.now() - one.seen_at >= self._chosen.interval:
-            await self.incidents.clear(one.alert.key)
+        needed = self._chosen.exhausted or 1 if incident.alert.name == EXHAUSTED.name else 1
+        if left < needed and self._clock.now() - incident.seen_at >= self._chosen.interval:
+            await self.incidents.clear(incident.alert.key)
 
-    async def _lapsed(self, incidents: Incidents, one: Incident) -> Incident:
+    async def _lapsed(self, incidents: Incidents, incident: Incident) -> Incident:
         now = self._clock.now()
-        if lapsed(one, now, self._timing) is one:
-            return one
-        return await incidents.change(one.id, lambda old: lapsed(old, now, self._timing))
+        if lapsed(incident, now, self._timing) is incident:
+            return incident
+        return await incidents.change(incident.id, lambda old: lapsed(old, now, self._timing))
 
 
 def _folded(news: Iterable[Alert | str]) -> list[Alert | str]:
     """Reports of one key are one report with all their counts, if nothing between them ends it."""
     kept: list[Alert | str] = []
     places: dict[str, int] = {}
-    for one in news:
-        key = one if isinstance(one, str) else one.key
+    for report in news:
+        key = report if isinstance(report, str) else report.key
         known = kept[places[key]] if key in places else key
-        if isinstance(one, Alert) and isinstance(known, Alert):
-            kept[places[key]] = replace(one, starts_at=known.starts_at, count=known.count + one.count)
+        if isinstance(report, Alert) and isinstance(known, Alert):
+            kept[places[key]] = replace(report, starts_at=known.starts_at, count=known.count + report.count)
         else:
             places[key] = len(kept)
-            kept.append(one)
+            kept.append(report)
     return kept
 
 

@@ -46,7 +46,7 @@ class Courier:
             return await self._one_by_one(notices, error)
         self._failed = 0
         self._events.emit(AlertsSent(notifier=self.name, count=len(notices)))
-        return {one.id for one in notices}
+        return {notice.id for notice in notices}
 
     async def _told(self, notices: Sequence[Notice]) -> None:
         try:
@@ -62,7 +62,7 @@ class Courier:
     async def _one_by_one(self, notices: Sequence[Notice], error: Undelivered) -> set[str]:
         """One that is refused must not take the others with it."""
         if len(notices) > 1:
-            taken = [await self.carry([one]) for one in notices]
+            taken = [await self.carry([notice]) for notice in notices]
             return set[str]().union(*taken)
         self._events.emit(AlertsDropped(notifier=self.name, count=1, why=self._discretion.text(str(error))))
         return {notices[0].id}

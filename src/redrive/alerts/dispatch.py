@@ -49,20 +49,24 @@ class Dispatcher:
     @property
     def rests(self) -> float | None:
         """Seconds until a notifier that rests can be asked again; None: none of them rests."""
-        return min((one.rests for one in self._couriers if one.rests), default=None)
+        return min((courier.rests for courier in self._couriers if courier.rests), default=None)
 
     async def tell(self, incidents: Incidents, found: Iterable[Incident]) -> bool:
         """One attempt for each notifier, all of them at once; whether there is more that could be told now."""
-        ready = [one for one in found if self._lacking(one) or self._is_old(one)]
-        mine = [one for one in [await self._claim(incidents, one) for one in ready[:_MOST_NOTICES]] if one is not None]
+        ready = [incident for incident in found if self._lacking(incident) or self._is_old(incident)]
+        mine = [
+            incident
+            for incident in [await self._claim(incidents, incident) for incident in ready[:_MOST_NOTICES]]
+            if incident is not None
+        ]
         taken = await asyncio.gather(*(self._carry(courier, mine) for courier in self._couriers))
-        for one in mine:
-            await self._note(incidents, one, taken)
+        for incident in mine:
+            await self._note(incidents, incident, taken)
         return len(ready) > _MOST_NOTICES
 
     async def keep_alive(self, found: Iterable[Incident], turns: Turns | None) -> None:
         """Open alerts, to those who take silence for an end. Without turns (the store is away) each process does it."""
-        going_on = [notice_of(one, Kind.REPEATED) for one in found if one.is_open]
+        going_on = [notice_of(incident, Kind.REPEATED) for incident in found if incident.is_open]
         for courier in self._couriers:
             every = courier.notifier.keepalive
             if every is None or not going_on or courier.rests or not self._is_time(courier, every):
@@ -78,35 +82,35 @@ class Dispatcher:
         self._kept_alive[courier.name] = now
         return True
 
-    def _lacking(self, one: Incident) -> list[Courier]:
+    def _lacking(self, incident: Incident) -> list[Courier]:
         """Those who lack its notice and can be asked."""
-        return [courier for courier in self._couriers if not courier.rests and _lacks(one, courier.name)]
+        return [courier for courier in self._couriers if not courier.rests and _lacks(incident, courier.name)]
 
-    def _is_old(self, one: Incident) -> bool:
-        return one.owed is not None and self._clock.now() - one.owed.since >= _GIVE_UP
+    def _is_old(self, incident: Incident) -> bool:
+        return incident.owed is not None and self._clock.now() - incident.owed.since >= _GIVE_UP
 
-    async def _claim(self, incidents: Incidents, one: Incident) -> Incident | None:
+    async def _claim(self, incidents: Incidents, incident: Incident) -> Incident | None:
         now = self._clock.now()
         try:
-            mine = await incidents.change(one.id, lambda old: claimed(old, self._owner, now, now + _CLAIM))
+            mine = await incidents.change(incident.id, lambda old: claimed(old, self._owner, now, now + _CLAIM))
         except UnknownIncident:
             return None
         return mine if mine.owed is not None and mine.owed.owner == self._owner else None
 
     async def _carry(self, courier: Courier, mine: Sequence[Incident]) -> set[str]:
-        notices: list[Notice] = [notice_of(one) for one in mine if _lacks(one, courier.name)]
+        notices: list[Notice] = [notice_of(incident) for incident in mine if _lacks(incident, courier.name)]
         return set() if courier.rests else await courier.carry(notices)
 
-    async def _note(self, incidents: Incidents, one: Incident, taken: Sequence[set[str]]) -> None:
+    async def _note(self, incidents: Incidents, incident: Incident, taken: Sequence[set[str]]) -> None:
         """Write down who took its notice, and who still lacks it."""
-        owed, notice = one.owed, notice_of(one)
+        owed, notice = incident.owed, notice_of(incident)
         assert owed is not None
         done = {courier.name for courier, ids in zip(self._couriers, taken, strict=True) if notice.id in ids}
         missing = set(owed.to if owed.to is not None else (courier.name for courier in self._couriers)) - done
-        if missing and self._is_old(one):
+        if missing and self._is_old(incident):
             missing = self._give_up(missing)
         now = self._clock.now()
-        await incidents.change(one.id, lambda old: told(old, owed.number, one.count, missing, now))
+        await incidents.change(incident.id, lambda old: told(old, owed.number, incident.count, missing, now))
 
     def _give_up(self, missing: Iterable[str]) -> set[str]:
         for name in missing:
@@ -114,5 +118,5 @@ class Dispatcher:
         return set()
 
 
-def _lacks(one: Incident, name: str) -> bool:
-    return one.owed is not None and (one.owed.to is None or name in one.owed.to)
+def _lacks(incident: Incident, name: str) -> bool:
+    return incident.owed is not None and (incident.owed.to is None or name in incident.owed.to)

@@ -46,7 +46,7 @@ class Groups:
         """Without a store: only what the events said by themselves. The rest waits until it can be asked."""
         found = self._watch.bursts()
         least = self._thresholds.exhausted
-        alerts = [self._exhausted(*one, now) for one in found.items() if least and one[1].exhausted >= least]
+        alerts = [self._exhausted(*group, now) for group in found.items() if least and group[1].exhausted >= least]
         for burst in found.values():
             burst.exhausted = 0
         self._watch.give_back(found)

@@ -133,53 +133,53 @@ def _goes_on(old: Incident, now: datetime, timing: Timing) -> bool:
     return old.alert.lasting and old.resolved_by != BY_RULE and now - old.seen_at <= timing.lapse
 
 
-def _is_due(one: Incident, now: datetime, timing: Timing) -> bool:
+def _is_due(incident: Incident, now: datetime, timing: Timing) -> bool:
     """Whether it is to be told again: a condition while it lasts, a fact if it happened again."""
-    news = one.alert.lasting or one.count > one.told_count
-    waited = now - (one.told_at or one.opened_at) >= timing.repeat
-    return news and waited and one.owed is None and one.state is IncidentState.OPEN
+    news = incident.alert.lasting or incident.count > incident.told_count
+    waited = now - (incident.told_at or incident.opened_at) >= timing.repeat
+    return news and waited and incident.owed is None and incident.state is IncidentState.OPEN
 
 
-def lapsed(one: Incident, now: datetime, timing: Timing) -> Incident:
+def lapsed(incident: Incident, now: datetime, timing: Timing) -> Incident:
     """A condition that nobody reports any more is over."""
-    over = one.is_open and one.alert.lasting and now - one.seen_at > timing.lapse
-    return resolved(one, BY_RULE, now) if over else one
+    over = incident.is_open and incident.alert.lasting and now - incident.seen_at > timing.lapse
+    return resolved(incident, BY_RULE, now) if over else incident
 
 
-def acknowledged(one: Incident, actor: str, now: datetime) -> Incident:
-    if one.state is not IncidentState.OPEN:
-        return one
-    return _owing(replace(one, state=IncidentState.ACKNOWLEDGED, acknowledged_by=actor), Kind.ACKNOWLEDGED, now)
+def acknowledged(incident: Incident, actor: str, now: datetime) -> Incident:
+    if incident.state is not IncidentState.OPEN:
+        return incident
+    return _owing(replace(incident, state=IncidentState.ACKNOWLEDGED, acknowledged_by=actor), Kind.ACKNOWLEDGED, now)
 
 
-def resolved(one: Incident, actor: str, now: datetime) -> Incident:
-    if not one.is_open:
-        return one
-    alert = replace(one.alert, resolved_at=now)
-    done = replace(one, state=IncidentState.RESOLVED, alert=alert, resolved_at=now, resolved_by=actor)
+def resolved(incident: Incident, actor: str, now: datetime) -> Incident:
+    if not incident.is_open:
+        return incident
+    alert = replace(incident.alert, resolved_at=now)
+    done = replace(incident, state=IncidentState.RESOLVED, alert=alert, resolved_at=now, resolved_by=actor)
     return _owing(done, Kind.RESOLVED, now)
 
 
-def noted(one: Incident, actor: str, text: str, now: datetime) -> Incident:
-    return replace(one, notes=(*one.notes, Note(now, actor, text))[-_MOST_NOTES:])
+def noted(incident: Incident, actor: str, text: str, now: datetime) -> Incident:
+    return replace(incident, notes=(*incident.notes, Note(now, actor, text))[-_MOST_NOTES:])
 
 
-def claimed(one: Incident, owner: str, now: datetime, until: datetime) -> Incident:
+def claimed(incident: Incident, owner: str, now: datetime, until: datetime) -> Incident:
     """The notice that it owes is told by that owner, until then."""
-    owed = one.owed
+    owed = incident.owed
     if owed is None or (owed.owner not in (None, owner) and owed.until is not None and owed.until > now):
-        return one
-    return replace(one, owed=replace(owed, owner=owner, until=until))
+        return incident
+    return replace(incident, owed=replace(owed, owner=owner, until=until))
 
 
-def told(one: Incident, number: int, count: int, missing: Collection[str], now: datetime) -> Incident:
+def told(incident: Incident, number: int, count: int, missing: Collection[str], now: datetime) -> Incident:
     """Its notice of that number was told, but to those missing."""
-    owed = one.owed
+    owed = incident.owed
     if owed is None or owed.number != number:  # it has another to tell by now
-        return one
+        return incident
     if missing:
-        return replace(one, owed=replace(owed, to=tuple(sorted(missing)), owner=None, until=None))
-    return replace(one, owed=None, told_at=now, told_count=count)
+        return replace(incident, owed=replace(owed, to=tuple(sorted(missing)), owner=None, until=None))
+    return replace(incident, owed=None, told_at=now, told_count=count)
 
 
 def merged(known: Incident | None, apart: Incident, now: datetime) -> Incident:
@@ -196,21 +196,21 @@ def merged(known: Incident | None, apart: Incident, now: datetime) -> Incident:
     return both if apart.is_open else resolved(both, BY_RULE, now)
 
 
-def _owing(one: Incident, kind: Kind, now: datetime) -> Incident:
-    number = one.notices + 1
-    return replace(one, notices=number, owed=Owed(number=number, kind=kind, since=now))
+def _owing(incident: Incident, kind: Kind, now: datetime) -> Incident:
+    number = incident.notices + 1
+    return replace(incident, notices=number, owed=Owed(number=number, kind=kind, since=now))
 
 
-def notice_of(one: Incident, kind: Kind | None = None) -> Notice:
+def notice_of(incident: Incident, kind: Kind | None = None) -> Notice:
     """As it is told; of another kind than it owes, where it is only to be kept alive."""
-    number = one.owed.number if one.owed else one.notices
-    by = one.resolved_by if one.state is IncidentState.RESOLVED else one.acknowledged_by
+    number = incident.owed.number if incident.owed else incident.notices
+    by = incident.resolved_by if incident.state is IncidentState.RESOLVED else incident.acknowledged_by
     return Notice(
-        id=f"{one.id}-{one.episode}-{number}",
-        kind=kind or (one.owed.kind if one.owed else Kind.REPEATED),
-        alert=one.alert,
-        count=one.count,
-        since=max(one.count - one.told_count, 0),
+        id=f"{incident.id}-{incident.episode}-{number}",
+        kind=kind or (incident.owed.kind if incident.owed else Kind.REPEATED),
+        alert=incident.alert,
+        count=incident.count,
+        since=max(incident.count - incident.told_count, 0),
         by=by or "",
     )
 
@@ -228,9 +228,9 @@ class Incidents:
 
     async def list(self, *, states: Collection[IncidentState] | None = None, limit: int = _MOST) -> list[Incident]:
         """The open ones first, then by when they were opened, newest first."""
-        found = [_read(one) for one in await self._documents.list(KIND, limit=_MOST)]
-        chosen = [one for one in found if states is None or one.state in states]
-        return sorted(chosen, key=lambda one: (one.is_open, one.opened_at), reverse=True)[:limit]
+        found = [_read(document) for document in await self._documents.list(KIND, limit=_MOST)]
+        chosen = [incident for incident in found if states is None or incident.state in states]
+        return sorted(chosen, key=lambda incident: (incident.is_open, incident.opened_at), reverse=True)[:limit]
 
     async def get(self, id: str) -> Incident:
         """By its id, the beginning of it, or the key of its alert."""
@@ -238,9 +238,9 @@ class Incidents:
             document = await self._documents.get(KIND, name)
             if document is not None:
                 return _read(document)
-        found = [one for one in await self.list() if id and one.id.startswith(id)]
+        found = [incident for incident in await self.list() if id and incident.id.startswith(id)]
         if len(found) > 1:
-            raise UsageError(f"{id!r} means more than one incident: {', '.join(one.id for one in found[:5])}")
+            raise UsageError(f"{id!r} means more than one incident: {', '.join(incident.id for incident in found[:5])}")
         if not found:
             raise UnknownIncident(id)
         return found[0]
@@ -291,10 +291,10 @@ class Incidents:
 
     async def forget(self, before: datetime) -> int:
         """Delete those that were resolved before then; how many."""
-        done = [one for one in await self.list() if not one.is_open and one.owed is None]
-        gone = [one for one in done if one.resolved_at is not None and one.resolved_at < before]
-        for one in gone:
-            await self.remove(one.id)
+        done = [incident for incident in await self.list() if not incident.is_open and incident.owed is None]
+        gone = [incident for incident in done if incident.resolved_at is not None and incident.resolved_at < before]
+        for incident in gone:
+            await self.remove(incident.id)
         return len(gone)
 
     async def _change(self, id: str, change: Callable[[Incident | None], Incident], *, actor: str) -> Incident:

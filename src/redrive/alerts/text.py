@@ -14,7 +14,7 @@ def title_of(notices: Sequence[Notice]) -> str:
     """`[redrive] error: 3 letters of orders are exhausted`, or how many of each kind."""
     if len(notices) == 1:
         return f"[redrive] {_headline(notices[0])}"
-    kinds = Counter(str(one.kind) for one in notices)
+    kinds = Counter(str(notice.kind) for notice in notices)
     return f"[redrive] {len(notices)} alerts: " + ", ".join(f"{count} {kind}" for kind, count in kinds.items())
 
 
@@ -22,7 +22,7 @@ def body_of(notices: Sequence[Notice]) -> str:
     """All of one, and a line for each of many."""
     if len(notices) == 1:
         return "\n".join(_whole(notices[0]))
-    lines = [f"- {_headline(one)}" for one in notices[:_MOST_LINES]]
+    lines = [f"- {_headline(notice)}" for notice in notices[:_MOST_LINES]]
     left_out = len(notices) - _MOST_LINES
     return "\n".join(lines + ([f"… and {left_out} more: `redrive incidents`"] if left_out > 0 else []))
 

@@ -235,7 +235,7 @@ class Watch:
 
 def _counted(recent: dict[str, Recent], at: float) -> dict[str, int]:
     """By source; those of which nothing is recent are forgotten."""
-    counts = {source: one.count(at) for source, one in recent.items()}
+    counts = {source: times.count(at) for source, times in recent.items()}
     for source in [source for source, count in counts.items() if not count]:
         del recent[source], counts[source]
     return counts

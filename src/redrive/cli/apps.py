@@ -55,7 +55,7 @@ def _nearby(name: str) -> str:
 
 def _place(error: BaseException) -> str:
     """Where in the user's code it happened: the last frame, import machinery aside."""
-    frames = [one for one in traceback.extract_tb(error.__traceback__) if "importlib" not in one.filename]
+    frames = [frame for frame in traceback.extract_tb(error.__traceback__) if "importlib" not in frame.filename]
     return f"{frames[-1].filename}:{frames[-1].lineno}"
 
 

@@ -92,8 +92,8 @@ def query_of(chosen: dict[str, Any], now: datetime) -> Query:
         since=_narrower(max, chosen["since"], _ago(now, chosen["newer_than"])),
         before=_narrower(min, chosen["before"], _ago(now, chosen["older_than"])),
     )
-    many["states"] = tuple(State(one) for one in chosen["state"]) or None
-    many["categories"] = tuple(Category(one) for one in chosen["category"]) or None
+    many["states"] = tuple(State(word) for word in chosen["state"]) or None
+    many["categories"] = tuple(Category(word) for word in chosen["category"]) or None
     return replace(query, **many)
 
 

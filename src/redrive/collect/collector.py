@@ -111,7 +111,7 @@ class Collector:
         if refused is None:
             return
         await self._leave(
-            [(delivery, refused[one.id]) for delivery, one in read if one is not None and one.id in refused]
+            [(delivery, refused[letter.id]) for delivery, letter in read if letter is not None and letter.id in refused]
         )
         kept = [letter for _, letter in read if letter is not None and letter.id not in refused]
         if self._stored is not None:
@@ -129,8 +129,8 @@ class Collector:
             self._events.emit(LetterRefused(source=self._source, message=delivery.message.id, why=why))
 
     async def _still_ours(self, deliveries: Sequence[Delivery]) -> list[Delivery]:
-        lost = {id(one) for one in await self._transport.extend(deliveries)} if deliveries else set()
-        return [one for one in deliveries if id(one) not in lost]
+        lost = {id(delivery) for delivery in await self._transport.extend(deliveries)} if deliveries else set()
+        return [delivery for delivery in deliveries if id(delivery) not in lost]
 
     async def _recorded(self, letters: Sequence[Letter], deliveries: Sequence[Delivery]) -> dict[str, str] | None:
         """The letters that the store will not have, and why; None if we were stopped before it could be asked."""

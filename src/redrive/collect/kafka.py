@@ -159,7 +159,7 @@ def _place(topic: str, partition: int | None, offset: int | None) -> str | None:
 
 
 def _without_suffix(topic: str) -> str:
-    return next((topic.removesuffix(one) for one in _SUFFIXES if topic.endswith(one)), topic)
+    return next((topic.removesuffix(suffix) for suffix in _SUFFIXES if topic.endswith(suffix)), topic)
 
 
 def _whole(value: object) -> int | None:

@@ -89,4 +89,4 @@ def _last_death(table: Mapping[str, Any]) -> Mapping[str, Any]:
     deaths = table.get(X_DEATH)
     if not isinstance(deaths, list):
         return {}
-    return next((one for one in deaths if isinstance(one, dict) and isinstance(one.get("queue"), str)), {})
+    return next((death for death in deaths if isinstance(death, dict) and isinstance(death.get("queue"), str)), {})

@@ -46,8 +46,10 @@ async def pipeline(app: Redrive) -> list[Finding]:
     return [
         *_told(about, found, "`redrive files import` makes them", len(app.settings.files.queues)),
         *(
-            warning(about, f"nobody asked for this {one}: messages come through it", "`redrive files diff`; unbind it")
-            for one in found.extra
+            warning(
+                about, f"nobody asked for this {binding}: messages come through it", "`redrive files diff`; unbind it"
+            )
+            for binding in found.extra
         ),
     ]
 

@@ -91,7 +91,7 @@ def address_of(url: str) -> Address:
     """What that URL means; ConfigError says what is wrong with it."""
     parts = urlsplit(url)
     if parts.scheme not in SCHEMES:
-        raise ConfigError(f"{parts.scheme}:// is no Redis: write {', '.join(f'{one}://' for one in SCHEMES)}")
+        raise ConfigError(f"{parts.scheme}:// is no Redis: write {', '.join(f'{scheme}://' for scheme in SCHEMES)}")
     options = dict(parse_qsl(parts.query, keep_blank_values=True))
     for name in options:
         if name not in (*_OURS, *_THEIRS):
@@ -138,10 +138,10 @@ class Link:
         """The answer of each, in order, in one round trip; on a cluster, all at once."""
         async with self._ours():
             if self.address.cluster:
-                return list(await asyncio.gather(*(self._client.execute_command(*one) for one in commands)))
+                return list(await asyncio.gather(*(self._client.execute_command(*command) for command in commands)))
             async with self._client.pipeline(transaction=False) as pipeline:
-                for one in commands:
-                    pipeline.execute_command(*one)
+                for command in commands:
+                    pipeline.execute_command(*command)
                 answers: list[Any] = await pipeline.execute()
                 return answers
 

@@ -32,20 +32,20 @@ class Turns(Struct, frozen=True):
 
 def turns(source: str, tenants: Iterable[Any]) -> Turns:
     """As a transport tells it; names are cut to what fits on a line."""
-    return Turns(source, [_turn(one) for one in tenants])
+    return Turns(source, [_turn(tenant) for tenant in tenants])
 
 
 def shown_name(name: str) -> str:
     return name if len(name) <= _LONGEST_NAME else f"{name[: _LONGEST_NAME - 1]}…"
 
 
-def _turn(one: Any) -> Turn:
+def _turn(tenant: Any) -> Turn:
     return Turn(
-        tenant=shown_name(one.name),
-        waiting=one.waiting,
-        rounds_without_processing=one.rounds_without_processing,
-        current_priority=one.current_priority,
-        total_processed=one.total_processed,
-        consecutive_batch_count=one.consecutive_batch_count,
-        last_processed_at=one.last_processed_at,
+        tenant=shown_name(tenant.name),
+        waiting=tenant.waiting,
+        rounds_without_processing=tenant.rounds_without_processing,
+        current_priority=tenant.current_priority,
+        total_processed=tenant.total_processed,
+        consecutive_batch_count=tenant.consecutive_batch_count,
+        last_processed_at=tenant.last_processed_at,
     )

@@ -109,12 +109,15 @@ class MemoryLetters:
     ) -> Sequence[Letter]:
         if query.due is not None and to is State.RETRYING:
             free = self._schedule.take(
-                query.due, limit, self._letters, lambda one: matches(query, one) and self._is_free(one, to, owner)
+                query.due,
+                limit,
+                self._letters,
+                lambda letter: matches(query, letter) and self._is_free(letter, to, owner),
             )
         else:
-            free = [one for one in self._selected(query) if self._is_free(one, to, owner)]
+            free = [letter for letter in self._selected(query) if self._is_free(letter, to, owner)]
             free = sorted(free, key=self._urgency)[:limit]
-        taken = [claimed(one, to, owner, now, until, replay) for one in free]
+        taken = [claimed(letter, to, owner, now, until, replay) for letter in free]
         for old, new in zip(free, taken, strict=True):
             self._keep(old, new)
         return taken
@@ -129,14 +132,14 @@ class MemoryLetters:
         owner: Owner | None = None,
     ) -> Sequence[LetterId]:
         moving = [self._letters[id] for id in dict.fromkeys(ids) if id in self._letters]
-        moving = [one for one in moving if one.state in expect and owner in (None, one.owner)]
-        for one in moving:
-            self._keep(one, moved(one, to, now))
-        return [one.id for one in moving]
+        moving = [letter for letter in moving if letter.state in expect and owner in (None, letter.owner)]
+        for letter in moving:
+            self._keep(letter, moved(letter, to, now))
+        return [letter.id for letter in moving]
 
     async def prune(self, query: Query, *, limit: int) -> Sequence[LetterId]:
-        doomed = (one for one in self._in_order(query, None, True) if one.state not in _IN_FLIGHT)
-        gone = [one.id for one in islice(doomed, limit)]
+        doomed = (letter for letter in self._in_order(query, None, True) if letter.state not in _IN_FLIGHT)
+        gone = [letter.id for letter in islice(doomed, limit)]
         for id in gone:
             self._counts[_tallied(self._letters.pop(id))] -= 1
             del self._order[id]
@@ -184,7 +187,7 @@ class MemoryLetters:
         if query.ids is not None:
             return [id for id in dict.fromkeys(query.ids) if id in self._letters]
         if query.message_ids is not None:
-            return [one.id for name in dict.fromkeys(query.message_ids) for one in self._of_message(name)]
+            return [letter.id for name in dict.fromkeys(query.message_ids) for letter in self._of_message(name)]
         if query.states is not None and all(state in _IN_FLIGHT for state in query.states):
             return list(self._in_flight)
         return None
@@ -224,13 +227,13 @@ class MemoryLetters:
         return may and not self._waits(letter)
 
     def _waits(self, letter: Letter) -> bool:
-        others = (one for name in letter.depends_on for one in self._of_message(name))
-        return any(one.state not in (State.RESOLVED, State.ARCHIVED) for one in others)
+        others = (other for name in letter.depends_on for other in self._of_message(name))
+        return any(other.state not in (State.RESOLVED, State.ARCHIVED) for other in others)
 
     def _of_message(self, id: MessageId) -> Iterator[Letter]:
         """Its letters: one of each source at most, and a letter's id follows from both."""
         ids = {letter_id(source, id) for source, _, _ in self._counts}
-        return (self._letters[one] for one in ids if one in self._letters)
+        return (self._letters[known] for known in ids if known in self._letters)
 
 
 class _Schedule:
@@ -307,7 +310,11 @@ class MemoryLedger:
             self._frozen.add(replay)
             found = self._letters._in_order(query, None, True)
             allowed = (State.PENDING, State.EXHAUSTED)
-            lines |= {one.id: Entry(replay, one.id, EntryStatus.SELECTED, now) for one in found if one.state in allowed}
+            lines |= {
+                letter.id: Entry(replay, letter.id, EntryStatus.SELECTED, now)
+                for letter in found
+                if letter.state in allowed
+            }
         return len(lines)
 
     async def entries(
@@ -346,25 +353,25 @@ class MemoryDocuments:
         return deepcopy(self._documents.get((kind, id)))
 
     async def list(self, kind: str, *, limit: int = 1000) -> Sequence[Document]:
-        found = [one for one in self._documents.values() if one.kind == kind]
-        return deepcopy(sorted(found, key=lambda one: one.id, reverse=True)[:limit])
+        found = [document for document in self._documents.values() if document.kind == kind]
+        return deepcopy(sorted(found, key=lambda document: document.id, reverse=True)[:limit])
 
     async def delete(self, kind: str, id: str) -> bool:
         return self._documents.pop((kind, id), None) is not None
 
 
 def _group(id: str, letters: Sequence[Letter]) -> Group:
-    newest = max(letters, key=lambda one: one.updated_at)
+    newest = max(letters, key=lambda letter: letter.updated_at)
     return Group(
         id=id,
         count=len(letters),
         error_type=newest.last.type,
         message=newest.last.message,
         category=newest.category,
-        sources=tuple(sorted({one.message.source for one in letters})),
-        states=dict(Counter(one.state for one in letters)),
-        first_at=min(one.failures[0].at for one in letters),
-        last_at=max(one.last.at for one in letters),
+        sources=tuple(sorted({letter.message.source for letter in letters})),
+        states=dict(Counter(letter.state for letter in letters)),
+        first_at=min(letter.failures[0].at for letter in letters),
+        last_at=max(letter.last.at for letter in letters),
     )
 
 

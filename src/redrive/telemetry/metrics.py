@@ -156,18 +156,18 @@ class _Snapshot:
 
 def _named(sources: list[SourceStats]) -> Iterator[tuple[str, list[SourceStats]]]:
     """One by one, and those past the bound together: a scrape stays small however many sources there are."""
-    for one in sources[:_MOST_SOURCES]:
-        yield one.source, [one]
+    for source in sources[:_MOST_SOURCES]:
+        yield source.source, [source]
     if rest := sources[_MOST_SOURCES:]:
         yield _OTHERS, rest
 
 
 def _add(letters: GaugeMetricFamily, queue: GaugeMetricFamily, name: str, group: list[SourceStats]) -> None:
     states: Tally[str] = Tally()
-    for one in group:
-        states.update({str(state): count for state, count in one.states.items()})
+    for source in group:
+        states.update({str(state): count for state, count in source.states.items()})
     for state, count in sorted(states.items()):
         letters.add_metric([state, name], count)
-    depths = [one.queued for one in group if one.queued is not None]
+    depths = [source.queued for source in group if source.queued is not None]
     for kind in ("ready", "delayed", "leased") if depths else ():
         queue.add_metric([name, kind], sum(getattr(depth, kind) for depth in depths))

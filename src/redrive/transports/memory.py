@@ -71,10 +71,10 @@ class MemoryTransport:
             await self._clock.wait(shelf.event, self._next(shelf) - self._clock.elapsed())
 
     async def extend(self, deliveries: Sequence[Delivery]) -> Sequence[Delivery]:
-        return [one for one in deliveries if not self._extended(one)]
+        return [delivery for delivery in deliveries if not self._extended(delivery)]
 
     async def settle(self, settlements: Sequence[Settlement]) -> Sequence[Delivery]:
-        return [one.delivery for one in settlements if not self._settled(one)]
+        return [settlement.delivery for settlement in settlements if not self._settled(settlement)]
 
     async def send(self, messages: Sequence[Message]) -> None:
         for message in messages:

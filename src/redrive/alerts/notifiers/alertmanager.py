@@ -24,7 +24,7 @@ class Alertmanager(Notifier):
 
     async def notify(self, notices: Sequence[Notice]) -> None:
         """All in one request. That somebody acknowledged one is nothing to it."""
-        if alerts := [_sent(one.alert) for one in notices if one.kind is not Kind.ACKNOWLEDGED]:
+        if alerts := [_sent(notice.alert) for notice in notices if notice.kind is not Kind.ACKNOWLEDGED]:
             await self._http.post(self._http.at("/api/v2/alerts"), alerts)
 
     async def check(self) -> None:

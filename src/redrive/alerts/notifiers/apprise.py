@@ -41,7 +41,7 @@ class Apprise(Notifier):
 
     async def notify(self, notices: Sequence[Notice]) -> None:
         """That somebody acknowledged one is known to those who would read it."""
-        if told := [one for one in notices if one.kind is not Kind.ACKNOWLEDGED]:
+        if told := [notice for notice in notices if notice.kind is not Kind.ACKNOWLEDGED]:
             await self._threads.run(lambda: self._notify(told))
 
     async def aclose(self) -> None:
@@ -60,7 +60,7 @@ class Apprise(Notifier):
 
 
 def _type_of(notices: Sequence[Notice]) -> apprise.NotifyType:
-    opened = [one.alert.severity for one in notices if one.kind is not Kind.RESOLVED]
+    opened = [notice.alert.severity for notice in notices if notice.kind is not Kind.RESOLVED]
     return _TYPES[max(opened, key=list(Severity).index)] if opened else apprise.NotifyType.SUCCESS
 
 

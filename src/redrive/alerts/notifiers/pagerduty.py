@@ -35,8 +35,8 @@ class PagerDuty(Notifier):
         self._http = Http(f"{plain}://{host if has_host else _HOST}", plain)
 
     async def notify(self, notices: Sequence[Notice]) -> None:
-        for one in notices:
-            await self._http.post(self._http.at("/v2/enqueue"), self._event(one))
+        for notice in notices:
+            await self._http.post(self._http.at("/v2/enqueue"), self._event(notice))
 
     async def check(self) -> None:
         """There is nothing to ask without triggering something, so only whether somebody listens."""

@@ -69,7 +69,7 @@ def test(as_json: bool) -> None:
     with UrlMask(urls) as discretion:
         tried = asyncio.run(_try_all([(url, open_notifier(url)) for url in urls], discretion))
     tell_json({"notifiers": tried}) if as_json else show(_shown(tried))
-    if not all(one.arrived for one in tried):
+    if not all(result.arrived for result in tried):
         raise click.exceptions.Exit(NOTHING)
 
 
@@ -84,8 +84,8 @@ def rules(as_json: bool) -> None:
         tell_json({"rules": found})
         return
     made = table("RULE", "SEVERITY", "SETTING", "WHEN")
-    for one in found:
-        made.add_row(one.name, str(one.severity), one.setting, Text(one.when) if one.on else Text("off", "dim"))
+    for rule in found:
+        made.add_row(rule.name, str(rule.severity), rule.setting, Text(rule.when) if rule.on else Text("off", "dim"))
     show(made)
 
 
@@ -95,7 +95,7 @@ def _described(rule: Rule, chosen: Thresholds) -> Described:
 
 
 async def _try_all(notifiers: list[tuple[str, Notifier]], discretion: UrlMask) -> list[Tried]:
-    return list(await asyncio.gather(*(_try(*one, discretion) for one in notifiers)))
+    return list(await asyncio.gather(*(_try(*notifier, discretion) for notifier in notifiers)))
 
 
 async def _try(url: str, notifier: Notifier, discretion: UrlMask) -> Tried:
@@ -129,7 +129,7 @@ def _test_notices() -> list[Notice]:
 
 def _shown(tried: list[Tried]) -> Table:
     made = table("NOTIFIER", "ARRIVED", "WHY NOT")
-    for one in tried:
-        arrived = Text("yes", "green") if one.arrived else Text("no", "red")
-        made.add_row(one.url, arrived, line(one.why))
+    for result in tried:
+        arrived = Text("yes", "green") if result.arrived else Text("no", "red")
+        made.add_row(result.url, arrived, line(result.why))
     return made

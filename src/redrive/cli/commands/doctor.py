@@ -57,15 +57,19 @@ async def _examined(app: Redrive) -> Diagnosis:
 def _settings(app: Redrive) -> Iterable[Described]:
     """Every setting, masked; what the app's own code says wins."""
     redactor = Redactor()
-    for one in loaded().describe():
-        url = app.urls.get(one.path, one.value)
-        source = one.source if url == one.value else _IN_CODE
-        yield msgspec.structs.replace(one, value=redactor.text(url), source=source)
+    for setting in loaded().describe():
+        url = app.urls.get(setting.path, setting.value)
+        source = setting.source if url == setting.value else _IN_CODE
+        yield msgspec.structs.replace(setting, value=redactor.text(url), source=source)
 
 
 def _shown(diagnosis: Diagnosis, settings: Iterable[Described]) -> list[RenderableType]:
-    chosen = [one for one in settings if one.source != "default" or one.path in ("store", "transports.default")]
-    facts = [(one.path, Text(f"{plain(one.value)}  ({one.source})")) for one in chosen]
+    chosen = [
+        setting
+        for setting in settings
+        if setting.source != "default" or setting.path in ("store", "transports.default")
+    ]
+    facts = [(setting.path, Text(f"{plain(setting.value)}  ({setting.source})")) for setting in chosen]
     parts: list[RenderableType] = [Text("Configured", style="bold"), pairs(facts)]
     parts += [Text("everything else is as it comes: `redrive config`", style="dim"), "", Text("Found", style="bold")]
     parts += [_findings(diagnosis.findings), "", _verdict(diagnosis)]
@@ -76,16 +80,16 @@ def _findings(findings: Iterable[Finding]) -> Table:
     made = Table.grid(padding=(0, 2, 0, 0))
     for overflow in (None, None, "fold"):
         made.add_column(no_wrap=overflow is None, overflow=overflow or "ellipsis")
-    for one in findings:
-        text = Text(plain(one.text))
-        if one.mend:
-            text.append(f"\n→ {plain(one.mend)}", style="dim")
-        made.add_row(_MARKS[one.level], one.about, text)
+    for finding in findings:
+        text = Text(plain(finding.text))
+        if finding.mend:
+            text.append(f"\n→ {plain(finding.mend)}", style="dim")
+        made.add_row(_MARKS[finding.level], finding.about, text)
     return made
 
 
 def _verdict(diagnosis: Diagnosis) -> Text:
-    counts = {level: sum(one.level is level for one in diagnosis.findings) for level in Level}
+    counts = {level: sum(finding.level is level for finding in diagnosis.findings) for level in Level}
     bad, doubtful = counts[Level.FAILURE], counts[Level.WARNING]
     if not bad and not doubtful:
         return Text("All is well.", style="green")

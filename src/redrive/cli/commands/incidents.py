@@ -15,7 +15,7 @@ from redrive.cli.output import age, line, say, show, state, table, tell_json
 from redrive.cli.session import actor, ask
 from redrive.service import Service
 
-_STATES = click.Choice([str(one) for one in IncidentState])
+_STATES = click.Choice([str(state) for state in IncidentState])
 _SEVERITIES = {"critical": "bold red", "error": "red", "warning": "yellow", "info": ""}
 
 
@@ -101,7 +101,7 @@ def _act(work: Callable[[Service], Awaitable[Incident]], as_json: bool) -> None:
 
 
 def _list(states: Sequence[str], limit: int, as_json: bool) -> None:
-    wanted = [IncidentState(one) for one in states] or None
+    wanted = [IncidentState(state) for state in states] or None
     found = ask(lambda service: service.incidents.list(states=wanted, limit=limit))
     if as_json:
         tell_json({"incidents": found})
@@ -113,26 +113,33 @@ def _list(states: Sequence[str], limit: int, as_json: bool) -> None:
 
 def _listed(found: Sequence[Incident]) -> RenderableType:
     made = table("INCIDENT", "STATE", "SEVERITY", "OPENED", "COUNT", "WHAT", right=("COUNT",))
-    for one in found:
-        severity = Text(one.alert.severity, style=_SEVERITIES[one.alert.severity])
-        made.add_row(one.id, state(one.state), severity, age(one.opened_at), f"{one.count:,}", line(one.alert.summary))
+    for incident in found:
+        severity = Text(incident.alert.severity, style=_SEVERITIES[incident.alert.severity])
+        made.add_row(
+            incident.id,
+            state(incident.state),
+            severity,
+            age(incident.opened_at),
+            f"{incident.count:,}",
+            line(incident.alert.summary),
+        )
     return made
 
 
-def _facts(one: Incident) -> list[RenderableType]:
-    alert = one.alert
+def _facts(incident: Incident) -> list[RenderableType]:
+    alert, total = incident.alert, f"{incident.count:,} in all"
     parts: list[RenderableType] = [
-        Text.assemble(Text(f"Incident {one.id}", style="bold"), " is ", state(one.state), _by(one)),
+        Text.assemble(Text(f"Incident {incident.id}", style="bold"), " is ", state(incident.state), _by(incident)),
         line(f"{alert.severity}: {alert.summary}"),
-        line(f"{alert.name}, opened {age(one.opened_at)}, last seen {age(one.seen_at)}, {one.count:,} in all"),
-        line(f"told {age(one.told_at)}" if one.told_at else "not told yet"),
+        line(f"{alert.name}, opened {age(incident.opened_at)}, last seen {age(incident.seen_at)}, {total}"),
+        line(f"told {age(incident.told_at)}" if incident.told_at else "not told yet"),
     ]
     parts += [line(f"{name}: {value}") for name, value in (*alert.details.items(), *alert.links.items())]
-    parts += [line(f"{age(one.at)}, {one.actor}: {one.text}") for one in one.notes]
+    parts += [line(f"{age(note.at)}, {note.actor}: {note.text}") for note in incident.notes]
     return parts
 
 
-def _by(one: Incident) -> str:
-    if one.state is IncidentState.RESOLVED:
-        return f", by {one.resolved_by}"
-    return f", by {one.acknowledged_by}" if one.acknowledged_by else ""
+def _by(incident: Incident) -> str:
+    if incident.state is IncidentState.RESOLVED:
+        return f", by {incident.resolved_by}"
+    return f", by {incident.acknowledged_by}" if incident.acknowledged_by else ""

@@ -47,10 +47,16 @@ def listed(found: list[Summary]) -> Table:
     now, wide = datetime.now(UTC), width() >= WIDE
     more = ("CATEGORY", "GROUP", "TENANT", "TRIES") if wide else ()
     made = table("LETTER", "STATE", "AGE", "SOURCE", *more, "ERROR", right=("TRIES",))
-    for one in found:
-        extra = (Text(one.category), Text(one.group), line(one.tenant or ""), Text(f"{one.attempts}")) if wide else ()
-        why = error(_last(one.error_type), one.error_message, width())
-        made.add_row(Text(one.id), state(one.state), age(one.created_at, now), line(one.source), *extra, why)
+    for letter in found:
+        extra = (
+            (Text(letter.category), Text(letter.group), line(letter.tenant or ""), Text(f"{letter.attempts}"))
+            if wide
+            else ()
+        )
+        why = error(_last(letter.error_type), letter.error_message, width())
+        made.add_row(
+            Text(letter.id), state(letter.state), age(letter.created_at, now), line(letter.source), *extra, why
+        )
     return made
 
 

@@ -90,7 +90,7 @@ def _pace(plan: Plan, rate: float | None) -> str:
 
 def _sources(plan: Plan) -> RenderableType:
     made = table("LETTERS", "SOURCE", right=("LETTERS",))
-    for source, count in sorted(plan.sources.items(), key=lambda one: (-one[1], one[0])):
+    for source, count in sorted(plan.sources.items(), key=lambda pair: (-pair[1], pair[0])):
         made.add_row(f"{count:,}", line(source))
     return made
 

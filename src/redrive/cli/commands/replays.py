@@ -85,7 +85,7 @@ def cancel(id: str, as_json: bool) -> None:
 
 
 async def _list(service: Service, limit: int) -> list[ReplayReport]:
-    return [await service.replay_report(one.id) for one in await service.replays.list(limit)]
+    return [await service.replay_report(replay.id) for replay in await service.replays.list(limit)]
 
 
 async def _ledger(
@@ -98,11 +98,11 @@ async def _ledger(
 def _listed(found: Sequence[ReplayReport]) -> RenderableType:
     wide = width() >= WIDE
     made = table("REPLAY", "STATE", "AGE", "TOTAL", *(("BY", "REASON") if wide else ()), "LETTERS", right=("TOTAL",))
-    for one in found:
-        replay = one.replay
+    for report in found:
+        replay = report.replay
         extra = (line(replay.actor), line(replay.reason)) if wide else ()
         made.add_row(
-            replay.id, state(replay.state), age(replay.created_at), f"{replay.total:,}", *extra, states(one.entries)
+            replay.id, state(replay.state), age(replay.created_at), f"{replay.total:,}", *extra, states(report.entries)
         )
     return made
 
@@ -134,6 +134,6 @@ def _value(value: Any) -> str:
 
 def _lines(entries: Sequence[Entry]) -> RenderableType:
     made = table("LETTER", "STATUS", "WHEN", "NOTE")
-    for one in entries:
-        made.add_row(one.letter, state(one.status), age(one.at), line(one.note))
+    for entry in entries:
+        made.add_row(entry.letter, state(entry.status), age(entry.at), line(entry.note))
     return made

@@ -32,16 +32,16 @@ def stats(as_json: bool) -> None:
 
 def _by_source(found: Stats) -> Table:
     """A column for each state that occurs."""
-    used = [one for one in State if found.states.get(one)]
+    used = [name for name in State if found.states.get(name)]
     queue = ("READY", "DELAYED", "LEASED")
-    numbers = (*(one.upper() for one in used), *queue)
+    numbers = (*(name.upper() for name in used), *queue)
     made = table("SOURCE", *numbers, right=numbers, folded="SOURCE")
-    for one in found.sources:
-        counts = (Text(f"{one.states.get(name, 0):,}", style=state(name).style) for name in used)
-        made.add_row(line(one.source), *counts, *_depth(one))
+    for source in found.sources:
+        counts = (Text(f"{source.states.get(name, 0):,}", style=state(name).style) for name in used)
+        made.add_row(line(source.source), *counts, *_depth(source))
     return made
 
 
-def _depth(one: SourceStats) -> tuple[str, str, str]:
-    depth = one.queued
+def _depth(source: SourceStats) -> tuple[str, str, str]:
+    depth = source.queued
     return ("0", "0", "0") if depth is None else (f"{depth.ready:,}", f"{depth.delayed:,}", f"{depth.leased:,}")

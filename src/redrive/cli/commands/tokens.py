@@ -54,9 +54,14 @@ def list_tokens(as_json: bool) -> None:
         tell_json({"tokens": found})
     elif found:
         made = table("ID", "ROLE", "STATE", "CREATED", "LAST USED", "NAME")
-        for one in found:
+        for token in found:
             made.add_row(
-                one.id, one.role, _state(one), age(one.created_at), age(one.last_used) or "never", line(one.name)
+                token.id,
+                token.role,
+                _state(token),
+                age(token.created_at),
+                age(token.last_used) or "never",
+                line(token.name),
             )
         show(made)
     if not found:
@@ -83,5 +88,5 @@ def _tokens(service: Service) -> Tokens:
     return Tokens(service.app.store.documents, service.app.clock)
 
 
-def _state(one: Token) -> Text:
-    return Text("revoked", style="dim") if one.revoked else Text("active", style="green")
+def _state(token: Token) -> Text:
+    return Text("revoked", style="dim") if token.revoked else Text("active", style="green")

@@ -42,6 +42,8 @@ class Bodies:
 
     async def drop(self, documents: Sequence[dict[str, Any]]) -> None:
         """The pieces of documents that are no more."""
-        gone = [(one["_id"], one["_store"]["body"]) for one in documents if "parts" in one["_store"]]
+        gone = [
+            (document["_id"], document["_store"]["body"]) for document in documents if "parts" in document["_store"]
+        ]
         for letter, by in gone:
             await self._collection.delete_many({"letter": letter, "by": by})

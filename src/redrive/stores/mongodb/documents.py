@@ -44,7 +44,7 @@ class MongoDocuments:
         of_kind = {"_id": {"$gte": _name(kind, ""), "$lt": kind + "\x01"}}
         with self._access.in_our_words():
             found = await self._collection.find(of_kind).sort("_id", -1).limit(limit).to_list()
-        return [_document(kind, one) for one in found]
+        return [_document(kind, document) for document in found]
 
     async def delete(self, kind: str, id: str) -> bool:
         with self._access.in_our_words():

@@ -118,7 +118,7 @@ class MongoLetters:
         with self._access.in_our_words():
             chosen = await self._free(condition, limit)
             change = _claim(to, owner, microseconds(now), microseconds(until), replay)
-            taken = {one["_id"]: one for one in await self._change(chosen, condition, change)}
+            taken = {document["_id"]: document for document in await self._change(chosen, condition, change)}
             return [await self._letter(taken[id]) for id in chosen if id in taken]
 
     async def move(
@@ -156,7 +156,7 @@ class MongoLetters:
         text = Query(text=query.text)
         with self._access.in_our_words():
             cursor = self._collection.find(condition)
-            ids = [one["_id"] async for one in cursor if matches(text, await self._letter(one))]
+            ids = [document["_id"] async for document in cursor if matches(text, await self._letter(document))]
         return {"$and": [{"_id": {"$in": ids}}, condition]} if condition else {"_id": {"$in": ids}}
 
     async def _letter(self, document: Fields) -> Letter:
@@ -174,10 +174,10 @@ class MongoLetters:
             await self._collection.insert_many(documents, ordered=False)
         except BulkWriteError as error:
             problems = error.details["writeErrors"]
-            if error.details["writeConcernErrors"] or any(one["code"] != _DUPLICATE for one in problems):
+            if error.details["writeConcernErrors"] or any(problem["code"] != _DUPLICATE for problem in problems):
                 raise
             _refuse_strangers(self._access.name, problems)
-            repeats = [documents[one["index"]] for one in problems]
+            repeats = [documents[problem["index"]] for problem in problems]
             await self._bodies.drop(repeats)
             return {document["_id"] for document in repeats}
         return set()
@@ -186,15 +186,17 @@ class MongoLetters:
         """Until nothing of theirs is new: whoever changed a document meanwhile makes us read it again."""
         while letters:
             by = self._numbers.token()
-            found = {one["_id"]: one async for one in self._collection.find({"_id": {"$in": list(letters)}})}
+            found = {known["_id"]: known async for known in self._collection.find({"_id": {"$in": list(letters)}})}
             changed: dict[LetterId, Fields] = {}
             for id, document in found.items():
                 new = rejoined(await self._letter(document), letters[id])
                 if new is not None:
                     changed[id] = await self._written(new, document["_store"]["seq"], by)
             mine = await self._replace(found, changed, by)
-            known = await self._insert([one for id, one in letters.items() if id not in found])  # pruned since
-            letters = {id: one for id, one in letters.items() if id in known or (id in changed and id not in mine)}
+            known = await self._insert([letter for id, letter in letters.items() if id not in found])  # pruned since
+            letters = {
+                id: letter for id, letter in letters.items() if id in known or (id in changed and id not in mine)
+            }
 
     async def _replace(self, old: dict[LetterId, Fields], new: dict[LetterId, Fields], by: str) -> set[LetterId]:
         """Those that were still as they had been read; of the others, and of what was there before, no piece stays."""
@@ -203,7 +205,7 @@ class MongoLetters:
         as_read = {id: {"_id": id, "_store.by": old[id]["_store"]["by"]} for id in new}
         await self._collection.bulk_write([ReplaceOne(as_read[id], new[id]) for id in new], ordered=False)
         written = self._collection.find({"_id": {"$in": list(new)}, "_store.by": by}, {"_id": 1})
-        mine = {one["_id"] async for one in written}
+        mine = {document["_id"] async for document in written}
         await self._bodies.drop([old[id] if id in mine else new[id] for id in new])
         return mine
 
@@ -229,9 +231,11 @@ class MongoLetters:
         fields = {"_store.depends": 1}
         cursor = self._collection.find(condition, fields).sort(_URGENCY).batch_size(max(limit, 2))
         async for page in _pages(cursor, limit):
-            wanted = {id for one in page for id in one["_store"].get("depends", ())}
+            wanted = {id for document in page for id in document["_store"].get("depends", ())}
             waited_for = await self._open(wanted) if wanted else set()
-            free += [one["_id"] for one in page if waited_for.isdisjoint(one["_store"].get("depends", ()))]
+            free += [
+                document["_id"] for document in page if waited_for.isdisjoint(document["_store"].get("depends", ()))
+            ]
             if len(free) >= limit:
                 break
         return free[:limit]
@@ -249,15 +253,15 @@ class MongoLetters:
         result = await self._collection.delete_many(same)
         if result.deleted_count == len(ids):
             return marked
-        left = {one["_id"] async for one in self._collection.find({"_id": {"$in": ids}}, {"_id": 1})}
+        left = {document["_id"] async for document in self._collection.find({"_id": {"$in": ids}}, {"_id": 1})}
         return [document for document in marked if document["_id"] not in left]
 
 
 def _refuse_strangers(name: str, problems: Sequence[Fields]) -> None:
     """A unique index of the shape's own is held by a document that is no letter of ours: waiting is all we can do."""
-    for one in problems:
-        if "_id" not in one.get("keyPattern", ("_id",)):
-            raise StoreUnavailable(name, f"another document has {one['keyValue']} already: move it out of the way")
+    for problem in problems:
+        if "_id" not in problem.get("keyPattern", ("_id",)):
+            raise StoreUnavailable(name, f"another document has {problem['keyValue']} already: move it out of the way")
 
 
 def _may_become(to: State, owner: Owner) -> Fields:
@@ -332,15 +336,15 @@ def _groups_of(condition: Fields, limit: int) -> list[Fields]:
 
 def _group(row: Fields, newest: Fields) -> Group:
     states: Counter[State] = Counter()
-    for one in row["members"]:
-        states[State(one["state"])] += one["count"]
+    for member in row["members"]:
+        states[State(member["state"])] += member["count"]
     return Group(
         id=row["_id"],
         count=row["count"],
         error_type=newest["error_type"],
         message=newest["error"],
         category=Category(newest["category"]),
-        sources=tuple(sorted({one["source"] for one in row["members"]})),
+        sources=tuple(sorted({member["source"] for member in row["members"]})),
         states=dict(states),
         first_at=moment(row["first"]),
         last_at=moment(row["last"]),

@@ -106,10 +106,10 @@ class Access:
         if not wanted:
             return []
         docs = (await self.request("POST", f"/{index}/_mget", {"ids": wanted}))["docs"]
-        for one in docs:
-            if "error" in one:
-                raise self._noted(_of_reading(one["error"]))
-        return [one for one in docs if one["found"]]
+        for document in docs:
+            if "error" in document:
+                raise self._noted(_of_reading(document["error"]))
+        return [document for document in docs if document["found"]]
 
     async def write(self, index: str, actions: Sequence[Action]) -> list[int]:
         """The status of each: done, CONFLICT or MISSING. Anything else is an error, raised when all were tried."""

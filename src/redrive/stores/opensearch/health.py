@@ -37,5 +37,5 @@ async def _disk_used(access: Access) -> float | None:
     except StoreUnavailable:
         return None
     totals = [node["fs"]["total"] for node in answer.get("nodes", {}).values() if "fs" in node]
-    used = [1 - one["available_in_bytes"] / one["total_in_bytes"] for one in totals if one.get("total_in_bytes")]
+    used = [1 - disk["available_in_bytes"] / disk["total_in_bytes"] for disk in totals if disk.get("total_in_bytes")]
     return round(max(used) * 100, 1) if used else None

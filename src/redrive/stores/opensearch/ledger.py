@@ -68,7 +68,7 @@ class OpenSearchLedger:
         return entries, str(hits[-1]["sort"][0]) if hits and len(hits) == limit else None
 
     async def mark(self, entries: Iterable[Entry]) -> None:
-        for some in rounds(list(entries), lambda one: (one.replay, one.letter)):
+        for some in rounds(list(entries), lambda entry: (entry.replay, entry.letter)):
             left = list(some)
             while left:
                 page, left = left[:_PAGE], left[_PAGE:]

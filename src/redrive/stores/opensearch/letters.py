@@ -98,8 +98,8 @@ class OpenSearchLetters:
         while lost and len(taken) < limit:
             lost = False
             async for found in self._free(body, size=min(limit, _PAGE)):
-                wanted = [one for one in found if one.letter.id not in taken][: limit - len(taken)]
-                won = await self._replace(wanted, lambda one: claimed(one, to, owner, now, until, replay))
+                wanted = [stored for stored in found if stored.letter.id not in taken][: limit - len(taken)]
+                won = await self._replace(wanted, lambda letter: claimed(letter, to, owner, now, until, replay))
                 taken |= {letter.id: letter for letter in won}
                 lost = lost or len(won) < len(wanted)
                 if len(taken) == limit:
@@ -120,11 +120,11 @@ class OpenSearchLetters:
         left = list(dict.fromkeys(ids))
         while left:
             some, left = left[:_PAGE], left[_PAGE:]
-            found = [one for one in await self._read(some) if one.letter.state in expect]
-            going = [one for one in found if owner in (None, one.letter.owner)]
-            won = [letter.id for letter in await self._replace(going, lambda one: moved(one, to, now))]
+            found = [stored for stored in await self._read(some) if stored.letter.state in expect]
+            going = [stored for stored in found if owner in (None, stored.letter.owner)]
+            won = [letter.id for letter in await self._replace(going, lambda letter: moved(letter, to, now))]
             gone += won
-            left += _without((one.letter.id for one in going), won)  # somebody wrote it meanwhile: read it again
+            left += _without((stored.letter.id for stored in going), won)  # somebody wrote it meanwhile: read it again
         return gone
 
     async def prune(self, query: Query, *, limit: int) -> Sequence[LetterId]:
@@ -171,8 +171,8 @@ class OpenSearchLetters:
         """Those that wait for no other letter."""
         async for hits in self._pages(body, size=size):
             found = [held(hit, self._shape) for hit in hits]
-            awaited = await self._still_open({id for one in found for id in one.letter.depends_on})
-            yield [one for one in found if awaited.isdisjoint(map(whole, one.letter.depends_on))]
+            awaited = await self._still_open({id for stored in found for id in stored.letter.depends_on})
+            yield [stored for stored in found if awaited.isdisjoint(map(whole, stored.letter.depends_on))]
 
     async def _still_open(self, messages: Collection[str]) -> set[str]:
         """Those of the messages that have a letter which is neither resolved nor archived."""
@@ -186,12 +186,12 @@ class OpenSearchLetters:
     async def _read(self, ids: Sequence[LetterId]) -> list[Held]:
         """Those of them that exist; what somebody else keeps in the index is no letter."""
         found = await self._access.read(self._index, ids)
-        return [held(one, self._shape) for one in found if "redrive" in one["_source"]]
+        return [held(document, self._shape) for document in found if "redrive" in document["_source"]]
 
     async def _replace(self, found: Sequence[Held], change: Callable[[Letter], Letter]) -> list[Letter]:
         """Each changed, if it is still what was read; returns those that were."""
-        letters = [change(one.letter) for one in found]
-        actions = [replacement(one, letter, self._shape) for one, letter in zip(found, letters, strict=True)]
+        letters = [change(stored.letter) for stored in found]
+        actions = [replacement(stored, letter, self._shape) for stored, letter in zip(found, letters, strict=True)]
         statuses = await self._access.write(self._index, actions)
         return [letter for letter, status in zip(letters, statuses, strict=True) if status in OK]
 
@@ -200,7 +200,7 @@ class OpenSearchLetters:
         left = {letter.id: letter for letter in letters}
         while left:
             some = list(left)[:_PAGE]
-            known = {one.letter.id: one for one in await self._read(some)}
+            known = {stored.letter.id: stored for stored in await self._read(some)}
             writes = {id: self._joined(left[id], known.get(id)) for id in some}
             actions = {id: action for id, action in writes.items() if action is not None}
             statuses = await self._access.write(self._index, list(actions.values()))
@@ -249,8 +249,8 @@ def _group(bucket: Json) -> Group:
         error_type=shown["error_type"],
         message=shown["error_message"],
         category=Category(shown["category"]),
-        sources=tuple(sorted(one["key"] for one in bucket["sources"]["buckets"])),
-        states={State(one["key"]): one["doc_count"] for one in bucket["states"]["buckets"]},
+        sources=tuple(sorted(source["key"] for source in bucket["sources"]["buckets"])),
+        states={State(state["key"]): state["doc_count"] for state in bucket["states"]["buckets"]},
         first_at=moment(int(bucket["first_at"]["value"])),
         last_at=moment(int(bucket["last_at"]["value"])),
     )

@@ -87,7 +87,7 @@ class Schema:
         found = {}
         for index in self._wanted:
             answer = await self._access.request("GET", f"/{index}/_mapping", missing={})
-            mappings = [one["mappings"] for one in answer.values()]
+            mappings = [described["mappings"] for described in answer.values()]
             if len(mappings) > 1:
                 raise ConfigError(f"{index!r} is an alias of {len(mappings)} indexes: name one that can be written to")
             if mappings:

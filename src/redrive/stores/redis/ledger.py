@@ -56,7 +56,9 @@ class RedisLedger:
         while some := list(islice(rest, _TOGETHER)):
             for replay in dict.fromkeys(entry.replay for entry in some):
                 rows = [
-                    (one.letter, one.status, microseconds(one.at), one.note) for one in some if one.replay == replay
+                    (entry.letter, entry.status, microseconds(entry.at), entry.note)
+                    for entry in some
+                    if entry.replay == replay
                 ]
                 await self._access.run("mark", self._keys(replay), [part for row in rows for part in row])
 
@@ -65,12 +67,12 @@ class RedisLedger:
         return {status: count for status, count in zip(EntryStatus, counts, strict=True) if count}
 
     async def _draft(self, draft: str, query: Query, now: datetime) -> None:
-        allowed = _FREEZABLE if query.states is None else tuple(one for one in query.states if one in _FREEZABLE)
+        allowed = _FREEZABLE if query.states is None else tuple(state for state in query.states if state in _FREEZABLE)
         line, at = 0, microseconds(now)
         lines, selected = self._lines(draft), self._selected(draft)
         async for some in self._letters.reader.selected(replace(query, states=allowed), oldest_first=True):
             for start in range(0, len(some), _TOGETHER):
-                numbered = list(enumerate((one.id for one in some[start : start + _TOGETHER]), start=line + 1))
+                numbered = list(enumerate((letter.id for letter in some[start : start + _TOGETHER]), start=line + 1))
                 line += len(numbered)
                 packed = [(id, msgspec.msgpack.encode((n, EntryStatus.SELECTED, at, ""))) for n, id in numbered]
                 await self._access.commands(

@@ -71,11 +71,11 @@ class RedisLetters:
             if len(page) >= limit:
                 break
         more = cursor_of(page[-1].head) if len(page) == limit and page else None
-        return Page(tuple([one.letter for one in page]), more)
+        return Page(tuple([stored.letter for stored in page]), more)
 
     async def count(self, query: Query) -> int:
         if is_counted(query):
-            return sum([one[-1] for one in await self._counted(query)])
+            return sum([row[-1] for row in await self._counted(query)])
         return sum([len(some) async for some in self.reader.selected(query, oldest_first=True)])
 
     async def groups(self, query: Query, *, limit: int = 50) -> Sequence[Group]:
@@ -85,7 +85,7 @@ class RedisLetters:
                 kinds[group, state, source] += number
         else:
             async for some in self.reader.selected(query, oldest_first=True):
-                kinds.update((one.head.group, one.head.state, one.head.source) for one in some)
+                kinds.update((stored.head.group, stored.head.state, stored.head.source) for stored in some)
         return await self._described(kinds, limit)
 
     async def tallies(self) -> Sequence[Tally]:
@@ -106,10 +106,10 @@ class RedisLetters:
         taken: list[Letter] = []
         async for some in self._claimable(query, to, max(limit, 1)):
             free = (await self._free(some, query, to, owner))[: limit - len(taken)]
-            after = [claimed(one.letter, to, owner, now, until, replay) for one in free]
+            after = [claimed(stored.letter, to, owner, now, until, replay) for stored in free]
             changes = [
-                (letter, Change(one.id, one.raw, changed_head(letter, one.head)))
-                for letter, one in zip(after, free, strict=True)
+                (letter, Change(stored.id, stored.raw, changed_head(letter, stored.head)))
+                for letter, stored in zip(after, free, strict=True)
             ]
             lost = {letter.id for letter in await self._swap(changes)}
             taken += [letter for letter in after if letter.id not in lost]
@@ -131,20 +131,20 @@ class RedisLetters:
         left: Collection[LetterId] = ids
         while left:
             found = await self.reader.load(left, documents=False)
-            going = [one for one in found if one.head.state in expect and owner in (None, one.head.owner)]
-            changes = [(one.id, _moved(one, to, now)) for one in going]
+            going = [stored for stored in found if stored.head.state in expect and owner in (None, stored.head.owner)]
+            changes = [(stored.id, _moved(stored, to, now)) for stored in going]
             left = await self._swap(changes)
             lost = set(left)
-            won += [one.id for one in going if one.id not in lost]
+            won += [stored.id for stored in going if stored.id not in lost]
         return won
 
     async def prune(self, query: Query, *, limit: int) -> Sequence[LetterId]:
         gone: list[LetterId] = []
-        states = AT_REST if query.states is None else tuple(one for one in query.states if one in AT_REST)
+        states = AT_REST if query.states is None else tuple(state for state in query.states if state in AT_REST)
         async for some in self.reader.selected(replace(query, states=states), oldest_first=True, limit=limit):
             doomed = some[: limit - len(gone)]
-            lost = set(await self._swap([(one.id, Change(one.id, one.raw)) for one in doomed]))
-            gone += [one.id for one in doomed if one.id not in lost]
+            lost = set(await self._swap([(stored.id, Change(stored.id, stored.raw)) for stored in doomed]))
+            gone += [stored.id for stored in doomed if stored.id not in lost]
             if len(gone) >= limit:
                 break
         return gone
@@ -154,8 +154,8 @@ class RedisLetters:
     async def _rejoin(self, letters: Sequence[Letter]) -> list[Letter]:
         """Letters that are known already; returns those that somebody else changed meanwhile."""
         ids = {letter.id for letter in letters}
-        before = {one.id: one for one in await self.reader.load(ids, documents=True)}
-        left = {one.id: one for one in await self.reader.load(ids - before.keys(), documents=False)}
+        before = {stored.id: stored for stored in await self.reader.load(ids, documents=True)}
+        left = {stored.id: stored for stored in await self.reader.load(ids - before.keys(), documents=False)}
         after: dict[LetterId, Letter] = {}
         for letter in letters:
             known = after.get(letter.id) or (before[letter.id].letter if letter.id in before else None)
@@ -188,7 +188,11 @@ class RedisLetters:
         """Make the changes; returns those (what stands beside them) that somebody else was faster with."""
         lost: list[Any] = []
         for some in _parts(changes):
-            parts = (part for _, one in some for part in (one.id, one.was, one.head, one.document, one.entry))
+            parts = (
+                part
+                for _, change in some
+                for part in (change.id, change.was, change.head, change.document, change.entry)
+            )
             won = await self._access.on_letters(name, len(some), *parts, *about)
             lost += [beside for (beside, _), flag in zip(some, won, strict=True) if flag != _WON]
         return lost
@@ -204,11 +208,15 @@ class RedisLetters:
                 ):
                     yield some
             return
-        states = MAY_BECOME[to] if query.states is None else tuple(one for one in MAY_BECOME[to] if one in query.states)
+        states = (
+            MAY_BECOME[to]
+            if query.states is None
+            else tuple(state for state in MAY_BECOME[to] if state in query.states)
+        )
         found = [
-            (_urgency(one), one.id)
+            (_urgency(stored), stored.id)
             async for some in self.reader.selected(replace(query, states=states), oldest_first=True)
-            for one in some
+            for stored in some
         ]
         ids = [id for _, id in sorted(found)]
         for start in range(0, len(ids), limit):
@@ -223,23 +231,23 @@ class RedisLetters:
     async def _free(self, letters: Sequence[Found], query: Query, to: State, owner: Owner) -> list[Found]:
         """Those that may be claimed, and wait for no other letter."""
         may = [
-            one
-            for one in letters
-            if one.head.state in MAY_BECOME[to]
-            and (one.head.state is not to or one.head.owner == owner)
-            and matches(query, one.letter)
+            stored
+            for stored in letters
+            if stored.head.state in MAY_BECOME[to]
+            and (stored.head.state is not to or stored.head.owner == owner)
+            and matches(query, stored.letter)
         ]
-        if not any(one.head.depends_on for one in may):
+        if not any(stored.head.depends_on for stored in may):
             return may
         sources = await self.reader.sources()
         wanted = {
-            one.id: [letter_id(source, id) for source in sources for id in one.head.depends_on]
-            for one in may
-            if one.head.depends_on
+            stored.id: [letter_id(source, id) for source in sources for id in stored.head.depends_on]
+            for stored in may
+            if stored.head.depends_on
         }
         others = await self.reader.load([id for ids in wanted.values() for id in ids], documents=False)
-        open_ones = {one.id for one in others if one.head.state not in _CLOSED}
-        return [one for one in may if open_ones.isdisjoint(wanted.get(one.id, ()))]
+        open_ones = {stored.id for stored in others if stored.head.state not in _CLOSED}
+        return [stored for stored in may if open_ones.isdisjoint(wanted.get(stored.id, ()))]
 
     # -- counting --------------------------------------------------------------------------------------------------
 
@@ -250,7 +258,7 @@ class RedisLetters:
         counts = await self._access.command("HGETALL", f"{self._access.letters}:{'tallies' if by_group else 'counts'}")
         rows = [(*_kind(field, by_group), int(number)) for field, number in counts.items()]
         wanted = (query.groups, query.sources, query.states, query.categories)
-        return [row for row in rows if all(one is None or row[at] in one for at, one in enumerate(wanted))]
+        return [row for row in rows if all(values is None or row[at] in values for at, values in enumerate(wanted))]
 
     async def _forget_taken(self) -> None:
         """If entries are fewer than letters, somebody else took some: whoever reads their letters forgets them."""
@@ -283,13 +291,13 @@ class RedisLetters:
 _WON = ord("1")
 
 
-def _moved(one: Found, to: State, now: datetime) -> Change:
-    return Change(one.id, one.raw, changed_head(moved(one.letter, to, now), one.head))
+def _moved(stored: Found, to: State, now: datetime) -> Change:
+    return Change(stored.id, stored.raw, changed_head(moved(stored.letter, to, now), stored.head))
 
 
-def _urgency(one: Found) -> tuple[int, bool, int, int]:
-    due = one.head.next_retry_at
-    return one.head.priority, due is not False, int(due), one.head.seq
+def _urgency(stored: Found) -> tuple[int, bool, int, int]:
+    due = stored.head.next_retry_at
+    return stored.head.priority, due is not False, int(due), stored.head.seq
 
 
 def _parts(changes: Sequence[tuple[Any, Change]]) -> Iterator[list[tuple[Any, Change]]]:
@@ -314,8 +322,8 @@ def _descriptions(letters: Iterable[Letter]) -> list[bytes]:
     described: list[bytes] = []
     for group, some in members.items():
         last = some[-1].last
-        first_at = min(microseconds(one.failures[0].at) for one in some)
-        last_at = max(microseconds(one.last.at) for one in some)
+        first_at = min(microseconds(letter.failures[0].at) for letter in some)
+        last_at = max(microseconds(letter.last.at) for letter in some)
         about = (last.type, last.message, last.category, first_at, last_at)
         described += [group.encode(), msgspec.msgpack.encode(about)]
     return described

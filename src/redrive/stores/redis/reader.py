@@ -77,7 +77,7 @@ class Reader:
         if (ids := await self._named(query)) is not None:
             letters = await self.load(ids, documents=documents or needed)
             rest = replace(query, message_ids=None)  # they are in the ids: a head does not tell them
-            yield _ordered([one for one in letters if matches(rest, one.letter)], oldest_first, after)
+            yield _ordered([stored for stored in letters if matches(rest, stored.letter)], oldest_first, after)
         elif (few := await self._few(query, needed, limit)) is not None:
             ordered = _ordered(few, oldest_first, after)
             for start in range(0, len(ordered), batch):
@@ -86,15 +86,15 @@ class Reader:
             at_once = needed or (documents and is_answered(query))
             pages = self.pages(wide_index(query), ascending=oldest_first, documents=at_once, after=after, batch=batch)
             async for some in pages:
-                chosen = [one for one in some if matches(query, one.letter)]
+                chosen = [stored for stored in some if matches(query, stored.letter)]
                 yield await self._whole(query, chosen, documents and not at_once)
 
     async def _whole(self, query: Query, letters: list[Found], documents: bool) -> list[Found]:
         """The same with their documents, if these are asked for; who changed meanwhile may not be selected any more."""
         if not documents or not letters:
             return letters
-        whole = await self.load([one.id for one in letters], documents=True)
-        return [one for one in whole if matches(query, one.letter)]
+        whole = await self.load([stored.id for stored in letters], documents=True)
+        return [stored for stored in whole if matches(query, stored.letter)]
 
     async def sources(self) -> set[str]:
         """Every source that has letters."""
@@ -108,7 +108,7 @@ class Reader:
             return None
         chosen: dict[LetterId, Found] = {}
         async for some in self.pages(index, ascending=True, documents=documents):
-            chosen |= {one.id: one for one in some if matches(query, one.letter)}
+            chosen |= {stored.id: stored for stored in some if matches(query, stored.letter)}
             if limit is not None and len(chosen) > _FEW:
                 return None
         return list(chosen.values())
@@ -160,7 +160,7 @@ class Reader:
 
 
 def _ordered(letters: Iterable[Found], oldest_first: bool, after: Place | None) -> list[Found]:
-    kept = sorted(letters, key=lambda one: one.head.place, reverse=not oldest_first)
+    kept = sorted(letters, key=lambda stored: stored.head.place, reverse=not oldest_first)
     if after is None:
         return kept
-    return [one for one in kept if (one.head.place > after if oldest_first else one.head.place < after)]
+    return [stored for stored in kept if (stored.head.place > after if oldest_first else stored.head.place < after)]

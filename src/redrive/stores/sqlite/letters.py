@@ -93,7 +93,7 @@ class SqliteLetters:
             return found
 
         found = await self._access.write(work)
-        return [claimed(one, to, owner, now, until, replay) for one in found]
+        return [claimed(letter, to, owner, now, until, replay) for letter in found]
 
     async def move(
         self,
@@ -115,7 +115,7 @@ class SqliteLetters:
         return [id for (id,) in rows]
 
     async def prune(self, query: Query, *, limit: int) -> Sequence[LetterId]:
-        states = AT_REST if query.states is None else tuple(one for one in query.states if one in AT_REST)
+        states = AT_REST if query.states is None else tuple(state for state in query.states if state in AT_REST)
         seqs, parameters = _ordered(replace(query, states=states), None, limit, oldest_first=True)
         statement = _SQL["prune"].replace("{seqs}", seqs)
         rows = await self._access.write(lambda connection: connection.execute(statement, parameters).fetchall())
@@ -321,7 +321,9 @@ def _group(rows: Sequence[tuple[Any, ...]]) -> Group:
 
 def _tallies(letters: Sequence[Letter]) -> list[tuple[Any, ...]]:
     """How many of each: a batch has few kinds of letters."""
-    kinds = Counter([(one.group, one.message.source, one.state, one.failures[-1].category) for one in letters])
+    kinds = Counter(
+        [(letter.group, letter.message.source, letter.state, letter.failures[-1].category) for letter in letters]
+    )
     return [(*kind, count) for kind, count in kinds.items()]
 
 

@@ -49,7 +49,7 @@ class Accepted:
     async def sweep(self) -> int:
         """Forget what no letter can ask for any more."""
         now, gone = self._clock.now(), 0
-        for one in await self._store.documents.list(_KIND, limit=10_000):
-            if now - datetime.fromisoformat(one.body["at"]) > _KEPT:
-                gone += await self._store.documents.delete(_KIND, one.id)
+        for document in await self._store.documents.list(_KIND, limit=10_000):
+            if now - datetime.fromisoformat(document.body["at"]) > _KEPT:
+                gone += await self._store.documents.delete(_KIND, document.id)
         return gone

@@ -105,7 +105,7 @@ class EmailGateway:
         """One attempt. Recipients who have it already are left out; if a part was accepted now, it is noted first."""
         accepted = Accepted(self.app.store, self.app.clock)
         before = await accepted.of(message)
-        left = tuple(one for one in job.recipients if one not in before)
+        left = tuple(recipient for recipient in job.recipients if recipient not in before)
         try:
             if left:
                 await self.sender.send(Mail(job, left, self.app.clock.now()))

@@ -54,8 +54,8 @@ class EmailJob(Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=
             raise ValueError("subject has control characters: a line break in it would forge a header")
         if not self.recipients:
             raise ValueError("it has no recipient: give at least one address in to, cc or bcc")
-        for one in (self.from_, *self._to, *self.cc, *self.bcc, *([self.reply_to] if self.reply_to else [])):
-            address_of(one)
+        for address in (self.from_, *self._to, *self.cc, *self.bcc, *([self.reply_to] if self.reply_to else [])):
+            address_of(address)
         _check_headers(self.headers)
 
     @property
@@ -70,7 +70,7 @@ class EmailJob(Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=
     @property
     def recipients(self) -> tuple[str, ...]:
         """Every address that it goes to, bare, each once, in order."""
-        return tuple(dict.fromkeys(address_of(one) for one in (*self._to, *self.cc, *self.bcc)))
+        return tuple(dict.fromkeys(address_of(address) for address in (*self._to, *self.cc, *self.bcc)))
 
 
 def address_of(text: str) -> str:

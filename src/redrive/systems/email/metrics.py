@@ -103,9 +103,9 @@ def _of_letters(picture: Picture) -> Iterator[Metric]:
 
 
 def _of_turns(turns: tuple[Turn, ...]) -> Iterator[Metric]:
-    shown = sorted(turns, key=lambda one: (-one.rounds_without_processing, -one.total_processed))[:_MOST_COMPANIES]
+    shown = sorted(turns, key=lambda turn: (-turn.rounds_without_processing, -turn.total_processed))[:_MOST_COMPANIES]
     for name, about, field in _TURNS:
-        values = {one.company_id: getattr(one, field) for one in shown}
+        values = {turn.company_id: getattr(turn, field) for turn in shown}
         yield _gauge(name, about, "companyId", values)
 
 
@@ -132,7 +132,7 @@ def _gauge(name: str, about: str, label: str, values: Mapping[str, int]) -> Gaug
 
 def _labelled(counts: Mapping[str, int]) -> dict[str, int]:
     """The largest, and the others together: a scrape stays small however many there are."""
-    ranked = sorted(counts.items(), key=lambda one: (-one[1], one[0]))
+    ranked = sorted(counts.items(), key=lambda pair: (-pair[1], pair[0]))
     shown: dict[str, int] = defaultdict(int)
     for place, (name, count) in enumerate(ranked):
         shown[name if place < _MOST_COMPANIES else _OTHERS] += count

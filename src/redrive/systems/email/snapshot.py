@@ -116,14 +116,14 @@ async def turns_of(transport: Transport, queue: str, limit: int = 100) -> tuple[
         raise UsageError("only the queue in Redis knows turns")
     return tuple(
         Turn(
-            company_id=shown_name(one.name) or "(none)",
-            rounds_without_processing=one.rounds_without_processing,
-            current_priority=one.current_priority,
-            total_processed=one.total_processed,
-            consecutive_batch_count=one.consecutive_batch_count,
-            last_processed_at=_moment(one.last_processed_at),
+            company_id=shown_name(tenant.name) or "(none)",
+            rounds_without_processing=tenant.rounds_without_processing,
+            current_priority=tenant.current_priority,
+            total_processed=tenant.total_processed,
+            consecutive_batch_count=tenant.consecutive_batch_count,
+            last_processed_at=_moment(tenant.last_processed_at),
         )
-        for one in await transport.tenants(queue, limit)
+        for tenant in await transport.tenants(queue, limit)
     )
 
 
@@ -137,7 +137,7 @@ async def memory_of(link: Link) -> Memory:
         )
         for info in (await link.infos()).values()
     ]
-    return max(found, key=lambda one: one.share or 0.0)
+    return max(found, key=lambda memory: memory.share or 0.0)
 
 
 def company_of(letter: Letter) -> str:

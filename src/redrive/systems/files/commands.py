@@ -80,8 +80,8 @@ def import_definitions(as_json: bool) -> None:
     if as_json:
         tell_json({"made": list(made)})
         return
-    for one in made:
-        show(f"made {one}")
+    for name in made:
+        show(f"made {name}")
     show(f"{len(made)} made" if made else "nothing to do: the broker has it all")
 
 
@@ -116,8 +116,8 @@ def _tell_difference(found: Difference) -> None:
         ("!", "differs", found.clashes),
         ("+", "extra", found.extra),
     ):
-        for one in some:
-            show(f"{sign} {what}: {one}")
+        for item in some:
+            show(f"{sign} {what}: {item}")
     if found.is_none:
         show("the broker has just what it should")
 
@@ -191,7 +191,7 @@ def _handlers(target: str) -> dict[str, Callable[..., Any]]:
         raise Stopped(
             f"{module!r} has no {name or 'handlers'!r}: make it a dictionary of queues and functions"
         ) from error
-    if not isinstance(found, Mapping) or not all(callable(one) for one in found.values()):
+    if not isinstance(found, Mapping) or not all(callable(handler) for handler in found.values()):
         raise Stopped(f"{target} is no dictionary of queues and functions: write {{'q.audit': note}}")
     return dict(found)
 
@@ -240,7 +240,7 @@ def redrive(queue: str, limit: int | None, yes: bool, as_json: bool) -> None:
 
     The copy is confirmed before the parked message is acknowledged: none can be lost. Stop it when you like.
     """
-    depth = next((one for one in _ask(lambda parked: parked.queues()) if one.queue == queue), None)
+    depth = next((parking for parking in _ask(lambda parked: parked.queues()) if parking.queue == queue), None)
     number = limit if depth is None or depth.messages is None else min(limit or depth.messages, depth.messages)
     if depth is not None and not depth.messages:
         raise Stopped(f"nothing is parked in {queue}", NOTHING)
@@ -274,22 +274,24 @@ def _ask(work: Callable[[ParkedQueues], Awaitable[T]]) -> T:
 
 def _depths(found: list[Depth]) -> Table:
     shown = table("queue", "parked", "goes back to")
-    for one in found:
-        shown.add_row(one.queue, "not on the broker" if one.messages is None else f"{one.messages:,}", one.source)
+    for parking in found:
+        shown.add_row(
+            parking.queue, "not on the broker" if parking.messages is None else f"{parking.messages:,}", parking.source
+        )
     return shown
 
 
 def _messages(found: list[Shown]) -> Table:
     shown = table("id", "routing key", "why", "attempts", "re-driven", "body")
-    for one in found:
-        why = str(one.headers.get("x-redrive-error-type", ""))
-        text = str(one.headers.get("x-redrive-error-message", ""))
+    for message in found:
+        why = str(message.headers.get("x-redrive-error-type", ""))
+        text = str(message.headers.get("x-redrive-error-message", ""))
         shown.add_row(
-            line(one.message_id or "–"),
-            line(one.routing_key),
+            line(message.message_id or "–"),
+            line(message.routing_key),
             line(f"{why}: {text}" if text else why, 60),
-            str(one.headers.get("x-redrive-attempts", "")),
-            str(one.headers.get("x-redriven-count", "")),
-            line(one.body, 80),
+            str(message.headers.get("x-redrive-attempts", "")),
+            str(message.headers.get("x-redriven-count", "")),
+            line(message.body, 80),
         )
     return shown

@@ -65,7 +65,7 @@ class ParkedQueues:
     async def messages(self, queue: str, limit: int = 20) -> list[Shown]:
         """The first messages of one; they stay where and as they are."""
         self._check(queue)
-        return [_shown(one, self._redactor) for one in await self._parkings.peek(queue, limit)]
+        return [_shown(message, self._redactor) for message in await self._parkings.peek(queue, limit)]
 
     async def redrive(
         self, queue: str, limit: int, *, actor: str, progress: Callable[[int, int], None] | None = None
@@ -85,26 +85,27 @@ def _source(queue: str) -> str:
     return queue.removesuffix(_SUFFIX)
 
 
-def _shown(one: Parked, redactor: Redactor) -> Shown:
+def _shown(message: Parked, redactor: Redactor) -> Shown:
     try:
-        text, encoding = one.body.decode(), "text"
+        text, encoding = message.body.decode(), "text"
         text = redactor.text(text)
     except UnicodeDecodeError:
-        text, encoding = base64.b64encode(one.body).decode(), "base64"
+        text, encoding = base64.b64encode(message.body).decode(), "base64"
     headers = {
-        name: redactor.text(value) if isinstance(value, str) else _plain(value) for name, value in one.headers.items()
+        name: redactor.text(value) if isinstance(value, str) else _plain(value)
+        for name, value in message.headers.items()
     }
-    properties = {name: _plain(value) for name, value in one.properties.items()}
+    properties = {name: _plain(value) for name, value in message.properties.items()}
     return Shown(
-        one.message_id,
-        one.exchange,
-        one.routing_key,
-        one.redelivered,
+        message.message_id,
+        message.exchange,
+        message.routing_key,
+        message.redelivered,
         properties,
         headers,
         text,
         encoding,
-        len(one.body),
+        len(message.body),
     )
 
 
@@ -114,9 +115,9 @@ def _plain(value: Any) -> Any:
         case bytes():
             return base64.b64encode(value).decode()
         case dict():
-            return {str(name): _plain(one) for name, one in value.items()}
+            return {str(name): _plain(item) for name, item in value.items()}
         case list():
-            return [_plain(one) for one in value]
+            return [_plain(item) for item in value]
         case str() | int() | float() | bool() | None:
             return value
     return str(value)

@@ -69,7 +69,7 @@ class Repeats:
         """Forget what was handled long ago; how many."""
         documents, before = self._app.store.documents, self._app.clock.now() - _KEPT
         known = await documents.list(KIND, limit=_MOST)
-        old = [one for one in known if datetime.fromisoformat(one.body["at"]) < before]
-        for one in old:
-            await documents.delete(KIND, one.id)
+        old = [document for document in known if datetime.fromisoformat(document.body["at"]) < before]
+        for document in old:
+            await documents.delete(KIND, document.id)
         return len(old)

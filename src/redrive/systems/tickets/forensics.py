@@ -83,7 +83,7 @@ class DlqConsumer:
         found = [await self.app.store.letters.get(id) for id in stubs]
         if None in found:
             log.warning("dlq_stub_without_letter", topic=self.settings.tickets.dlq_topic, tickets=found.count(None))
-        for letter in (*letters, *(one for one in found if one is not None)):
+        for letter in (*letters, *(moment for moment in found if moment is not None)):
             self._alerts.report(_alert(letter, self._types.label(letter.message.body), self.clock.now()))
 
 

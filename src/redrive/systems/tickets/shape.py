@@ -51,9 +51,9 @@ def _value(value: Any, depth: int = 0) -> Any:
         case dict() | list() if depth >= _DEEPEST:
             return msgspec.json.encode(value).decode()
         case dict():
-            return {_key(name): _value(one, depth + 1) for name, one in value.items()}
+            return {_key(name): _value(item, depth + 1) for name, item in value.items()}
         case list():
-            return [_value(one, depth + 1) for one in value]
+            return [_value(item, depth + 1) for item in value]
         case int() if not isinstance(value, bool) and not _LEAST <= value <= _MOST:
             return str(value)
     return value

@@ -83,7 +83,7 @@ def _missing(admin: Any, topics: Sequence[Topic], create: bool) -> list[Topic]:
     broker may not know yet what was made a moment ago."""
     known = admin.list_topics(timeout=_PATIENCE).topics
     absent = {topic.name: topic for topic in topics if topic.name not in known}
-    new = [NewTopic(one.name, one.partitions, one.replicas, config=one.config) for one in absent.values()]
+    new = [NewTopic(topic.name, topic.partitions, topic.replicas, config=topic.config) for topic in absent.values()]
     answers = admin.create_topics(new, validate_only=not create) if new else {}
     return [absent[name] for name, answer in answers.items() if not _is_there(name, answer, create)]
 
@@ -120,7 +120,7 @@ def _known(admin: Any, topics: Sequence[Topic]) -> Any:
 
 def _differences(admin: Any, wanted: Topic, found: Any) -> Iterator[str]:
     partitions = len(found.partitions)
-    replicas = min((len(one.replicas) for one in found.partitions.values()), default=0)
+    replicas = min((len(partition.replicas) for partition in found.partitions.values()), default=0)
     for what, has, wants in (("partitions", partitions, wanted.partitions), ("replicas", replicas, wanted.replicas)):
         if has != wants:
             yield f"{wanted.name}: {what} is {has}, wanted {wants}"

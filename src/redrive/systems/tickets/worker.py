@@ -76,7 +76,7 @@ class TicketTransport(KafkaTransport):
 
     async def receive(self, source: str, limit: int) -> Sequence[Delivery]:
         deliveries = await super().receive(source, limit)
-        return [replace(one, message=named(one.message)) for one in deliveries]
+        return [replace(delivery, message=named(delivery.message)) for delivery in deliveries]
 
     def burying(self, store: Store) -> Store:
         behind = super().burying(store)
@@ -84,7 +84,7 @@ class TicketTransport(KafkaTransport):
 
     async def count(self, letters: Sequence[Letter]) -> None:
         """The last failure counts as the others do, though its counter is cleared at once when the DLQ has it."""
-        counts = {counted_as(one.message): one.last.attempt for one in letters if one.last.attempt > 1}
+        counts = {counted_as(letter.message): letter.last.attempt for letter in letters if letter.last.attempt > 1}
         if counts:
             await self.counters.put(counts)
 

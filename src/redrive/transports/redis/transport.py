@@ -78,12 +78,12 @@ class RedisTransport:
 
     async def settle(self, settlements: Sequence[Settlement]) -> Sequence[Delivery]:
         by_source: dict[str, list[Settlement]] = defaultdict(list)
-        for one in settlements:
-            by_source[one.delivery.message.source].append(one)
+        for settlement in settlements:
+            by_source[settlement.delivery.message.source].append(settlement)
         lost: set[tuple[bytes, bytes]] = set()
         for source, some in by_source.items():
             lost |= _pairs(await self._link.run(scripts.SETTLE, [self.queue(source)], self._decided(source, some)))
-        return _those([one.delivery for one in settlements], lost)
+        return _those([settlement.delivery for settlement in settlements], lost)
 
     async def send(self, messages: Sequence[Message]) -> None:
         if not messages:
@@ -231,19 +231,19 @@ class RedisTransport:
         """The arguments of `settle.lua`."""
         arguments: list[Value] = [self._throttled(source, settlements)]
         by_token: dict[bytes, list[Settlement]] = defaultdict(list)
-        for one in settlements:
-            by_token[one.delivery.token].append(one)
+        for settlement in settlements:
+            by_token[settlement.delivery.token].append(settlement)
         for token, some in by_token.items():
             done: list[Value] = []
             retried: list[Value] = []
             released: list[Value] = []
-            for one in some:
-                id = _bytes(one.delivery.message.id)
-                match one.outcome:
+            for settlement in some:
+                id = _bytes(settlement.delivery.message.id)
+                match settlement.outcome:
                     case Done():
                         done.append(id)
                     case Retry(after):
-                        retried += (id, _milliseconds(after), history(one))
+                        retried += (id, _milliseconds(after), history(settlement))
                     case Release(pause):
                         released += (id, _milliseconds(pause))
             arguments += (token, len(done), len(retried) // 3, len(released) // 2, *done, *retried, *released)
@@ -254,7 +254,10 @@ class RedisTransport:
         rate = self._limits.get(source, _NO_LIMITS).rate
         if rate is None or not rate.adaptive:
             return 0
-        throttled = any(one.failure is not None and one.failure.category is Category.RESOURCE for one in settlements)
+        throttled = any(
+            settlement.failure is not None and settlement.failure.category is Category.RESOURCE
+            for settlement in settlements
+        )
         return _milliseconds(rate.per) if throttled else 0
 
     def _groups(self, messages: Sequence[Message]) -> list[Value]:
@@ -290,15 +293,15 @@ def _chunks(messages: Sequence[Message]) -> Iterator[list[Message]]:
 
 def _by_source(deliveries: Iterable[Delivery]) -> dict[str, list[Delivery]]:
     by_source: dict[str, list[Delivery]] = defaultdict(list)
-    for one in deliveries:
-        by_source[one.message.source].append(one)
+    for delivery in deliveries:
+        by_source[delivery.message.source].append(delivery)
     return by_source
 
 
 def _by_token(deliveries: Iterable[Delivery]) -> dict[bytes, list[bytes]]:
     by_token: dict[bytes, list[bytes]] = defaultdict(list)
-    for one in deliveries:
-        by_token[one.token].append(_bytes(one.message.id))
+    for delivery in deliveries:
+        by_token[delivery.token].append(_bytes(delivery.message.id))
     return by_token
 
 
@@ -307,7 +310,9 @@ def _pairs(flat: Sequence[bytes]) -> set[tuple[bytes, bytes]]:
 
 
 def _those(deliveries: Sequence[Delivery], lost: set[tuple[bytes, bytes]]) -> list[Delivery]:
-    return [one for one in deliveries if (one.token, _bytes(one.message.id)) in lost] if lost else []
+    return (
+        [delivery for delivery in deliveries if (delivery.token, _bytes(delivery.message.id)) in lost] if lost else []
+    )
 
 
 def _bytes(text: str) -> bytes:

@@ -92,7 +92,9 @@ class SqliteTransport:
             return self._settle(connection, settlements)
 
         lost = await self._write(work)
-        self._wake(one.delivery.message.source for one in settlements if not isinstance(one.outcome, Done))
+        self._wake(
+            settlement.delivery.message.source for settlement in settlements if not isinstance(settlement.outcome, Done)
+        )
         return lost
 
     async def send(self, messages: Sequence[Message]) -> None:
@@ -169,9 +171,9 @@ class SqliteTransport:
             self._database.submit(lambda connection: self._settle(connection, released))
 
     def _settle(self, connection: sqlite3.Connection, settlements: Sequence[Settlement]) -> list[Delivery]:
-        done = [one.delivery for one in settlements if isinstance(one.outcome, Done)]
-        others = [one for one in settlements if not isinstance(one.outcome, Done)]
-        lost = [one.delivery for one in others if not self._put_back(connection, one)]
+        done = [settlement.delivery for settlement in settlements if isinstance(settlement.outcome, Done)]
+        others = [settlement for settlement in settlements if not isinstance(settlement.outcome, Done)]
+        lost = [settlement.delivery for settlement in others if not self._put_back(connection, settlement)]
         return lost + _lost(connection, _SQL["done"], done)
 
     def _put_back(self, connection: sqlite3.Connection, settlement: Settlement) -> bool:
@@ -206,14 +208,14 @@ def _lost(
     the interpreter to whatever else runs in the process.
     """
     by_lease: dict[int, list[int]] = defaultdict(list)
-    for one in deliveries:
-        by_lease[one.token[1]].append(one.token[0])
+    for delivery in deliveries:
+        by_lease[delivery.token[1]].append(delivery.token[0])
     lost: set[Token] = set()
     for lease, seqs in by_lease.items():
         arguments = {"lease": lease, "seqs": _json(seqs), **more}
         lost.update((seq, lease) for (seq,) in connection.execute(_SQL["lost"], arguments))
         connection.execute(statement, arguments)
-    return [one for one in deliveries if one.token in lost] if lost else []
+    return [delivery for delivery in deliveries if delivery.token in lost] if lost else []
 
 
 def _row(message: Message, visible_at: int) -> Row:

@@ -51,10 +51,15 @@ def list_entries(query: Query, limit: int, as_json: bool) -> None:
         tell_json([_entry(letter) for letter in letters])
     elif letters:
         made = table("JOB", "COMPANY", "CODE", "ATTEMPTS", "AGE", "REASON", right=("ATTEMPTS",))
-        for one in letters:
-            attempts = str(max(one.last.attempt, len(one.failures)))
-            cells = (Text(plain(one.message.id)), line(company_of(one), 40), Text(one.last.code or ""), Text(attempts))
-            made.add_row(*cells, age(one.created_at), line(one.last.message, 2 * width()))
+        for letter in letters:
+            attempts = str(max(letter.last.attempt, len(letter.failures)))
+            cells = (
+                Text(plain(letter.message.id)),
+                line(company_of(letter), 40),
+                Text(letter.last.code or ""),
+                Text(attempts),
+            )
+            made.add_row(*cells, age(letter.created_at), line(letter.last.message, 2 * width()))
         show(made)
     if not letters:
         say("no entry matches" if is_narrowed(query) else "the DLQ is empty")

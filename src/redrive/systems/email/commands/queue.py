@@ -98,13 +98,13 @@ def _jobs(file: Path) -> Iterator[bytes]:
     text = data.strip()
     if text.startswith(b"["):
         try:
-            yield from (bytes(one) for one in msgspec.json.decode(text, type=list[msgspec.Raw]))
+            yield from (bytes(job) for job in msgspec.json.decode(text, type=list[msgspec.Raw]))
         except msgspec.DecodeError as error:
             raise Stopped(f"{file} is no list of jobs: {error}") from error
     elif _is_one(text):
         yield text
     else:
-        yield from (one for one in text.splitlines() if one.strip())
+        yield from (line for line in text.splitlines() if line.strip())
 
 
 def _is_one(text: bytes) -> bool:
@@ -162,14 +162,16 @@ def _table(turns: tuple[Turn, ...]) -> RenderableType:
         return Text("no company has had a job yet")
     names = ("ROUNDS WAITED", "PRIORITY", "PROCESSED", "IN A ROW")
     made = table("COMPANY", *names, "LAST", right=names)
-    for one in turns:
+    for turn in turns:
         numbers = (
-            one.rounds_without_processing,
-            one.current_priority,
-            one.total_processed,
-            one.consecutive_batch_count,
+            turn.rounds_without_processing,
+            turn.current_priority,
+            turn.total_processed,
+            turn.consecutive_batch_count,
         )
-        made.add_row(line(one.company_id, 40), *(f"{number:,}" for number in numbers), one.last_processed_at or "never")
+        made.add_row(
+            line(turn.company_id, 40), *(f"{number:,}" for number in numbers), turn.last_processed_at or "never"
+        )
     return made
 
 

@@ -70,9 +70,9 @@ def mime_of(mail: Mail) -> EmailMessage:
     job, message = mail.job, EmailMessage(policy=SMTP)
     message["From"] = _header(job.from_)
     if job.to_list:
-        message["To"] = [_header(one) for one in job.to_list]
+        message["To"] = [_header(address) for address in job.to_list]
     if job.cc:
-        message["Cc"] = [_header(one) for one in job.cc]
+        message["Cc"] = [_header(address) for address in job.cc]
     if job.reply_to:
         message["Reply-To"] = _header(job.reply_to)
     message["Subject"] = job.subject
@@ -88,7 +88,11 @@ def message_id(outbox_id: str, sender: str) -> str:
     """`<outboxId@domain>`; an outboxId that cannot stand there is hashed."""
     domain = sender.rpartition("@")[2]
     domain = domain if domain.isascii() else "redrive.invalid"
-    plain = outbox_id.isascii() and len(outbox_id) <= 200 and all(one.isalnum() or one in "-_." for one in outbox_id)
+    plain = (
+        outbox_id.isascii()
+        and len(outbox_id) <= 200
+        and all(character.isalnum() or character in "-_." for character in outbox_id)
+    )
     local = outbox_id if plain else blake2b(outbox_id.encode("utf-8", "replace"), digest_size=16).hexdigest()
     return f"<{local}@{domain}>"
 

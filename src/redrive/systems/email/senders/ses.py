@@ -106,7 +106,11 @@ def _destination(mail: Mail) -> dict[str, list[str]]:
     """Who has it already is left out, and a blind copy stays blind."""
     left, lists = set(mail.recipients), {"ToAddresses": mail.job.to_list, "CcAddresses": mail.job.cc}
     lists["BccAddresses"] = mail.job.bcc
-    return {name: kept for name, some in lists.items() if (kept := [one for one in some if address_of(one) in left])}
+    return {
+        name: kept
+        for name, some in lists.items()
+        if (kept := [address for address in some if address_of(address) in left])
+    }
 
 
 def _tags(mail: Mail) -> list[dict[str, str]]:

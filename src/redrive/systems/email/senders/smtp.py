@@ -87,7 +87,7 @@ class SmtpSender:
             refused, _ = await smtp.send_message(message, sender=mail.sender, recipients=mail.recipients)
         if refused:
             answers = [(who, answer.code, answer.message) for who, answer in refused.items()]
-            raise _refused(answers, [one for one in mail.recipients if one not in refused])
+            raise _refused(answers, [recipient for recipient in mail.recipients if recipient not in refused])
 
     async def check(self) -> None:
         """Log in once: a password that is wrong now is wrong for every job."""
@@ -163,7 +163,9 @@ class _translated:
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: object) -> None:
         match error:
             case aiosmtplib.SMTPRecipientsRefused(recipients=refused):
-                raise _refused([(one.recipient, one.code, one.message) for one in refused], []) from error
+                raise _refused(
+                    [(refusal.recipient, refusal.code, refusal.message) for refusal in refused], []
+                ) from error
             case aiosmtplib.SMTPResponseException(code=code, message=text) if code > 0:
                 raise SendError(f"SMTP {code}: {_said(text)}", code=str(code)) from error
             case aiosmtplib.SMTPNotSupported(message=text) if "SMTPUTF8" in text:

@@ -41,10 +41,15 @@ def query(chosen: Chosen, by: str | None, limit: int, settings: Settings, as_jso
         tell_json([_told(letter) for letter in found])
     elif found:
         made = table("TICKET", "TYPE", "RETRIES", "AGE", "STATE", "ERROR", right=("RETRIES",))
-        for one in found:
-            fields = fields_of(one.message.body)
-            cells = (line(one.message.id), line(task_type(fields)), str(one.last.attempt))
-            made.add_row(*cells, age(one.created_at), str(one.state), line(f"{one.last.type}: {one.last.message}", 100))
+        for letter in found:
+            fields = fields_of(letter.message.body)
+            cells = (line(letter.message.id), line(task_type(fields)), str(letter.last.attempt))
+            made.add_row(
+                *cells,
+                age(letter.created_at),
+                str(letter.state),
+                line(f"{letter.last.type}: {letter.last.message}", 100),
+            )
         show(made)
     if not found:
         say("no dead ticket matches")

@@ -37,9 +37,9 @@ def topics(settings: Settings, dry_run: bool, check: bool, as_json: bool) -> Non
 
 def _show_topics(report: wanted_topics.Report) -> None:
     made = table("TOPIC", "PARTITIONS", "REPLICAS", "SETTINGS", right=("PARTITIONS", "REPLICAS"))
-    for one in report.wanted:
-        config = ", ".join(f"{name}={value}" for name, value in one.config.items())
-        made.add_row(one.name, str(one.partitions), str(one.replicas), config)
+    for topic in report.wanted:
+        config = ", ".join(f"{name}={value}" for name, value in topic.config.items())
+        made.add_row(topic.name, str(topic.partitions), str(topic.replicas), config)
     show(made)
     for name in report.created:
         show(f"created {name}")
