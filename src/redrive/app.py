@@ -154,7 +154,7 @@ class Redrive:
             limits=limits,
         )
         if transport in self._transports:
-            self._tell_limits(self._transports[transport], [self.handlers[source]])
+            self._set_limits(self._transports[transport], [self.handlers[source]])
 
     def _in_thread(self, function: Callable[..., Any]) -> Callable[..., Awaitable[Any]]:
         """A sync handler runs in a thread, so that it never stops the loop. One that hangs keeps its thread after its
@@ -273,10 +273,10 @@ class Redrive:
                 raise ConfigError(f"transport {name!r} is not configured: there is {', '.join(self._urls)}")
             opened = open_transport(self._urls[name], clock=self.clock, lease=self.settings.lease)
             self._transports[name] = opened
-            self._tell_limits(opened, [handler for handler in self.handlers.values() if handler.transport == name])
+            self._set_limits(opened, [handler for handler in self.handlers.values() if handler.transport == name])
         return self._transports[name]
 
-    def _tell_limits(self, transport: Transport, handlers: Iterable[Handler]) -> None:
+    def _set_limits(self, transport: Transport, handlers: Iterable[Handler]) -> None:
         """So that what is sent before any worker has run waits under its limits, too."""
         if isinstance(transport, KeepsLimits):
             for handler in handlers:

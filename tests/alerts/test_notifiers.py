@@ -287,9 +287,9 @@ async def test_no_secret_of_a_url_comes_into_a_log_or_an_event(
 def test_discretion_ends_with_its_use() -> None:
     logger = logging.getLogger("httpx")
     before = list(logger.filters)
-    with UrlMask([f"slack://{SECRET}/a/b"]) as discretion:
-        assert discretion.text(f"POST /services/{SECRET}") == "POST /services/[redacted]"
-        assert discretion in logger.filters
+    with UrlMask([f"slack://{SECRET}/a/b"]) as mask:
+        assert mask.text(f"POST /services/{SECRET}") == "POST /services/[redacted]"
+        assert mask in logger.filters
     assert logger.filters == before
     assert UrlMask([]).text("anything") == "anything"
 

@@ -120,7 +120,7 @@ def test_a_network_file_system() -> None:
 
 @pytest.mark.parametrize(("free", "level"), [(10 << 20, Level.FAILURE), (500 << 20, Level.WARNING), (9 << 30, None)])
 def test_a_disk_that_is_nearly_full(free: int, level: Level | None) -> None:
-    found = _found(files._room("store", Path("/var/redrive.db"), free))
+    found = _found(files._free_space("store", Path("/var/redrive.db"), free))
     assert [one.level for one in found] == ([] if level is None else [level])
 
 

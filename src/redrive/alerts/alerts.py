@@ -59,7 +59,7 @@ class Alerts:
         clock: Clock,
         settings: Settings,
         notifiers: Sequence[Notifier],
-        discretion: UrlMask,
+        mask: UrlMask,
     ) -> None:
         self._chosen = settings.alerts
         owner = f"alerts:{settings.worker_name}:{clock.new_id()}"
@@ -69,15 +69,15 @@ class Alerts:
         self._store = store
         self._events = events
         self._clock = clock
-        self._discretion = discretion
+        self._mask = mask
         self._least = Severity(self._chosen.severity)
         self._timing = Timing(self._chosen.repeat, self._chosen.resolve_after)
         self._woken, self._stopping = asyncio.Event(), asyncio.Event()
         pen = Pen(Redactor.of(settings.redact), self._chosen.console)
         self._watch = Watch(self._chosen, clock, pen, self._woken.set)
         self._groups = Groups(store.letters, self._chosen, self._watch, pen)
-        self._teller = Dispatcher(
-            [Courier(notifier, events, clock, discretion) for notifier in notifiers], clock, events, owner
+        self._dispatcher = Dispatcher(
+            [Courier(notifier, events, clock, mask) for notifier in notifiers], clock, events, owner
         )
         self._turns = Turns(store.documents, clock, owner)
         self._inbox: deque[Alert | str] = deque()  # a report, or the key of what is cleared
@@ -114,7 +114,7 @@ class Alerts:
     # -- its life ------------------------------------------------------------------------------------------------------
 
     async def __aenter__(self) -> Alerts:
-        self._discretion.__enter__()
+        self._mask.__enter__()
         self._unsubscribe = self._events.subscribe(self._watch)
         self._task = asyncio.create_task(self._run())
         return self
@@ -150,7 +150,7 @@ class Alerts:
             self._events.emit(AlertsDropped(notifier="", count=len(lost), why=why))
         for notifier in self.notifiers:
             await notifier.aclose()
-        self._discretion.__exit__()
+        self._mask.__exit__()
 
     async def _run(self) -> None:
         while not self._stopping.is_set():
@@ -160,7 +160,7 @@ class Alerts:
     async def _pause(self) -> None:
         """Until something happens, a notifier can be asked again, or the rules are due."""
         longest = self._chosen.interval.total_seconds()
-        if await self._clock.wait(self._woken, min(longest, self._teller.rests or longest)):
+        if await self._clock.wait(self._woken, min(longest, self._dispatcher.rests or longest)):
             await self._clock.wait(self._stopping, min(_GATHER, longest))
         self._woken.clear()
 
@@ -202,17 +202,17 @@ class Alerts:
         if await self._turns.take("look", self._chosen.interval * 0.9):
             found = await self._looked_at(found)
         self._last = found
-        if await self._teller.tell(self.incidents, found):
+        if await self._dispatcher.dispatch(self.incidents, found):
             self._woken.set()
-        await self._teller.keep_alive(found, self._turns)
+        await self._dispatcher.keep_alive(found, self._turns)
 
     async def _without_store(self) -> None:
         """Alone, and by the same rules: what is told now may be told by other processes too."""
         self._take(self._groups.unasked(self._clock.now()))
         await self._write_down(self._apart)
         found = [await self._lapsed(self._apart, incident) for incident in await self._apart.list()]
-        await self._teller.tell(self._apart, found)
-        await self._teller.keep_alive([*found, *self._last], None)
+        await self._dispatcher.dispatch(self._apart, found)
+        await self._dispatcher.keep_alive([*found, *self._last], None)
 
     async def _write_down(self, incidents: Incidents) -> None:
         """What waits now; what comes meanwhile has the next round, or who reports without end would never be told.

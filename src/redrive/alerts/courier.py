@@ -19,12 +19,12 @@ _BACKOFF = exponential("1s", cap="5m", jitter=0.25)
 class Courier:
     """Carries notices to one notifier. After a failure it rests, longer each time, or as long as it is asked to."""
 
-    def __init__(self, notifier: Notifier, events: Events, clock: Clock, discretion: UrlMask) -> None:
+    def __init__(self, notifier: Notifier, events: Events, clock: Clock, mask: UrlMask) -> None:
         self.notifier = notifier
         self.name = notifier.name
         self._events = events
         self._clock = clock
-        self._discretion = discretion
+        self._mask = mask
         self._failed = 0
         self._rests_until = 0.0
 
@@ -38,7 +38,7 @@ class Courier:
         if not notices:
             return set()
         try:
-            await self._told(notices)
+            await self._notify(notices)
         except Undelivered as error:
             if error.retryable:
                 self._rest(error)
@@ -48,7 +48,7 @@ class Courier:
         self._events.emit(AlertsSent(notifier=self.name, count=len(notices)))
         return {notice.id for notice in notices}
 
-    async def _told(self, notices: Sequence[Notice]) -> None:
+    async def _notify(self, notices: Sequence[Notice]) -> None:
         try:
             async with asyncio.timeout(_PATIENCE):
                 await self.notifier.notify(notices)
@@ -64,11 +64,11 @@ class Courier:
         if len(notices) > 1:
             taken = [await self.carry([notice]) for notice in notices]
             return set[str]().union(*taken)
-        self._events.emit(AlertsDropped(notifier=self.name, count=1, why=self._discretion.text(str(error))))
+        self._events.emit(AlertsDropped(notifier=self.name, count=1, why=self._mask.text(str(error))))
         return {notices[0].id}
 
     def _rest(self, error: Undelivered) -> None:
         self._failed += 1
         pause = error.after or _BACKOFF.delay(self._failed, self._clock.rng) or timedelta()
         self._rests_until = self._clock.elapsed() + pause.total_seconds()
-        self._events.emit(NotifierDown(notifier=self.name, why=self._discretion.text(str(error)), pause=pause))
+        self._events.emit(NotifierDown(notifier=self.name, why=self._mask.text(str(error)), pause=pause))

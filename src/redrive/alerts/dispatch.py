@@ -51,7 +51,7 @@ class Dispatcher:
         """Seconds until a notifier that rests can be asked again; None: none of them rests."""
         return min((courier.rests for courier in self._couriers if courier.rests), default=None)
 
-    async def tell(self, incidents: Incidents, found: Iterable[Incident]) -> bool:
+    async def dispatch(self, incidents: Incidents, found: Iterable[Incident]) -> bool:
         """One attempt for each notifier, all of them at once; whether there is more that could be told now."""
         ready = [incident for incident in found if self._lacking(incident) or self._is_old(incident)]
         mine = [

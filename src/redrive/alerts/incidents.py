@@ -306,11 +306,11 @@ class Incidents:
                 return new
             body = msgspec.to_builtins(new)
             if await self._documents.put(KIND, id, body, expect=0 if document is None else document.version):
-                self._tell(old, new, actor)
+                self._announce(old, new, actor)
                 return new
         raise StoreUnavailable("incidents", f"others keep changing incident {id}")
 
-    def _tell(self, old: Incident | None, new: Incident, actor: str) -> None:
+    def _announce(self, old: Incident | None, new: Incident, actor: str) -> None:
         if old is None or old.state is not new.state:
             self._events.emit(IncidentMoved(incident=new.id, name=new.alert.name, state=str(new.state), actor=actor))
 

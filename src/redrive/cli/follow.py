@@ -46,7 +46,7 @@ def waiting(function: Callable[..., Any]) -> Callable[..., Any]:
     return click.option("--wait", is_flag=True, help=text)(wrapped)
 
 
-def campaign(start: Start, patience: Patience, *, as_json: bool, settings: Settings | None = None) -> None:
+def follow_replay(start: Start, patience: Patience, *, as_json: bool, settings: Settings | None = None) -> None:
     """Start or resume a replay, send it, tell what became of it. Whatever stops us, it can be resumed."""
     begun: list[Replay] = []  # as it was when we last knew, for whoever has to go on with it
 

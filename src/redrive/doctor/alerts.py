@@ -18,21 +18,21 @@ _PATIENCE = 10.0
 async def notifiers(app: Redrive) -> list[Finding]:
     """Every one that is configured, asked at once."""
     urls = dict.fromkeys(app.settings.alerts.urls)
-    with UrlMask(urls) as discretion:
-        return list(await asyncio.gather(*(_reached(url, discretion) for url in urls)))
+    with UrlMask(urls) as mask:
+        return list(await asyncio.gather(*(_reached(url, mask) for url in urls)))
 
 
-async def _reached(url: str, discretion: UrlMask) -> Finding:
+async def _reached(url: str, mask: UrlMask) -> Finding:
     shown = hidden_url(url)
     try:
         notifier = open_notifier(url)
     except RedriveError as error:
-        return failure("alerts.urls", discretion.text(str(error)), "correct `alerts.urls`")
+        return failure("alerts.urls", mask.text(str(error)), "correct `alerts.urls`")
     try:
         async with asyncio.timeout(_PATIENCE):
             await notifier.check()
     except (Undelivered, TimeoutError) as error:
-        why = discretion.text(str(error)) or f"no answer within {_PATIENCE:g} s"
+        why = mask.text(str(error)) or f"no answer within {_PATIENCE:g} s"
         return failure("alerts.urls", f"{shown} does not answer: {why}", "start it, or correct `alerts.urls`")
     finally:
         await notifier.aclose()

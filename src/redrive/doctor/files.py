@@ -12,7 +12,7 @@ from redrive.errors import ConfigError
 
 _MIB = 1 << 20
 _LARGE_WAL = 256 * _MIB
-_LITTLE_ROOM, _NO_ROOM = 1024 * _MIB, 64 * _MIB
+_LITTLE_SPACE, _NO_SPACE = 1024 * _MIB, 64 * _MIB
 _NETWORK = {"nfs", "nfs4", "cifs", "smb3", "smbfs", "fuse.sshfs", "9p", "glusterfs", "fuse.glusterfs", "ceph", "afs"}
 _MOUNTS = Path("/proc/mounts")
 
@@ -54,7 +54,7 @@ def _file(about: str, path: Path) -> Iterator[Finding]:
     yield from _on_network(about, path, _mounts())
     yield from _readable(about, path)
     yield from _wal(about, path)
-    yield from _room(about, path, shutil.disk_usage(path.parent).free)
+    yield from _free_space(about, path, shutil.disk_usage(path.parent).free)
 
 
 def _absent(about: str, path: Path) -> Finding:
@@ -100,11 +100,11 @@ def _wal(about: str, path: Path) -> Iterator[Finding]:
         )
 
 
-def _room(about: str, path: Path, free: int) -> Iterator[Finding]:
+def _free_space(about: str, path: Path, free: int) -> Iterator[Finding]:
     said = f"{free // _MIB:,} MiB are free on the disk of {path}"
-    if free < _NO_ROOM:
+    if free < _NO_SPACE:
         yield failure(about, said, "make room now: what cannot be written is given back to its queue")
-    elif free < _LITTLE_ROOM:
+    elif free < _LITTLE_SPACE:
         yield warning(about, said, "make room, or set `retention.ttl` or `retention.max_letters`")
 
 

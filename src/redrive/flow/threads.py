@@ -14,7 +14,7 @@ from queue import SimpleQueue
 from typing import Any, TypeAlias
 
 Job: TypeAlias = tuple[asyncio.AbstractEventLoop, "asyncio.Future[Any]", Callable[[], Any]]
-Desk: TypeAlias = "SimpleQueue[Job | None]"
+Jobs: TypeAlias = "SimpleQueue[Job | None]"
 """Where one thread finds its next job."""
 
 
@@ -23,15 +23,15 @@ class Threads:
 
     def __init__(self, name: str) -> None:
         self._name = name
-        self._idle: list[Desk] = []
+        self._idle: list[Jobs] = []
         self._closed = False
 
     async def run(self, call: Callable[[], Any]) -> Any:
         """What the call returns or raises, without holding up the loop."""
         loop = asyncio.get_running_loop()
         future: asyncio.Future[Any] = loop.create_future()
-        desk = self._idle.pop() if self._idle else self._hire()
-        desk.put((loop, future, call))
+        jobs = self._idle.pop() if self._idle else self._start_thread()
+        jobs.put((loop, future, call))
         return await future
 
     def close(self) -> None:
@@ -40,17 +40,17 @@ class Threads:
         while self._idle:
             self._idle.pop().put(None)
 
-    def _hire(self) -> Desk:
-        desk: Desk = SimpleQueue()
-        threading.Thread(target=self._work, args=(desk,), name=self._name, daemon=True).start()
-        return desk
+    def _start_thread(self) -> Jobs:
+        jobs: Jobs = SimpleQueue()
+        threading.Thread(target=self._work, args=(jobs,), name=self._name, daemon=True).start()
+        return jobs
 
-    def _work(self, desk: Desk) -> None:
-        while (job := desk.get()) is not None:
+    def _work(self, jobs: Jobs) -> None:
+        while (job := jobs.get()) is not None:
             loop, future, call = job
             result, error = _outcome(call)
             if not self._closed:
-                self._idle.append(desk)
+                self._idle.append(jobs)
             with suppress(RuntimeError):  # the loop was closed: nobody waits any more
                 loop.call_soon_threadsafe(_answer, future, result, error)
             if self._closed:

@@ -224,6 +224,6 @@ def _clipped(text: str, limit: int) -> str:
     if len(text) <= limit:
         return text
     note = f"\n… {len(text) - limit:,} characters left out …\n"
-    room = max(limit - len(note), 0)
-    head = room // 3
-    return (text[:head] + note + text[len(text) - (room - head) :])[:limit]
+    kept = max(limit - len(note), 0)
+    head = kept // 3
+    return (text[:head] + note + text[len(text) - (kept - head) :])[:limit]

@@ -18,14 +18,17 @@ if TYPE_CHECKING:
 
 
 @contextmanager
-def in_our_words() -> Iterator[None]:
-    """Whatever a backend of the transport cannot do now, the transport cannot."""
+def translated_errors() -> Iterator[None]:
+    """Raise TransportUnavailable where a backend of the transport is away, whichever it is."""
     try:
         yield
     except TransportUnavailable:
         raise
     except Unavailable as error:
         raise TransportUnavailable(error.name, error.why) from error
+
+
+in_our_words = translated_errors  # its old name, until transports/kafka/transport.py uses the new one
 
 
 class Features(Struct, frozen=True, kw_only=True):

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from redrive.systems.email import read_job
-from redrive.systems.email.metrics import Figures
+from redrive.systems.email.metrics import EmailMetrics
 from tests.cli.world import Shell
 from tests.docs.samples import DOCS, ROOT, blocks
 
@@ -58,7 +58,7 @@ def test_the_producer_of_the_page_adds_a_job(redis_url: str, monkeypatch: pytest
 
 
 def test_every_metric_is_on_the_page() -> None:
-    names = {family.name for family in Figures("email:send").collect()}
+    names = {family.name for family in EmailMetrics("email:send").collect()}
     text = PAGE.read_text()
     assert all(name in text for name in names)
 

@@ -31,10 +31,10 @@ from tests.systems.email.world import running, with_email
 
 HERE = Path(__file__).parent
 RULES = HERE.parents[2] / "src/redrive/systems/email/rules.yml"
-Figures = dict[tuple[str, str], float]
+Samples = dict[tuple[str, str], float]
 
 
-async def scraped(metrics: Metrics) -> tuple[Figures, str]:
+async def scraped(metrics: Metrics) -> tuple[Samples, str]:
     """Every value by its name and its one label."""
     for probe in metrics.probes:
         await probe()

@@ -127,9 +127,9 @@ async def test_what_others_wrote_into_the_dlq_is_counted_too(settings: Settings,
     await client.zadd("email:send:dlq", {b"\xff not json": START.timestamp() * 1000, b'{"companyId": "acme"}': 1.0})
     async with EmailGateway(settings) as gateway:
         watch = Watch(gateway.app, settings.email)
-        picture = await watch.picture()
+        snapshot = await watch.snapshot()
         await watch.aclose()
-    assert (picture.size, dict(picture.companies)) == (2, {"unknown": 1, "acme": 1})
+    assert (snapshot.size, dict(snapshot.companies)) == (2, {"unknown": 1, "acme": 1})
 
 
 @pytest.mark.parametrize("statement", ["import redrive.systems.email", "import redrive.systems.email.commands"])

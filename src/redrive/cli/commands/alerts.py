@@ -66,8 +66,8 @@ def test(as_json: bool) -> None:
             "or alertmanager+http://localhost:9093",
             WRONG,
         )
-    with UrlMask(urls) as discretion:
-        tried = asyncio.run(_try_all([(url, open_notifier(url)) for url in urls], discretion))
+    with UrlMask(urls) as mask:
+        tried = asyncio.run(_try_all([(url, open_notifier(url)) for url in urls], mask))
     tell_json({"notifiers": tried}) if as_json else show(_shown(tried))
     if not all(result.arrived for result in tried):
         raise click.exceptions.Exit(NOTHING)
@@ -94,11 +94,11 @@ def _described(rule: Rule, chosen: Thresholds) -> Described:
     return Described(rule.name, rule.severity, rule.setting, on, rule.about(chosen) if rule.is_on(chosen) else "")
 
 
-async def _try_all(notifiers: list[tuple[str, Notifier]], discretion: UrlMask) -> list[Tried]:
-    return list(await asyncio.gather(*(_try(*notifier, discretion) for notifier in notifiers)))
+async def _try_all(notifiers: list[tuple[str, Notifier]], mask: UrlMask) -> list[Tried]:
+    return list(await asyncio.gather(*(_try(*notifier, mask) for notifier in notifiers)))
 
 
-async def _try(url: str, notifier: Notifier, discretion: UrlMask) -> Tried:
+async def _try(url: str, notifier: Notifier, mask: UrlMask) -> Tried:
     why = ""
     try:
         async with asyncio.timeout(_PATIENCE):
@@ -107,7 +107,7 @@ async def _try(url: str, notifier: Notifier, discretion: UrlMask) -> Tried:
     except TimeoutError:
         why = f"no answer within {_PATIENCE:g} s"
     except Undelivered as error:
-        why = discretion.text(str(error))
+        why = mask.text(str(error))
     finally:
         await notifier.aclose()
     return Tried(notifier.name, hidden_url(url), not why, why)

@@ -8,7 +8,7 @@ from rich.text import Text
 
 from redrive.cli.confirm import confirm, not_empty
 from redrive.cli.exits import NOTHING, Stopped
-from redrive.cli.follow import Patience, campaign, waiting
+from redrive.cli.follow import Patience, follow_replay, waiting
 from redrive.cli.lazy import common
 from redrive.cli.options import as_json, every, filters, until_now, yes
 from redrive.cli.options import rate as a_rate
@@ -62,7 +62,7 @@ def replay(
             say("Nothing was sent: this is the plan. Without --dry-run it is shown again, and you are asked.")
         return
     confirm(f"Send {letters_said(plan.total)} back?", yes=yes)
-    campaign(lambda service: _frozen(service, bounded, rate, reason), patience, as_json=as_json)
+    follow_replay(lambda service: _frozen(service, bounded, rate, reason), patience, as_json=as_json)
 
 
 async def _frozen(service: Service, query: Query, rate: float | None, reason: str) -> Replay:

@@ -10,7 +10,7 @@ import msgspec
 from rich.console import RenderableType
 from rich.text import Text
 
-from redrive.cli.follow import Patience, campaign, waiting
+from redrive.cli.follow import Patience, follow_replay, waiting
 from redrive.cli.lazy import common
 from redrive.cli.options import as_json
 from redrive.cli.output import WIDE, age, line, say, show, state, states, table, tell_json, width
@@ -71,7 +71,7 @@ def show_one(id: str, status: str | None, limit: int, after: str | None, as_json
 @common
 def resume(id: str, patience: Patience, as_json: bool) -> None:
     """Go on with a replay that was interrupted. What it sent already is not sent twice."""
-    campaign(lambda service: service.replays.get(id), patience, as_json=as_json)
+    follow_replay(lambda service: service.replays.get(id), patience, as_json=as_json)
 
 
 @replays.command("cancel")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import click
 
 from redrive.cli.exits import NOTHING, Stopped
-from redrive.cli.follow import Patience, campaign, waiting
+from redrive.cli.follow import Patience, follow_replay, waiting
 from redrive.cli.lazy import common
 from redrive.cli.options import as_json
 from redrive.cli.session import actor
@@ -28,7 +28,7 @@ def retry(ids: tuple[str, ...], patience: Patience, as_json: bool) -> None:
     \b
     redrive retry xkqj2m7pxw3abcde --wait
     """
-    campaign(lambda service: _these(service, ids), patience, as_json=as_json)
+    follow_replay(lambda service: _these(service, ids), patience, as_json=as_json)
 
 
 async def _these(service: Service, ids: tuple[str, ...]) -> Replay:

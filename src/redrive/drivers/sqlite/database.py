@@ -190,10 +190,10 @@ class Database:
             answers = [(job, None, error) for job in jobs]
         for loop, some in _by_loop(answers).items():
             if loop is None:
-                _tell(some)
+                _answer_all(some)
             else:
                 with suppress(RuntimeError):  # the loop was closed: nobody waits any more
-                    loop.call_soon_threadsafe(_tell, some)
+                    loop.call_soon_threadsafe(_answer_all, some)
 
     def _done(self, jobs: list[Job[Any]]) -> list[Answer]:
         """Jobs that cannot be done together are done apart: what is too large for a full disk, say, must not keep
@@ -228,7 +228,7 @@ def _by_loop(answers: list[Answer]) -> dict[asyncio.AbstractEventLoop | None, li
     return found
 
 
-def _tell(answers: list[Answer]) -> None:
+def _answer_all(answers: list[Answer]) -> None:
     for job, answer, failed in answers:
         job.answer(answer, failed)
 

@@ -57,7 +57,7 @@ class MongoStore:
 
     async def check(self) -> None:
         """By writing: a read can succeed where a full disk, or a set without a primary, would not."""
-        with self._access.in_our_words():
+        with self._access.translated_errors():
             await self._access.ready()
             await self._access.documents.delete_one({"_id": ""})
 

@@ -56,8 +56,8 @@ class Access:
                 self._made = True
 
     @contextmanager
-    def in_our_words(self) -> Iterator[None]:
-        """Whatever MongoDB cannot do now, the store cannot."""
+    def translated_errors(self) -> Iterator[None]:
+        """Raise StoreUnavailable for every error of MongoDB's driver."""
         try:
             yield
         except PyMongoError as error:

@@ -21,7 +21,7 @@ class MongoDocuments:
 
     async def put(self, kind: str, id: str, body: dict[str, Any], *, expect: int | None = None) -> bool:
         content = {"body": msgspec.json.encode(body).decode()}
-        with self._access.in_our_words():
+        with self._access.translated_errors():
             try:
                 if expect == 0:
                     await self._collection.insert_one({"_id": _name(kind, id), "version": 1, **content})
@@ -36,18 +36,18 @@ class MongoDocuments:
                 return False
 
     async def get(self, kind: str, id: str) -> Document | None:
-        with self._access.in_our_words():
+        with self._access.translated_errors():
             found = await self._collection.find_one({"_id": _name(kind, id)})
         return None if found is None else _document(kind, found)
 
     async def list(self, kind: str, *, limit: int = 1000) -> Sequence[Document]:
         of_kind = {"_id": {"$gte": _name(kind, ""), "$lt": kind + "\x01"}}
-        with self._access.in_our_words():
+        with self._access.translated_errors():
             found = await self._collection.find(of_kind).sort("_id", -1).limit(limit).to_list()
         return [_document(kind, document) for document in found]
 
     async def delete(self, kind: str, id: str) -> bool:
-        with self._access.in_our_words():
+        with self._access.translated_errors():
             return bool((await self._collection.delete_one({"_id": _name(kind, id)})).deleted_count)
 
 

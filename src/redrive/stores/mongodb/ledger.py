@@ -37,7 +37,7 @@ class MongoLedger:
 
     async def freeze(self, replay: str, query: Query, *, now: datetime) -> int:
         condition = {"$and": [await self._letters.where(query), {"_store.state": {"$in": _FREEZABLE}}]}
-        with self._access.in_our_words():
+        with self._access.translated_errors():
             await self._access.ready()
             if await self._frozen(replay) is None:
                 token = self._numbers.token()
@@ -54,7 +54,7 @@ class MongoLedger:
         condition: Fields = {} if after is None else beyond(after, True, _PLACE)
         if status is not None:
             condition["status"] = status.value
-        with self._access.in_our_words():
+        with self._access.translated_errors():
             condition["frozen"] = await self._token(replay)
             lines = self._access.ledger.find(condition).sort([(field, 1) for field in _PLACE])
             rows = await lines.limit(limit).to_list()
@@ -65,13 +65,13 @@ class MongoLedger:
         return entries, cursor_of(rows[-1]["created"], rows[-1]["seq"]) if rows and len(rows) == limit else None
 
     async def mark(self, entries: Iterable[Entry]) -> None:
-        with self._access.in_our_words():
+        with self._access.translated_errors():
             changes = [self._change(entry, await self._token(entry.replay)) for entry in entries]
             if changes:
                 await self._access.ledger.bulk_write(changes)
 
     async def tally(self, replay: str) -> dict[EntryStatus, int]:
-        with self._access.in_our_words():
+        with self._access.translated_errors():
             mine = {"$match": {"frozen": await self._token(replay)}}
             cursor = await self._access.ledger.aggregate([mine, {"$group": {"_id": "$status", "count": {"$sum": 1}}}])
             return {EntryStatus(row["_id"]): row["count"] async for row in cursor}

@@ -48,7 +48,7 @@ class MongoLetters:
 
     async def record(self, letters: Sequence[Letter]) -> None:
         """All are new, as a rule, and inserted at once; those that are not rejoin theirs."""
-        with self._access.in_our_words():
+        with self._access.translated_errors():
             await self._access.ready()
             for some in rounds(letters, by_id):
                 known = await self._insert(some)
@@ -56,7 +56,7 @@ class MongoLetters:
                     await self._rejoin({letter.id: letter for letter in some if letter.id in known})
 
     async def get(self, id: LetterId) -> Letter | None:
-        with self._access.in_our_words():
+        with self._access.translated_errors():
             document = await self._collection.find_one({"_id": id})
             return None if document is None else await self._letter(document)
 
@@ -67,7 +67,7 @@ class MongoLetters:
         if after is not None:
             condition = {"$and": [condition, beyond(after, oldest_first, _PLACE)]}
         order = [(field, 1 if oldest_first else -1) for field in _PLACE]
-        with self._access.in_our_words():
+        with self._access.translated_errors():
             found = await self._collection.find(condition).sort(order).limit(limit).to_list()
             letters = tuple([await self._letter(document) for document in found])
         last = found[-1]["_store"] if found and len(found) == limit else None
@@ -75,13 +75,13 @@ class MongoLetters:
 
     async def count(self, query: Query) -> int:
         condition = await self.where(query)
-        with self._access.in_our_words():
+        with self._access.translated_errors():
             return await self._collection.count_documents(condition)
 
     async def groups(self, query: Query, *, limit: int = 50) -> Sequence[Group]:
         condition = await self.where(query)
         options: Fields = {"hint": dict(COUNTS)} if is_counted(query) else {}
-        with self._access.in_our_words():
+        with self._access.translated_errors():
             await self._access.ready()
             cursor = await self._collection.aggregate(_groups_of(condition, limit), allowDiskUse=True, **options)
             rows = [row async for row in cursor]
@@ -98,7 +98,7 @@ class MongoLetters:
 
     async def tallies(self) -> Sequence[Tally]:
         kinds = {"source": "$_store.source", "state": "$_store.state", "category": "$_store.category"}
-        with self._access.in_our_words():
+        with self._access.translated_errors():
             cursor = await self._collection.aggregate([{"$group": {"_id": kinds, "count": {"$sum": 1}}}])
             rows = [(row["_id"], row["count"]) async for row in cursor]
         return [Tally(kind["source"], State(kind["state"]), Category(kind["category"]), n) for kind, n in rows]
@@ -115,7 +115,7 @@ class MongoLetters:
         replay: str | None = None,
     ) -> Sequence[Letter]:
         condition = {"$and": [await self.where(query), _may_become(to, owner)]}
-        with self._access.in_our_words():
+        with self._access.translated_errors():
             chosen = await self._free(condition, limit)
             change = _claim(to, owner, microseconds(now), microseconds(until), replay)
             taken = {document["_id"]: document for document in await self._change(chosen, condition, change)}
@@ -133,14 +133,14 @@ class MongoLetters:
         condition: Fields = {"_store.state": {"$in": [state.value for state in expect]}}
         if owner is not None:
             condition["_store.owner"] = owner
-        with self._access.in_our_words():
+        with self._access.translated_errors():
             moved = await self._change(list(dict.fromkeys(ids)), condition, _move(to, microseconds(now)), ("_id",))
         return [document["_id"] for document in moved]
 
     async def prune(self, query: Query, *, limit: int) -> Sequence[LetterId]:
         """What is to go is marked first, so that of two who prune only one says that it did."""
         condition = {"$and": [await self.where(query), {"_store.state": {"$in": _AT_REST}}]}
-        with self._access.in_our_words():
+        with self._access.translated_errors():
             oldest = self._collection.find(condition, {"_id": 1}).sort([(field, 1) for field in _PLACE]).limit(limit)
             chosen = [document["_id"] async for document in oldest]
             marked = await self._change(chosen, condition, [], ("_store.by", "_store.parts", "_store.body"))
@@ -154,7 +154,7 @@ class MongoLetters:
         if query.text is None:
             return condition
         text = Query(text=query.text)
-        with self._access.in_our_words():
+        with self._access.translated_errors():
             cursor = self._collection.find(condition)
             ids = [document["_id"] async for document in cursor if matches(text, await self._letter(document))]
         return {"$and": [{"_id": {"$in": ids}}, condition]} if condition else {"_id": {"$in": ids}}

@@ -87,7 +87,7 @@ class Access:
                 method, path, params=dict(params or {}), body=data, ignore=ignore
             )
         except TransportError as error:
-            raise self._noted(_in_our_words(error)) from error
+            raise self._noted(_translated(error)) from error
         except OpenSearchException as error:
             raise StoreUnavailable(NAME, _NO_OPENSEARCH) from error
         if not isinstance(answer, dict):
@@ -232,7 +232,7 @@ def _of_reading(error: Json) -> StoreUnavailable:
     return kind(NAME, str(error.get("reason")))
 
 
-def _in_our_words(error: Any) -> RedriveError:
+def _translated(error: Any) -> RedriveError:
     from opensearchpy.exceptions import ConnectionError, ConnectionTimeout
 
     if isinstance(error, ConnectionTimeout):

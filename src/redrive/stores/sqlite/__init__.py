@@ -7,7 +7,7 @@ import asyncio
 from redrive.drivers.sqlite.database import close_database, open_database
 from redrive.stores.base import StoreFeatures
 from redrive.stores.shape import NATIVE, Shape
-from redrive.stores.sqlite.access import Access, in_our_words
+from redrive.stores.sqlite.access import Access, translated_errors
 from redrive.stores.sqlite.documents import SqliteDocuments
 from redrive.stores.sqlite.ledger import SqliteLedger
 from redrive.stores.sqlite.letters import SqliteLetters
@@ -20,7 +20,7 @@ class SqliteStore:
 
     def __init__(self, url: str, *, shape: Shape = NATIVE) -> None:
         self.url = url
-        with in_our_words():
+        with translated_errors():
             self._database = open_database(url)
         access = Access(self._database)
         self.letters = SqliteLetters(access, shape)

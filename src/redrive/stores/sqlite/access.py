@@ -21,17 +21,17 @@ class Access:
         self._database = database
 
     async def write(self, work: Work[T]) -> T:
-        with in_our_words():
+        with translated_errors():
             return await self._database.write(work)
 
     async def read(self, work: Work[T]) -> T:
-        with in_our_words():
+        with translated_errors():
             return await self._database.read(work)
 
 
 @contextmanager
-def in_our_words() -> Iterator[None]:
-    """Whatever the file cannot do now, the store cannot."""
+def translated_errors() -> Iterator[None]:
+    """Raise StoreUnavailable for whatever the file cannot do now."""
     try:
         yield
     except StoreUnavailable:

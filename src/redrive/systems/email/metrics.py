@@ -1,5 +1,5 @@
 """The metrics of the contract, under its names. What this process did is counted as it happens; what is in Redis comes
-as a Picture when somebody scrapes."""
+as a Snapshot when somebody scrapes."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from redrive.errors import MissingExtra
 from redrive.model import Stage
 from redrive.systems.email.gateway import EmailGateway
-from redrive.systems.email.snapshot import Memory, Picture, Turn, Watch
+from redrive.systems.email.snapshot import Memory, Snapshot, Turn, Watch
 from redrive.telemetry.events import Event, LettersPruned, MessageBuried, MessageRetried
 from redrive.telemetry.metrics import Metrics
 
@@ -26,12 +26,12 @@ _MOST_COMPANIES = 500
 _OTHERS = "(others)"
 
 
-class Figures:
+class EmailMetrics:
     """A collector for Prometheus."""
 
     def __init__(self, queue: str) -> None:
         self._queue = queue
-        self.picture: Picture | None = None
+        self.snapshot: Snapshot | None = None
         self._attempts: Counter[int] = Counter()
         self._successes: Counter[int] = Counter()
         self._delay_counts = [0] * (len(_DELAYS) + 1)
@@ -66,10 +66,10 @@ class Figures:
         yield from self._of_attempts()
         yield CounterMetricFamily("dlq_entries", "Jobs moved to the DLQ", value=self._buried)
         yield CounterMetricFamily("dlq_trimmed", "Dead letters exported and trimmed, or purged", value=self._trimmed)
-        if self.picture is not None:
-            yield from _of_letters(self.picture)
-            yield from _of_turns(self.picture.turns)
-            yield from _of_memory(self.picture.memory)
+        if self.snapshot is not None:
+            yield from _of_letters(self.snapshot)
+            yield from _of_turns(self.snapshot.turns)
+            yield from _of_memory(self.snapshot.memory)
 
     def _of_attempts(self) -> Iterator[Metric]:
         attempts = CounterMetricFamily("retry_attempts", "Attempts made, by their number", labels=["attempt"])
@@ -92,14 +92,14 @@ def counted(values: Iterable[float], bounds: tuple[float, ...]) -> list[int]:
     return counts
 
 
-def _of_letters(picture: Picture) -> Iterator[Metric]:
-    yield GaugeMetricFamily("dlq_size", "Dead letters there are", value=picture.size)
+def _of_letters(snapshot: Snapshot) -> Iterator[Metric]:
+    yield GaugeMetricFamily("dlq_size", "Dead letters there are", value=snapshot.size)
     ages = HistogramMetricFamily("dlq_age_seconds", "Age of the dead letters there are")
-    ages.add_metric([], _buckets(AGES, counted(picture.ages, AGES)), sum(picture.ages))
+    ages.add_metric([], _buckets(AGES, counted(snapshot.ages, AGES)), sum(snapshot.ages))
     yield ages
-    codes = _labelled(picture.codes)
+    codes = _labelled(snapshot.codes)
     yield _gauge("dlq_by_error_code", "Dead letters by the code of their last failure", "error_code", codes)
-    yield _gauge("dlq_by_company", "Dead letters by company", "companyId", _labelled(picture.companies))
+    yield _gauge("dlq_by_company", "Dead letters by company", "companyId", _labelled(snapshot.companies))
 
 
 def _of_turns(turns: tuple[Turn, ...]) -> Iterator[Metric]:
@@ -158,15 +158,15 @@ _TURNS: tuple[tuple[str, str, str], ...] = (
 def measured(gateway: EmailGateway) -> tuple[Metrics, Watch]:
     """The metrics of an app and of its e-mail, in one scrape."""
     email, app = gateway.email, gateway.app
-    figures, metrics = Figures(email.queue), Metrics(app.events)
+    own, metrics = EmailMetrics(email.queue), Metrics(app.events)
     watch = Watch(app, email)
-    metrics.registry.register(figures)
-    app.events.subscribe(figures.observe)
-    gateway.on_sent = lambda attempt: figures.attempted(attempt, sent=True)
+    metrics.registry.register(own)
+    app.events.subscribe(own.observe)
+    gateway.on_sent = lambda attempt: own.attempted(attempt, sent=True)
 
     async def look() -> None:
-        figures.picture = None  # of a Redis that is away there is none
-        figures.picture = await watch.picture()
+        own.snapshot = None  # of a Redis that is away there is none
+        own.snapshot = await watch.snapshot()
 
     metrics.probes.append(look)
     return metrics, watch

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from redrive.drivers.redis import Link
 
 _PAGE = 500
-_KEPT = 10.0  # seconds for which a picture serves: scrapes of several kinds look at one
+_KEPT = 10.0  # seconds for which a snapshot serves: scrapes of several kinds look at one
 NO_CODE = "none"
 
 
@@ -51,7 +51,7 @@ class Memory(Struct, frozen=True):
         return self.used / self.most if self.most else None
 
 
-class Picture(Struct, frozen=True):
+class Snapshot(Struct, frozen=True):
     """One moment."""
 
     codes: dict[str, int]  # dead letters by the code of their last failure
@@ -76,7 +76,7 @@ _decode = msgspec.json.Decoder(_Counted).decode
 
 
 class Watch:
-    """Takes pictures, and no more than one in a while."""
+    """Takes snapshots, and no more than one in a while."""
 
     def __init__(self, app: Redrive, email: Email) -> None:
         self._app = app
@@ -84,20 +84,20 @@ class Watch:
         self._link = _link(email.redis)
         self._clock: Clock = app.clock
         self._taken = float("-inf")
-        self._picture: Picture | None = None
+        self._snapshot: Snapshot | None = None
 
-    async def picture(self) -> Picture:
-        if self._picture is None or self._clock.elapsed() - self._taken > _KEPT:
-            self._picture = await take(self._app, self._email, self._link)
+    async def snapshot(self) -> Snapshot:
+        if self._snapshot is None or self._clock.elapsed() - self._taken > _KEPT:
+            self._snapshot = await take(self._app, self._email, self._link)
             self._taken = self._clock.elapsed()
-        return self._picture
+        return self._snapshot
 
     async def aclose(self) -> None:
         await self._link.aclose()
 
 
-async def take(app: Redrive, email: Email, link: Link) -> Picture:
-    """A picture of the queue, its DLQ and its Redis. Entries are read from the DLQ itself, and of each only what is
+async def take(app: Redrive, email: Email, link: Link) -> Snapshot:
+    """A snapshot of the queue, its DLQ and its Redis. Entries are read from the DLQ itself, and of each only what is
     counted: 10,000 of them must not hold up a worker."""
     codes, companies = Counter[str](), Counter[str]()
     ages, now = list[float](), app.clock.now().timestamp()
@@ -107,7 +107,7 @@ async def take(app: Redrive, email: Email, link: Link) -> Picture:
         companies[shown_name(entry.company)] += 1
         ages.append(max(0.0, now - float(moved_at) / 1000))
     turns = await turns_of(app.transport(), email.queue, limit=1000)
-    return Picture(dict(codes), dict(companies), tuple(ages), turns, await memory_of(link))
+    return Snapshot(dict(codes), dict(companies), tuple(ages), turns, await memory_of(link))
 
 
 async def turns_of(transport: Transport, queue: str, limit: int = 100) -> tuple[Turn, ...]:

@@ -95,7 +95,7 @@ def diff(as_json: bool) -> None:
     """
     settings = loaded().settings
     found = asyncio.run(_managed(settings, lambda broker: broker.difference(declared(wanted(settings.files)))))
-    tell_json(found) if as_json else _tell_difference(found)
+    tell_json(found) if as_json else _show_difference(found)
     if not found.is_none:
         raise click.exceptions.Exit(NOTHING)
 
@@ -110,7 +110,7 @@ async def _managed(settings: Settings, work: Callable[[Management], Awaitable[T]
         await broker.aclose()
 
 
-def _tell_difference(found: Difference) -> None:
+def _show_difference(found: Difference) -> None:
     for sign, what, some in (
         ("-", "missing", found.missing),
         ("!", "differs", found.clashes),

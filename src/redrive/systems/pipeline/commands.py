@@ -17,7 +17,7 @@ import click
 from redrive.app import Redrive
 from redrive.cli.confirm import confirm
 from redrive.cli.exits import NOTHING, Stopped
-from redrive.cli.follow import Patience, campaign, waiting
+from redrive.cli.follow import Patience, follow_replay, waiting
 from redrive.cli.lazy import common
 from redrive.cli.options import as_json, moment, rate, span, yes
 from redrive.cli.output import line, show, table, tell_json
@@ -324,4 +324,4 @@ def replay(
         service.app.declare(graph.topic(there), transport="pipeline")
         return await service.replay(asked, actor=actor(), rate=pace, reason=f"pipeline replay of {node}")
 
-    campaign(start, patience, as_json=as_json, settings=settings)
+    follow_replay(start, patience, as_json=as_json, settings=settings)

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from redrive.systems.tickets.worker import TicketWorker
 
 
-class Figures:
+class TicketMetrics:
     """Counts in the registry of the worker's metrics."""
 
     def __init__(self, metrics: Metrics, topic: str) -> None:
@@ -61,8 +61,8 @@ class Figures:
 def measured(worker: TicketWorker) -> Metrics:
     """The metrics of a worker: Redrive's and the contract's."""
     metrics = Metrics(worker.app.events)
-    figures = Figures(metrics, worker.settings.tickets.topic)
-    worker.app.events.subscribe(figures.observe)
-    worker.transport.published.append(figures.published)
-    worker.transport.refused.append(figures.refused)
+    own = TicketMetrics(metrics, worker.settings.tickets.topic)
+    worker.app.events.subscribe(own.observe)
+    worker.transport.published.append(own.published)
+    worker.transport.refused.append(own.refused)
     return metrics

@@ -16,7 +16,7 @@ import msgspec
 from redrive.clock import Clock, Steady, microseconds, moment
 from redrive.drivers.sqlite.database import Work, clauses, close_database, open_database
 from redrive.model import Done, Failure, Headers, Message, Release, Retry
-from redrive.transports.base import Delivery, Depth, Features, Settlement, in_our_words
+from redrive.transports.base import Delivery, Depth, Features, Settlement, translated_errors
 
 _SQL = clauses(__package__, "queue")
 T = TypeVar("T")
@@ -64,7 +64,7 @@ class SqliteTransport:
         self._steady = Steady(clock)
         self._lease = int(min(lease, _LONGEST_LEASE).total_seconds() * 1e6)
         self._sent: dict[str, asyncio.Event] = {}
-        with in_our_words():
+        with translated_errors():
             self._database = open_database(url)
         self._healed = False
         self._busy: set[str] = set()  # sources whose last batch was full: more is waiting, without having to look
@@ -147,7 +147,7 @@ class SqliteTransport:
         """The writer only leases: it is what everybody waits for, so the rows are read into deliveries here."""
         future = self._database.submit(lambda connection: self._lease_ready(connection, source, limit))
         try:
-            with in_our_words():
+            with translated_errors():
                 return _deliveries(*await asyncio.shield(asyncio.wrap_future(future)))
         except asyncio.CancelledError:
             future.add_done_callback(self._give_back)  # nobody is left to work on what was just leased
@@ -191,11 +191,11 @@ class SqliteTransport:
                 self._sent[source].set()
 
     async def _write(self, work: Work[T]) -> T:
-        with in_our_words():
+        with translated_errors():
             return await self._database.write(work)
 
     async def _read(self, work: Work[T]) -> T:
-        with in_our_words():
+        with translated_errors():
             return await self._database.read(work)
 
 

@@ -20,7 +20,7 @@ from redrive.service import Service
 from redrive.systems.email.commands.session import ask_email, email_settings
 from redrive.systems.email.gateway import EmailGateway
 from redrive.systems.email.job import read_job
-from redrive.systems.email.snapshot import Memory, Picture, Turn, take, turns_of
+from redrive.systems.email.snapshot import Memory, Snapshot, Turn, take, turns_of
 from redrive.transports.base import Depth, Pausable
 
 if TYPE_CHECKING:
@@ -47,13 +47,13 @@ def add(files: tuple[Path, ...]) -> None:
 @common
 def status(as_json: bool) -> None:
     """Show how full the queue, the DLQ and Redis are."""
-    depth, picture = ask_email(_looked)
+    depth, snapshot = ask_email(_looked)
     if as_json:
-        told = {"waiting": depth.ready, "active": depth.leased, "delayed": depth.delayed, "dlq": picture.size}
-        tell_json({**told, "memory": picture.memory})
+        told = {"waiting": depth.ready, "active": depth.leased, "delayed": depth.delayed, "dlq": snapshot.size}
+        tell_json({**told, "memory": snapshot.memory})
         return
     made = table("WHAT", "HOW MUCH")
-    for name, value in _facts(depth, picture):
+    for name, value in _facts(depth, snapshot):
         made.add_row(name, value)
     show(made)
 
@@ -120,7 +120,7 @@ async def _added(jobs: list[bytes]) -> list[str]:
         return await gateway.add_all(jobs)
 
 
-async def _looked(service: Service) -> tuple[Depth, Picture]:
+async def _looked(service: Service) -> tuple[Depth, Snapshot]:
     from redrive.drivers.redis import Link
 
     email = email_settings().email
@@ -132,13 +132,13 @@ async def _looked(service: Service) -> tuple[Depth, Picture]:
         await link.aclose()
 
 
-def _facts(depth: Depth, picture: Picture) -> Iterator[tuple[str, str]]:
+def _facts(depth: Depth, snapshot: Snapshot) -> Iterator[tuple[str, str]]:
     yield "jobs waiting", f"{depth.ready:,}"
     yield "jobs active", f"{depth.leased:,}"
     yield "jobs delayed", f"{depth.delayed:,}"
-    yield "DLQ", f"{picture.size:,}"
-    if picture.memory is not None:
-        yield "Redis memory", _memory(picture.memory)
+    yield "DLQ", f"{snapshot.size:,}"
+    if snapshot.memory is not None:
+        yield "Redis memory", _memory(snapshot.memory)
 
 
 def _memory(memory: Memory) -> str:

@@ -5,7 +5,7 @@
 -- ARGV     groups: whether sent back (1 or 0), tenant's digest, tenant's name, priority, milliseconds to wait, attempts made,
 --          number of jobs, and then an id and a packed message for each
 -- Returns  how many are new
-local fair = call('HGET', TERMS, 'fair')
+local fair = call('HGET', LIMITS, 'fair')
 local now, added, at = milliseconds(), 0, 1
 
 -- Whoever had it has it no more: a late ack was meant for the copy.

@@ -33,7 +33,7 @@ local function ripen(set, lapse)
 end
 
 -- How many may be taken now; if none, when one may.
-local function room()
+local function capacity()
   if most == 0 then return limit, LONGEST end
   local known = call('HMGET', RATE, 'used', 'factor', 'raised')
   local used, factor = tonumber(known[1] or 0), tonumber(known[2] or 1)
@@ -59,9 +59,9 @@ local function room()
 end
 
 -- The rotation, as flow/fairness.py says it. Its head is read, turned here, and written back.
-local terms = call('HMGET', TERMS, 'paused', 'fair', 'weighted', 'pass', 'turn', 'tenant', 'streak')
-local paused, fair, weighted = terms[1], terms[2], terms[3]
-local pass, turn, last, streak = tonumber(terms[4] or 0), tonumber(terms[5] or 0), terms[6], tonumber(terms[7] or 0)
+local limits = call('HMGET', LIMITS, 'paused', 'fair', 'weighted', 'pass', 'turn', 'tenant', 'streak')
+local paused, fair, weighted = limits[1], limits[2], limits[3]
+local pass, turn, last, streak = tonumber(limits[4] or 0), tonumber(limits[5] or 0), limits[6], tonumber(limits[7] or 0)
 local ring, is_whole, first, placed, records = {}, true, {}, {}, {}
 local ids, prefixes, seen = {}, {}, {}
 
@@ -168,7 +168,7 @@ local function write_ring()
   each('ZADD', RING, came)
   each('HDEL', PLACES, left)
   each('HSET', PLACES, at)
-  call('HSET', TERMS, 'pass', string.format('%.17g', pass), 'turn', turn, 'tenant', last or '', 'streak', streak)
+  call('HSET', LIMITS, 'pass', string.format('%.17g', pass), 'turn', turn, 'tenant', last or '', 'streak', streak)
 end
 
 local function write_records()
@@ -216,7 +216,7 @@ local wait = LONGEST
 if paused then
   limit = 0
 else
-  limit, wait = room()
+  limit, wait = capacity()
 end
 while #ids < limit do
   read_ring(math.ceil((limit - #ids) / in_a_row) + 1)

@@ -7,10 +7,10 @@
 for _, hash in ipairs({STATE, PLACES, TENANTS}) do call('HSET', hash, NO_ID, '') end
 for _, set in ipairs({LEASES, RING}) do call('ZADD', set, '+inf', NO_ID) end
 call('DEL', WEIGHTS)
-if ARGV[1] == '1' then call('HSET', TERMS, 'fair', 1) else call('HDEL', TERMS, 'fair') end
+if ARGV[1] == '1' then call('HSET', LIMITS, 'fair', 1) else call('HDEL', LIMITS, 'fair') end
 if #ARGV > 1 then
-  call('HSET', TERMS, 'weighted', 1)
+  call('HSET', LIMITS, 'weighted', 1)
   for i = 2, #ARGV, 2 do call('HSET', WEIGHTS, ARGV[i], ARGV[i + 1]) end
 else
-  call('HDEL', TERMS, 'weighted')
+  call('HDEL', LIMITS, 'weighted')
 end

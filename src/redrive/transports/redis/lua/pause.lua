@@ -3,6 +3,6 @@
 --
 -- KEYS[1]  the queue (shared.lua names every key)
 -- ARGV     1 `pause`, `resume` or `rouse`
-if ARGV[1] == 'pause' then call('HSET', TERMS, 'paused', 1) end
-if ARGV[1] == 'resume' then call('HDEL', TERMS, 'paused') end
+if ARGV[1] == 'pause' then call('HSET', LIMITS, 'paused', 1) end
+if ARGV[1] == 'resume' then call('HDEL', LIMITS, 'paused') end
 if ARGV[1] ~= 'pause' then rouse() end

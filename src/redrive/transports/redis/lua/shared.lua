@@ -23,7 +23,7 @@ local BASE = KEYS[1]
 local JOBS, STATE = BASE .. ':jobs', BASE .. ':state'
 local LEASES, DELAYED = BASE .. ':leases', BASE .. ':delayed'
 local RING, PLACES, TENANTS, SEEN = BASE .. ':ring', BASE .. ':places', BASE .. ':tenants', BASE .. ':seen'
-local TERMS, WEIGHTS = BASE .. ':terms', BASE .. ':weights'
+local LIMITS, WEIGHTS = BASE .. ':terms', BASE .. ':weights'
 local RATE, STARTS = BASE .. ':rate', BASE .. ':starts'
 local WAKE = BASE .. ':wake'
 local NOBODY = '----------------'
@@ -57,7 +57,7 @@ end
 -- A tenant that has something to do again takes a place behind those that wait.
 local function join(tenant)
   if call('HEXISTS', PLACES, tenant) == 1 then return end
-  local now = call('HMGET', TERMS, 'pass', 'turn')
+  local now = call('HMGET', LIMITS, 'pass', 'turn')
   local pass = tonumber(now[1] or 0) + 1 / weight(tenant)
   local known = call('HGET', TENANTS, tenant)
   if known then pass = math.max(pass, cmsgpack.unpack(known)[2]) end

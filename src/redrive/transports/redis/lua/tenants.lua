@@ -4,7 +4,7 @@
 -- KEYS[1]  the queue (shared.lua names every key)
 -- ARGV     1 how many at most
 -- Returns  the turn, and for each: name, total, time of the last one (0: none yet), rounds without, in a row, how many wait
-local known = call('HMGET', TERMS, 'turn', 'tenant', 'streak')
+local known = call('HMGET', LIMITS, 'turn', 'tenant', 'streak')
 local turn, reply = tonumber(known[1] or 0), {}
 for _, tenant in ipairs(call('ZREVRANGE', SEEN, 0, ARGV[1] - 1)) do
   local packed = call('HGET', TENANTS, tenant)
