@@ -1,4 +1,4 @@
-"""Find the Redrive app that MODULE:APP names, or say exactly what is wrong with the name."""
+"""Find what MODULE:NAME names in the user's code, or say exactly what is wrong with the name."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import traceback
 from importlib import import_module
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
 from redrive.app import Redrive
 from redrive.cli.exits import Stopped
@@ -23,6 +24,15 @@ def find_app(target: str) -> Redrive:
         raise Stopped(f"{target!r} is a file; name the module: {dotted}:{attribute or 'app'}")
     os.environ.update(_said())
     return _app_in(_module(module_name), attribute or "app")
+
+
+def find_object(target: str, default: str, hint: str) -> Any:
+    """What `shop:handlers` names; `shop` alone means its `default`. The hint says what should be there."""
+    module_name, _, name = target.partition(":")
+    module = _module(module_name)
+    if not hasattr(module, name or default):
+        raise Stopped(f"{module_name!r} has no {name or default!r}: {hint}")
+    return getattr(module, name or default)
 
 
 def _said() -> dict[str, str]:

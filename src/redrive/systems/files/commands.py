@@ -6,14 +6,13 @@ import asyncio
 import sys
 from collections.abc import Awaitable, Callable, Mapping
 from datetime import timedelta
-from importlib import import_module
-from pathlib import Path
 from typing import Any, TypeVar
 
 import click
 from rich.table import Table
 
 from redrive.app import Redrive
+from redrive.cli.apps import find_object
 from redrive.cli.confirm import confirm
 from redrive.cli.exits import NOTHING, Stopped
 from redrive.cli.lazy import common
@@ -180,17 +179,7 @@ def _log(pipeline: FilesWorker) -> None:
 
 
 def _handlers(target: str) -> dict[str, Callable[..., Any]]:
-    module, _, name = target.partition(":")
-    if str(Path.cwd()) not in sys.path:
-        sys.path.insert(0, str(Path.cwd()))
-    try:
-        found = getattr(import_module(module), name or "handlers")
-    except ModuleNotFoundError as error:
-        raise Stopped(f"no module {module!r} in {Path.cwd()} or on the Python path ({error})") from error
-    except AttributeError as error:
-        raise Stopped(
-            f"{module!r} has no {name or 'handlers'!r}: make it a dictionary of queues and functions"
-        ) from error
+    found = find_object(target, "handlers", "make it a dictionary of queues and functions")
     if not isinstance(found, Mapping) or not all(callable(handler) for handler in found.values()):
         raise Stopped(f"{target} is no dictionary of queues and functions: write {{'q.audit': note}}")
     return dict(found)

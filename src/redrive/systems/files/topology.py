@@ -21,7 +21,6 @@ QUEUES = tuple(_BINDINGS)
 DLQ_QUEUES = tuple(dlq_queue(name) for name in QUEUES)
 """The parked messages that may be looked at and re-driven, unless a configuration says otherwise."""
 RETRY_DELAY = "15s"
-MAX_RETRIES = 3
 
 
 def topology(*, delay: Duration = RETRY_DELAY, kind: Literal["classic", "quorum"] = "classic") -> Topology:

@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-import sys
 from collections.abc import Callable
 from datetime import timedelta
-from importlib import import_module
-from pathlib import Path
 from typing import Any
 
 import click
 
+from redrive.cli.apps import find_object
 from redrive.cli.exits import Stopped
 from redrive.cli.lazy import common
 from redrive.cli.options import span
@@ -89,15 +87,7 @@ async def _consume(settings: Settings, once: bool, scrape: Place | None) -> int:
 
 
 def _function(target: str) -> Callable[..., Any]:
-    module, _, name = target.partition(":")
-    if str(Path.cwd()) not in sys.path:
-        sys.path.insert(0, str(Path.cwd()))
-    try:
-        found = getattr(import_module(module), name or "handle")
-    except ModuleNotFoundError as error:
-        raise Stopped(f"no module {module!r} in {Path.cwd()} or on the Python path ({error})") from error
-    except AttributeError as error:
-        raise Stopped(f"{module!r} has no function {name or 'handle'!r}") from error
+    found = find_object(target, "handle", "make it a function that takes a ticket")
     if not callable(found):
         raise Stopped(f"{target} is no function: it takes a ticket")
     function: Callable[..., Any] = found
