@@ -25,9 +25,9 @@ from redrive.config.settings import Files, Settings
 from redrive.errors import ConfigError
 from redrive.model import Message
 from redrive.service import Service
-from redrive.systems.files import DLQ_QUEUES, FilesWorker, ParkedQueues, commands
+from redrive.systems.files import DLQ_QUEUES, DeadLetterQueues, FilesWorker, commands
 from redrive.systems.files import routes as files
-from redrive.systems.files.logs import PipelineLog
+from redrive.systems.files.logs import FilesLog
 from redrive.testing.builders import make_failure, make_letter, make_message
 from redrive.testing.waiting import until
 from redrive.transports.rabbitmq.parking import parcel_of
@@ -64,7 +64,7 @@ async def test_the_log_has_the_fields_of_the_contract(broker: Broker, settings: 
         raise ConnectionError("no converter, password=hunter2")
 
     pipeline, out = FilesWorker({"q.thumbnail": fails}, settings), io.StringIO()
-    pipeline.log_to(PipelineLog(["q.thumbnail"], 4, stream=out))
+    pipeline.log_to(FilesLog(["q.thumbnail"], 4, stream=out))
     await broker.publish("files.validated.pdf", b"{}", message_id="m-1", correlation_id="c-1", type="file.validated")
     await run_until(pipeline, lambda: "parked" in out.getvalue())
     await pipeline.app.aclose()
@@ -112,7 +112,7 @@ async def test_a_message_that_was_parked_twice_is_redriven_as_one(broker: Broker
         seen.append(message)
 
     pipeline = FilesWorker({"q.audit": handle}, settings)
-    parked = ParkedQueues.of(pipeline.app)
+    parked = DeadLetterQueues.of(pipeline.app)
     assert (await parked.redrive("q.audit.dlq", 10, actor="ann")).sent == 3
     await parked.aclose()
     await run_until(pipeline, lambda: _done(broker, seen, 2))

@@ -1,7 +1,7 @@
-"""files: documents on their way through seven consumers on RabbitMQ, with retry, parking and re-drive for each."""
+"""files: documents on their way through seven queues of RabbitMQ; each has retry, a dead-letter queue and re-drive."""
 
-from redrive.systems.files.parked import ParkedQueues
+from redrive.systems.files.parked import DeadLetterQueues
 from redrive.systems.files.topology import DLQ_QUEUES, QUEUES, topology
 from redrive.systems.files.worker import FilesWorker
 
-__all__ = ["DLQ_QUEUES", "QUEUES", "FilesWorker", "ParkedQueues", "topology"]
+__all__ = ["DLQ_QUEUES", "QUEUES", "DeadLetterQueues", "FilesWorker", "topology"]

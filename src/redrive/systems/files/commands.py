@@ -1,4 +1,4 @@
-"""`redrive files`: the file pipeline on RabbitMQ."""
+"""`redrive files`: documents on their way through RabbitMQ."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from redrive.cli.scrape import Place, beside, scraped
 from redrive.cli.session import actor, loaded
 from redrive.config.settings import Settings
 from redrive.errors import ConfigError
-from redrive.systems.files.parked import Depth, ParkedQueues, Shown
+from redrive.systems.files.parked import DeadLetterQueues, Depth, Shown
 from redrive.systems.files.topology import QUEUES
 from redrive.systems.files.worker import FilesWorker, management_url, vhost_of, wanted
 from redrive.transports.rabbitmq.definitions import as_text, definitions
@@ -36,7 +36,7 @@ T = TypeVar("T")
 @click.group()
 @common
 def files() -> None:
-    """Documents on their way through seven queues of RabbitMQ, with retry, parking and re-drive for each.
+    """Documents on their way through seven queues of RabbitMQ, with retry, a dead-letter queue and re-drive for each.
 
     Settings are those of the section `files`: `redrive config` shows them.
 
@@ -44,7 +44,7 @@ def files() -> None:
     redrive files definitions > definitions.json    what RabbitMQ loads
     redrive files import                            make what is missing on the broker
     redrive files worker shop.files:handlers        handle the queues
-    redrive files dlq list                          what was parked
+    redrive files dlq list                          what is dead
     redrive files dlq re-drive q.thumbnail.dlq      send it round again
     """
 
@@ -138,7 +138,7 @@ def _show_difference(found: Difference) -> None:
 @scraped
 @common
 def worker(target: str, queues: tuple[str, ...], bury: str, grace: timedelta | None, scrape: Place | None) -> None:
-    """Handle the queues of the pipeline until Ctrl-C; a second Ctrl-C stops at once, and loses nothing.
+    """Handle the queues until Ctrl-C; a second Ctrl-C stops at once, and loses nothing.
 
     HANDLERS is a dictionary in your module: a function for each queue. They get the body and, if they take two
     arguments, the Message.
@@ -155,27 +155,27 @@ def worker(target: str, queues: tuple[str, ...], bury: str, grace: timedelta | N
     run_on_fast_loop(_run(FilesWorker(handlers, loaded().settings, bury=bury), grace, scrape))
 
 
-async def _run(pipeline: FilesWorker, grace: timedelta | None, scrape: Place | None) -> None:
-    async with pipeline.app as app:
-        _log(pipeline)
+async def _run(files_worker: FilesWorker, grace: timedelta | None, scrape: Place | None) -> None:
+    async with files_worker.app as app:
+        _log(files_worker)
         await app.transport().check()
-        await work(app, grace=grace, beside=[pipeline.sweep, *beside(app, scrape)])
+        await work(app, grace=grace, beside=[files_worker.sweep, *beside(app, scrape)])
 
 
-def _log(pipeline: FilesWorker) -> None:
+def _log(files_worker: FilesWorker) -> None:
     """In the contract's words where programs read, in ours where people do."""
     from redrive.forensics.redact import Redactor
-    from redrive.systems.files.logs import PipelineLog
+    from redrive.systems.files.logs import FilesLog
     from redrive.telemetry.logs import EventLog, is_for_people, setup_logs
 
-    logs = pipeline.settings.logs
+    logs = files_worker.settings.logs
     setup_logs(logs.level, logs.format)
-    redactor = Redactor.of(pipeline.settings.redact)
+    redactor = Redactor.of(files_worker.settings.redact)
     ours = EventLog(redactor)
     if is_for_people(logs.format):
-        pipeline.app.events.subscribe(ours)
+        files_worker.app.events.subscribe(ours)
     else:
-        pipeline.log_to(PipelineLog(QUEUES, pipeline.settings.files.retries + 1, ours, redactor=redactor))
+        files_worker.log_to(FilesLog(QUEUES, files_worker.settings.files.retries + 1, ours, redactor=redactor))
 
 
 def _handlers(target: str) -> dict[str, Callable[..., Any]]:
@@ -185,21 +185,21 @@ def _handlers(target: str) -> dict[str, Callable[..., Any]]:
     return dict(found)
 
 
-# -- what was parked ---------------------------------------------------------------------------------------------------
+# -- dead letters ------------------------------------------------------------------------------------------------------
 
 
 @files.group("dlq")
 @common
 def dlq() -> None:
-    """Messages that were parked: look at them, send them round again."""
+    """Messages of the dead-letter queues: look at them, send them round again."""
 
 
 @dlq.command("list")
 @as_json
 @common
 def list_queues(as_json: bool) -> None:
-    """Every parked queue, and how many messages lie in it."""
-    found = _ask(lambda parked: parked.queues())
+    """Every dead-letter queue, and how many messages it holds."""
+    found = _ask(lambda dead: dead.queues())
     tell_json({"queues": found}) if as_json else show(_depths(found))
 
 
@@ -209,8 +209,8 @@ def list_queues(as_json: bool) -> None:
 @as_json
 @common
 def peek(queue: str, limit: int, as_json: bool) -> None:
-    """Show the first messages of a parked queue. They stay where and as they are."""
-    found = _ask(lambda parked: parked.messages(queue, limit))
+    """Show the first messages of a dead-letter queue. They stay where and as they are."""
+    found = _ask(lambda dead: dead.messages(queue, limit))
     tell_json({"messages": found}) if as_json else show(_messages(found))
     if not found:
         raise click.exceptions.Exit(NOTHING)
@@ -225,17 +225,17 @@ def peek(queue: str, limit: int, as_json: bool) -> None:
 @as_json
 @common
 def redrive(queue: str, limit: int | None, yes: bool, as_json: bool) -> None:
-    """Send messages of a parked queue round again: to the queue they came from, and to no other.
+    """Send messages of a dead-letter queue round again: to the queue they came from, and to no other.
 
-    The copy is confirmed before the parked message is acknowledged: none can be lost. Stop it when you like.
+    The copy is confirmed before the dead message is acknowledged: none can be lost. Stop it when you like.
     """
-    depth = next((parking for parking in _ask(lambda parked: parked.queues()) if parking.queue == queue), None)
+    depth = next((depth for depth in _ask(lambda dead: dead.queues()) if depth.queue == queue), None)
     number = limit if depth is None or depth.messages is None else min(limit or depth.messages, depth.messages)
     if depth is not None and not depth.messages:
-        raise Stopped(f"nothing is parked in {queue}", NOTHING)
+        raise Stopped(f"{queue} is empty", NOTHING)
     if depth is not None:
         confirm(f"Send {number:,} of {depth.messages:,} messages of {queue} back to {depth.source}?", yes=yes)
-    done = _ask(lambda parked: parked.redrive(queue, number or 1, actor=actor(), progress=_progress(as_json)))
+    done = _ask(lambda dead: dead.redrive(queue, number or 1, actor=actor(), progress=_progress(as_json)))
     tell_json(done) if as_json else show(f"{done.sent:,} of {done.found:,} messages of {queue} are on their way")
 
 
@@ -249,23 +249,23 @@ def _progress(quiet: bool) -> Callable[[int, int], None] | None:
     return told
 
 
-def _ask(work: Callable[[ParkedQueues], Awaitable[T]]) -> T:
+def _ask(work: Callable[[DeadLetterQueues], Awaitable[T]]) -> T:
     async def asked() -> T:
         async with Redrive(settings=loaded().settings) as app:
-            parked = ParkedQueues.of(app)
+            dead = DeadLetterQueues.of(app)
             try:
-                return await work(parked)
+                return await work(dead)
             finally:
-                await parked.aclose()
+                await dead.aclose()
 
     return asyncio.run(asked())
 
 
 def _depths(found: list[Depth]) -> Table:
-    shown = table("queue", "parked", "goes back to")
-    for parking in found:
+    shown = table("queue", "messages", "goes back to")
+    for depth in found:
         shown.add_row(
-            parking.queue, "not on the broker" if parking.messages is None else f"{parking.messages:,}", parking.source
+            depth.queue, "not on the broker" if depth.messages is None else f"{depth.messages:,}", depth.source
         )
     return shown
 

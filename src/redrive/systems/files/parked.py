@@ -1,4 +1,4 @@
-"""Parked messages as an administrator sees them: the queues of the list, redacted, every re-drive written down."""
+"""Dead messages as an administrator sees them: the queues of the list, redacted, every re-drive written down."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _SUFFIX = ".dlq"
 
 
 class Depth(Struct, frozen=True):
-    """A parked queue, and how many messages lie in it; None: it is not on the broker."""
+    """A dead-letter queue, and how many messages it holds; None: it is not on the broker."""
 
     queue: str
     source: str
@@ -29,7 +29,7 @@ class Depth(Struct, frozen=True):
 
 
 class Shown(Struct, frozen=True):
-    """A parked message as people may see it."""
+    """A dead message as people may see it."""
 
     message_id: str | None
     exchange: str
@@ -42,37 +42,37 @@ class Shown(Struct, frozen=True):
     size: int
 
 
-class ParkedQueues:
-    """What may be done with parked messages."""
+class DeadLetterQueues:
+    """What may be done with the messages of the dead-letter queues."""
 
     def __init__(self, service: Service, files: Files) -> None:
         self._service = service
         self._files = files
         self._redactor: Redactor = service.redactor
-        self._parkings = Parkings(options_of(broker_url(files)), service.app.clock)
+        self._queues = Parkings(options_of(broker_url(files)), service.app.clock)
 
     @classmethod
-    def of(cls, app: Redrive) -> ParkedQueues:
+    def of(cls, app: Redrive) -> DeadLetterQueues:
         return cls(Service(app), app.settings.files)
 
     async def aclose(self) -> None:
-        await self._parkings.aclose()
+        await self._queues.aclose()
 
     async def queues(self) -> list[Depth]:
         """Every queue of the list."""
-        return [Depth(name, _source(name), await self._parkings.count(name)) for name in self._files.queues]
+        return [Depth(name, _source(name), await self._queues.count(name)) for name in self._files.queues]
 
     async def messages(self, queue: str, limit: int = 20) -> list[Shown]:
         """The first messages of one; they stay where and as they are."""
         self._check(queue)
-        return [_shown(message, self._redactor) for message in await self._parkings.peek(queue, limit)]
+        return [_shown(message, self._redactor) for message in await self._queues.peek(queue, limit)]
 
     async def redrive(
         self, queue: str, limit: int, *, actor: str, progress: Callable[[int, int], None] | None = None
     ) -> Redriven:
         """Send messages of one round again; written to the audit trail, how far it came too."""
         self._check(queue)
-        done = await self._parkings.redrive(_source(queue), limit=limit, by=actor, progress=progress)
+        done = await self._queues.redrive(_source(queue), limit=limit, by=actor, progress=progress)
         await self._service.note(actor, "files.re-drive", f"{done.sent} of {done.found} from {queue}")
         return done
 

@@ -1,6 +1,6 @@
 """Drop the one repeat that a re-drive can cause.
 
-A re-drive publishes the copy before it acknowledges the parked message. If it dies in between, the message is
+A re-drive publishes the copy before it acknowledges the dead message. If it dies in between, the message is
 re-driven again, under the same `x-redriven-id`. Whoever has handled that id once has nothing to do.
 """
 

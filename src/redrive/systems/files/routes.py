@@ -12,7 +12,7 @@ from redrive.admin.access import actor_of
 from redrive.admin.letters import service_of
 from redrive.admin.openapi import operation
 from redrive.admin.wire import answer, parameters, read_body
-from redrive.systems.files.parked import Depth, ParkedQueues, Shown
+from redrive.systems.files.parked import DeadLetterQueues, Depth, Shown
 from redrive.transports.rabbitmq.redrive import Redriven
 
 router = APIRouter(prefix="/admin/dlq", tags=["files"])
@@ -30,14 +30,14 @@ class Again(Struct, frozen=True, forbid_unknown_fields=True):
     limit: Annotated[int, Meta(ge=1, le=1_000_000)] = 10
 
 
-def _parked(request: Request) -> ParkedQueues:
+def _parked(request: Request) -> DeadLetterQueues:
     """One connection for all requests, made by the first."""
     state = request.app.state
     if not hasattr(state, "parked_files"):
         service = service_of(request)
-        state.parked_files = ParkedQueues(service, service.app.settings.files)
+        state.parked_files = DeadLetterQueues(service, service.app.settings.files)
         state.background.closing.append(state.parked_files.aclose)
-    found: ParkedQueues = state.parked_files
+    found: DeadLetterQueues = state.parked_files
     return found
 
 

@@ -1,4 +1,4 @@
-"""The exchanges, queues and bindings of the file pipeline, as its contract names them."""
+"""The exchanges, queues and bindings of the files system, as its contract names them."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _BINDINGS: dict[str, tuple[tuple[str, str], ...]] = {
 }
 QUEUES = tuple(_BINDINGS)
 DLQ_QUEUES = tuple(dlq_queue(name) for name in QUEUES)
-"""The parked messages that may be looked at and re-driven, unless a configuration says otherwise."""
+"""The dead-letter queues that may be looked at and re-driven, unless a configuration says otherwise."""
 RETRY_DELAY = "15s"
 
 

@@ -1,4 +1,4 @@
-"""The file pipeline, wired from the parts: a Redrive app with a handler for each of its queues."""
+"""The files system, wired from the parts: a Redrive app with a handler for each of its queues."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from redrive.errors import ConfigError, Unavailable, nearest
 from redrive.flow.backoff import constant
 from redrive.policy import Policy
 from redrive.stores.base import Store
-from redrive.systems.files.logs import PipelineLog
+from redrive.systems.files.logs import FilesLog
 from redrive.systems.files.repeats import Repeats
 from redrive.systems.files.topology import QUEUES, topology
 from redrive.transports.base import Transport
@@ -31,7 +31,7 @@ _SWEEP_EVERY = timedelta(hours=1)
 
 
 class FilesWorker:
-    """Handles the queues of the pipeline. A failed message goes round its own queue; one that keeps failing is parked
+    """Handles the queues of the files system. A failed message goes round its own queue; one that keeps failing lies
     in `q.X.dlq`, or kept as a letter where `bury` says so (dlq, store or both).
 
     handlers   a function for each queue: sync or async, with the body and, if it wants it, the Message
@@ -51,7 +51,7 @@ class FilesWorker:
             raise ConfigError(f"no handler: give one for each queue that is to be handled, of {', '.join(QUEUES)}")
         for queue in handlers:
             if queue not in QUEUES:
-                raise ConfigError(f"the file pipeline has no queue {queue!r}{nearest(queue, QUEUES)}")
+                raise ConfigError(f"the files system has no queue {queue!r}{nearest(queue, QUEUES)}")
         self.settings = settings or load()
         self.app = Redrive(
             settings=self.settings,
@@ -66,8 +66,8 @@ class FilesWorker:
             self.app.handler(queue, policy=policy, concurrency=files.concurrency)(function)
             self.app.handlers[queue] = self.repeats.dropping(self.app.handlers[queue])
 
-    def log_to(self, log: PipelineLog) -> None:
-        """Failures, retries and parkings are lines of that log."""
+    def log_to(self, log: FilesLog) -> None:
+        """Write failures, retries and dead messages to that log."""
         for queue, handler in self.app.handlers.items():
             self.app.handlers[queue] = log.noting(handler)
         self.app.events.subscribe(log)
@@ -81,7 +81,7 @@ class FilesWorker:
 
 
 def transport_url(files: Files, *, bury: str = "dlq") -> str:
-    """The pipeline's queues as a transport: with RabbitMQ's own retry, and parking."""
+    """The URL of the queues as a transport: RabbitMQ delays retries, and keeps dead messages in `q.X.dlq`."""
     url = broker_url(files)
     ours = {"retry": "reject", "delay": spoken(files.delay), "bury": bury, "queues": files.kind, "declare": "no"}
     return f"{url}{'&' if urlsplit(url).query else '?'}{urlencode({**ours, 'prefetch': str(files.prefetch)})}"
@@ -108,7 +108,7 @@ def vhost_of(files: Files) -> str:
 
 
 async def examined(files: Files) -> Examined:
-    """How the broker differs from the pipeline's topology; TransportUnavailable if it does not answer."""
+    """How the broker differs from the topology; TransportUnavailable if it does not answer."""
     from redrive.transports.rabbitmq.examining import examined
     from redrive.transports.rabbitmq.link import Link
     from redrive.transports.rabbitmq.management import Management
