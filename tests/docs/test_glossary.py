@@ -51,3 +51,11 @@ def test_every_command_that_the_pages_name_exists() -> None:
     commands = set(main.list_commands(main.make_context("redrive", ["--help"], resilient_parsing=True)))
     for page in [DOCS.parent / "README.md", *DOCS.rglob("*.md")]:
         assert set(_COMMAND.findall(page.read_text())) <= commands, page
+
+
+def test_every_name_is_found_in_the_code() -> None:
+    code = "\n".join(path.read_text() for path in (DOCS.parent / "src").rglob("*.py")).lower()
+    names = re.findall(r"\*\*([\w -]+)\*\*", (DOCS / "glossary.md").read_text())
+    missing = [name for name in names if not re.search(rf"\b{re.sub('[ -]', '[ _-]?', name)}s?\b", code)]
+    assert len(names) > 60
+    assert missing == []
