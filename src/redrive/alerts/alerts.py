@@ -1,4 +1,4 @@
-"""The background task: what was seen becomes incidents, and what incidents owe is told.
+"""The background task that makes incidents of what was seen, and sends the notices that they owe.
 
 Nothing here is awaited by who handles messages. Reports wait in a bounded queue; everything after that is in the
 store, so that a process that dies in the middle leaves nothing untold: another one goes on.
@@ -88,7 +88,7 @@ class Alerts:
 
     @classmethod
     def of(cls, app: Redrive, *, notifiers: Sequence[Notifier] = ()) -> Alerts:
-        """For that app: with the notifiers of its settings, those that were added to it, and those given."""
+        """Alerts of that app, with the notifiers of its settings, those that were added to it, and those given."""
         urls = app.settings.alerts.urls
         every = [*open_notifiers(urls), *app.notifiers, *notifiers]
         return cls(app.store, app.events, app.clock, app.settings, every, UrlMask(urls))
@@ -96,12 +96,12 @@ class Alerts:
     # -- for those who have something to say ---------------------------------------------------------------------------
 
     def report(self, alert: Alert) -> None:
-        """It is so, or happened. Never waits; less than the least severity is nothing at all."""
+        """Report that something is so, or happened. Never waits; what is below the least severity is ignored."""
         if alert.severity.reaches(self._least):
             self._put(alert)
 
     def clear(self, key: str) -> None:
-        """It is so no longer."""
+        """Report that the alert of that key is over."""
         self._put(key)
 
     def _put(self, news: Alert | str) -> None:
@@ -122,7 +122,7 @@ class Alerts:
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """Tell what is known, within the grace. What is not told by then is in the store for the next."""
+        """Send what is known, within the grace. What is not sent by then is in the store for the next process."""
         self._unsubscribe()
         self._stopping.set()
         self._woken.set()
@@ -158,7 +158,7 @@ class Alerts:
             await self._pause()
 
     async def _pause(self) -> None:
-        """Until something happens, a notifier can be asked again, or the rules are due."""
+        """Wait until something happens, a notifier can be asked again, or the rules are due."""
         longest = self._chosen.interval.total_seconds()
         if await self._clock.wait(self._woken, min(longest, self._dispatcher.rests or longest)):
             await self._clock.wait(self._stopping, min(_GATHER, longest))
@@ -173,7 +173,7 @@ class Alerts:
     # -- a round -------------------------------------------------------------------------------------------------------
 
     async def round(self) -> None:
-        """Look at everything once, and tell what is to be told."""
+        """Look at everything once, and send the notices that are due."""
         self._take(self._watch.conditions(self._clock.now()))
         try:
             await self._with_store()
@@ -207,7 +207,7 @@ class Alerts:
         await self._dispatcher.keep_alive(found, self._turns)
 
     async def _without_store(self) -> None:
-        """Alone, and by the same rules: what is told now may be told by other processes too."""
+        """Go on without the store, by the same rules: other processes may send the same notices."""
         self._take(self._groups.unasked(self._clock.now()))
         await self._write_down(self._apart)
         found = [await self._lapsed(self._apart, incident) for incident in await self._apart.list()]
@@ -215,7 +215,7 @@ class Alerts:
         await self._dispatcher.keep_alive([*found, *self._last], None)
 
     async def _write_down(self, incidents: Incidents) -> None:
-        """What waits now; what comes meanwhile has the next round, or who reports without end would never be told.
+        """Write what waits now to the store. What comes meanwhile has the next round, or endless reports would keep us.
         What could not be written stays in the queue, as does the end of what only the store knows."""
         self._inbox = deque(_folded(self._inbox))
         unknown = []
@@ -229,7 +229,7 @@ class Alerts:
         self._inbox.extendleft(reversed(unknown))
 
     async def _looked_at(self, found: Sequence[Incident]) -> list[Incident]:
-        """What is over is resolved, and what was over long ago is forgotten."""
+        """Resolve the incidents that are over, and forget those that were over long ago."""
         if await self._turns.take("forget", _FORGET_EVERY):
             await self.incidents.forget(self._clock.now() - _KEPT)
         facts = [incident for incident in found if incident.is_open and not incident.alert.lasting]
@@ -240,7 +240,7 @@ class Alerts:
         return [await self._lapsed(self.incidents, incident) for incident in await self.incidents.list()]
 
     async def _if_gone(self, incident: Incident, left: int) -> None:
-        """A fact whose letters were resolved or archived. Not at once: a store may show late what was written."""
+        """Clear a fact whose letters were resolved or archived. Not at once: a store may show late what was written."""
         needed = self._chosen.exhausted or 1 if incident.alert.name == EXHAUSTED.name else 1
         if left < needed and self._clock.now() - incident.seen_at >= self._chosen.interval:
             await self.incidents.clear(incident.alert.key)
@@ -253,7 +253,7 @@ class Alerts:
 
 
 def _folded(news: Iterable[Alert | str]) -> list[Alert | str]:
-    """Reports of one key are one report with all their counts, if nothing between them ends it."""
+    """Join the reports of one key into one with all their counts, unless something between them ends it."""
     kept: list[Alert | str] = []
     places: dict[str, int] = {}
     for report in news:
@@ -269,7 +269,7 @@ def _folded(news: Iterable[Alert | str]) -> list[Alert | str]:
 
 @asynccontextmanager
 async def alerting(app: Redrive) -> AsyncIterator[Alerts | None]:
-    """The alerts of that app, where somebody is to be told; nothing otherwise."""
+    """Run the alerts of that app beside a block of code, where it has somebody to notify; otherwise do nothing."""
     if not app.settings.alerts.urls and not app.notifiers:
         yield None
         return

@@ -30,11 +30,11 @@ class Courier:
 
     @property
     def rests(self) -> float:
-        """For how many seconds more; nothing: it can be asked."""
+        """How many seconds it still rests; 0 if it can be asked now."""
         return max(self._rests_until - self._clock.elapsed(), 0.0)
 
     async def carry(self, notices: Sequence[Notice]) -> set[str]:
-        """The ids of those that it need not be told again: it took them, or will never take them."""
+        """Send these notices; returns the ids of those that are done: it took them, or will never take them."""
         if not notices:
             return set()
         try:
@@ -60,7 +60,7 @@ class Courier:
             raise Undelivered(f"{type(error).__name__}: {error}") from error
 
     async def _one_by_one(self, notices: Sequence[Notice], error: Undelivered) -> set[str]:
-        """One that is refused must not take the others with it."""
+        """Send each by itself, so that a notice that is refused does not take the others with it."""
         if len(notices) > 1:
             taken = [await self.carry([notice]) for notice in notices]
             return set[str]().union(*taken)

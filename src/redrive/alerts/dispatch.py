@@ -1,4 +1,4 @@
-"""What incidents owe is told: claimed by one process, carried to each notifier, and only then no longer owed."""
+"""Sends the notices that incidents owe: claimed by one process, sent to each notifier, and only then no longer owed."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _GIVE_UP = timedelta(hours=1)
 
 
 class Turns:
-    """What one process of all does, so often: whoever comes first has the turn."""
+    """Lets one process of all do something, once in each interval: the first to ask has the turn."""
 
     def __init__(self, documents: Documents, clock: Clock, owner: str) -> None:
         self._documents = documents
@@ -37,7 +37,7 @@ class Turns:
 
 
 class Dispatcher:
-    """Tells every notifier what incidents owe it."""
+    """Sends every notifier the notices that incidents owe it."""
 
     def __init__(self, couriers: Sequence[Courier], clock: Clock, events: Events, owner: str) -> None:
         self._couriers = couriers
@@ -48,11 +48,11 @@ class Dispatcher:
 
     @property
     def rests(self) -> float | None:
-        """Seconds until a notifier that rests can be asked again; None: none of them rests."""
+        """Seconds until a notifier that rests can be asked again; None if none rests."""
         return min((courier.rests for courier in self._couriers if courier.rests), default=None)
 
     async def dispatch(self, incidents: Incidents, found: Iterable[Incident]) -> bool:
-        """One attempt for each notifier, all of them at once; whether there is more that could be told now."""
+        """Make one attempt for each notifier, all at once; returns whether more could be sent now."""
         ready = [incident for incident in found if self._lacking(incident) or self._is_old(incident)]
         mine = [
             incident
@@ -65,7 +65,7 @@ class Dispatcher:
         return len(ready) > _MOST_NOTICES
 
     async def keep_alive(self, found: Iterable[Incident], turns: Turns | None) -> None:
-        """Open alerts, to those who take silence for an end. Without turns (the store is away) each process does it."""
+        """Repeat open alerts to notifiers that take silence for an end; without turns, each process does."""
         going_on = [notice_of(incident, Kind.REPEATED) for incident in found if incident.is_open]
         for courier in self._couriers:
             every = courier.notifier.keepalive
@@ -83,7 +83,7 @@ class Dispatcher:
         return True
 
     def _lacking(self, incident: Incident) -> list[Courier]:
-        """Those who lack its notice and can be asked."""
+        """The couriers whose notifier lacks its notice and can be asked."""
         return [courier for courier in self._couriers if not courier.rests and _lacks(incident, courier.name)]
 
     def _is_old(self, incident: Incident) -> bool:

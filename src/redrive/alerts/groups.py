@@ -31,7 +31,7 @@ class Groups:
         self._growing: dict[str, Burst] = {}
 
     async def look(self, now: datetime) -> list[Alert]:
-        """The alerts of groups that grew, or are known to grow; what cannot be looked at now waits."""
+        """The alerts of groups that grew, or are known to grow; groups that cannot be looked at now wait."""
         found = self._watch.bursts()
         largest = sorted(found, key=lambda group: found[group].buried, reverse=True)
         chosen = {group: found.pop(group) for group in largest[:_MOST_GROUPS]}
@@ -43,7 +43,7 @@ class Groups:
             raise
 
     def unasked(self, now: datetime) -> list[Alert]:
-        """Without a store: only what the events said by themselves. The rest waits until it can be asked."""
+        """The alerts that need no store: those that the events say by themselves. The rest waits for it."""
         found = self._watch.bursts()
         least = self._thresholds.exhausted
         alerts = [self._exhausted(*group, now) for group in found.items() if least and group[1].exhausted >= least]
@@ -72,7 +72,7 @@ class Groups:
         return [self._pen.alert(NEW_GROUP, group, summary, now, count=burst.buried, **_about(group, burst))]
 
     def _folded(self, new: list[Alert], now: datetime) -> list[Alert]:
-        """Hundreds of new groups at once are one piece of news, not hundreds."""
+        """Make one alert of hundreds of new groups at once."""
         if len(new) <= _MOST_NEW:
             return new
         rest = len(new) - _MOST_NEW
@@ -113,6 +113,6 @@ def _about(group: str, burst: Burst) -> dict[str, object]:
 
 
 def _still(burst: Burst) -> Burst:
-    """The same group, with nothing new in it."""
+    """That group, as a burst with nothing new in it."""
     burst.buried = burst.exhausted = 0
     return burst

@@ -92,7 +92,7 @@ Change: TypeAlias = Callable[[Incident], Incident]
 
 
 def incident_id(key: str) -> str:
-    """One key is one incident, whichever process reports it."""
+    """The id of the incident of a key, the same in every process."""
     return b32encode(blake2b(key.encode("utf-8", "surrogatepass"), digest_size=10).digest()).decode().lower()
 
 
@@ -100,7 +100,7 @@ def incident_id(key: str) -> str:
 
 
 def opened(old: Incident | None, alert: Alert, now: datetime) -> Incident:
-    """The first episode, or the next."""
+    """The incident as it is opened, for the first time or again."""
     made = Incident(
         id=incident_id(alert.key),
         state=IncidentState.OPEN,
@@ -116,7 +116,7 @@ def opened(old: Incident | None, alert: Alert, now: datetime) -> Incident:
 
 
 def reported(old: Incident | None, alert: Alert, now: datetime, timing: Timing) -> Incident:
-    """It is so, or happened again."""
+    """The incident after its alert was reported again."""
     if old is None:
         return opened(None, alert, now)
     if not old.is_open:
@@ -129,19 +129,19 @@ def reported(old: Incident | None, alert: Alert, now: datetime, timing: Timing) 
 
 
 def _goes_on(old: Incident, now: datetime, timing: Timing) -> bool:
-    """Somebody resolved what is still so: that is not news."""
+    """Whether a report only says that what somebody resolved is still so."""
     return old.alert.lasting and old.resolved_by != BY_RULE and now - old.seen_at <= timing.lapse
 
 
 def _is_due(incident: Incident, now: datetime, timing: Timing) -> bool:
-    """Whether it is to be told again: a condition while it lasts, a fact if it happened again."""
+    """Whether a notice is to be repeated: of a condition while it lasts, of a fact if it happened again."""
     news = incident.alert.lasting or incident.count > incident.told_count
     waited = now - (incident.told_at or incident.opened_at) >= timing.repeat
     return news and waited and incident.owed is None and incident.state is IncidentState.OPEN
 
 
 def lapsed(incident: Incident, now: datetime, timing: Timing) -> Incident:
-    """A condition that nobody reports any more is over."""
+    """The incident, resolved if it is a condition that nobody reports any more."""
     over = incident.is_open and incident.alert.lasting and now - incident.seen_at > timing.lapse
     return resolved(incident, BY_RULE, now) if over else incident
 
@@ -165,7 +165,7 @@ def noted(incident: Incident, actor: str, text: str, now: datetime) -> Incident:
 
 
 def claimed(incident: Incident, owner: str, now: datetime, until: datetime) -> Incident:
-    """The notice that it owes is told by that owner, until then."""
+    """The incident with its notice claimed by that owner, until then."""
     owed = incident.owed
     if owed is None or (owed.owner not in (None, owner) and owed.until is not None and owed.until > now):
         return incident
@@ -173,7 +173,7 @@ def claimed(incident: Incident, owner: str, now: datetime, until: datetime) -> I
 
 
 def told(incident: Incident, number: int, count: int, missing: Collection[str], now: datetime) -> Incident:
-    """Its notice of that number was told, but to those missing."""
+    """The incident after its notice of that number was sent to all but those missing."""
     owed = incident.owed
     if owed is None or owed.number != number:  # it has another to tell by now
         return incident
@@ -183,7 +183,7 @@ def told(incident: Incident, number: int, count: int, missing: Collection[str], 
 
 
 def merged(known: Incident | None, apart: Incident, now: datetime) -> Incident:
-    """What this process kept while the store was away, beside what the store has."""
+    """The incident of the store joined with what this process kept while the store was away."""
     if known is None:
         return apart
     if not known.is_open:
@@ -202,7 +202,7 @@ def _owing(incident: Incident, kind: Kind, now: datetime) -> Incident:
 
 
 def notice_of(incident: Incident, kind: Kind | None = None) -> Notice:
-    """As it is told; of another kind than it owes, where it is only to be kept alive."""
+    """The notice that it owes, or one of another kind, where it is only to be kept alive."""
     number = incident.owed.number if incident.owed else incident.notices
     by = incident.resolved_by if incident.state is IncidentState.RESOLVED else incident.acknowledged_by
     return Notice(
@@ -227,13 +227,13 @@ class Incidents:
         self._events = events
 
     async def list(self, *, states: Collection[IncidentState] | None = None, limit: int = _MOST) -> list[Incident]:
-        """The open ones first, then by when they were opened, newest first."""
+        """The incidents, the open ones first, then by when they were opened, newest first."""
         found = [_read(document) for document in await self._documents.list(KIND, limit=_MOST)]
         chosen = [incident for incident in found if states is None or incident.state in states]
         return sorted(chosen, key=lambda incident: (incident.is_open, incident.opened_at), reverse=True)[:limit]
 
     async def get(self, id: str) -> Incident:
-        """By its id, the beginning of it, or the key of its alert."""
+        """The incident of that id, of the only id that begins so, or of the alert with that key."""
         for name in (id, incident_id(id)):
             document = await self._documents.get(KIND, name)
             if document is not None:
@@ -246,7 +246,7 @@ class Incidents:
         return found[0]
 
     async def report(self, alert: Alert, timing: Timing) -> Incident:
-        """It is so, or happened again; the first time opens an incident."""
+        """Report an alert; the first time it opens an incident."""
         now = self._clock.now()
         return await self._change(incident_id(alert.key), lambda old: reported(old, alert, now, timing), actor=BY_RULE)
 
@@ -255,7 +255,7 @@ class Incidents:
         await self._change(apart.id, lambda old: merged(old, apart, now), actor=BY_RULE)
 
     async def change(self, id: str, change: Change, *, actor: str = BY_RULE) -> Incident:
-        """Carry that change out, again on what others made of it meanwhile."""
+        """Change the incident by compare-and-set; where others changed it meanwhile, the change is made on that."""
 
         def on_known(old: Incident | None) -> Incident:
             if old is None:
@@ -265,7 +265,7 @@ class Incidents:
         return await self._change(id, on_known, actor=actor)
 
     async def clear(self, key: str) -> bool:
-        """What the alert of that key said is no longer so; whether it ever was."""
+        """End the alert of that key; returns whether there was one."""
         now = self._clock.now()
         if await self._documents.get(KIND, incident_id(key)) is None:
             return False
@@ -290,7 +290,7 @@ class Incidents:
         return await self.change((await self.get(id)).id, lambda old: noted(old, actor, text, now), actor=actor)
 
     async def forget(self, before: datetime) -> int:
-        """Delete those that were resolved before then; how many."""
+        """Delete incidents that were resolved before then; returns how many."""
         done = [incident for incident in await self.list() if not incident.is_open and incident.owed is None]
         gone = [incident for incident in done if incident.resolved_at is not None and incident.resolved_at < before]
         for incident in gone:

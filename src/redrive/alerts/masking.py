@@ -1,4 +1,4 @@
-"""The keys in URLs of notifiers never reach a log, an event or an error: not by us, and not by the libraries."""
+"""Masks the keys in notifiers' URLs, so that they reach no log, event or error: not ours, and not the libraries'."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class UrlMask(logging.Filter):
 
 
 def _parts(url: str) -> set[str]:
-    """As written, and as they are when they are not escaped."""
+    """The parts of a URL that may be keys, as written and unescaped."""
     from urllib.parse import unquote
 
     shown = hidden_url(url)

@@ -1,4 +1,4 @@
-"""What is told, and who tells it: Alert, Notice, Notifier."""
+"""The values of alerts: Alert, Notice, Notifier."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from redrive.errors import RedriveError
 
 
 class Severity(StrEnum):
-    """How much it matters; the words are PagerDuty's."""
+    """How much an alert matters; the words are PagerDuty's."""
 
     INFO = "info"
     WARNING = "warning"
@@ -48,7 +48,7 @@ class Alert(Struct, frozen=True, kw_only=True):
 
 
 class Kind(StrEnum):
-    """What a notice tells of its alert."""
+    """What a notice says of its alert."""
 
     OPENED = "opened"
     REPEATED = "repeated"  # it is still so, or happened again
@@ -57,7 +57,7 @@ class Kind(StrEnum):
 
 
 class Notice(Struct, frozen=True, kw_only=True):
-    """One alert, as it is told. The same id is the same notice, told twice."""
+    """One alert, as it is sent. The same id is the same notice, sent twice."""
 
     id: str
     kind: Kind
@@ -77,7 +77,7 @@ class Undelivered(RedriveError):
 
 
 class Notifier(Protocol):
-    """Tells somebody. Inherit from it and write `notify`; the rest may stay as it is."""
+    """Takes notices to somebody. Inherit from it and write `notify`; the rest may stay as it is."""
 
     name: str
     """Short, without a secret: it is a metric's label, and kept with what it has still to be told."""
@@ -85,13 +85,13 @@ class Notifier(Protocol):
     """Whether, and how often, it has to hear of an alert that goes on, or takes it for resolved."""
 
     async def notify(self, notices: Sequence[Notice]) -> None:
-        """Tell all of these; raise Undelivered, or anything else, if that failed. It may be told the same twice."""
+        """Send all of these; raise Undelivered, or anything else, if that failed. The same notice may come twice."""
         ...
 
     async def check(self) -> None:
-        """Raise Undelivered, saying why, if it cannot be reached. Tells nobody anything."""
+        """Raise Undelivered, saying why, if it cannot be reached. Sends nothing to anybody."""
         return
 
     async def aclose(self) -> None:
-        """Let go of everything."""
+        """Close what it has opened."""
         return

@@ -101,7 +101,7 @@ class Pen:
         self._console = None if console is None else console.rstrip("/")
 
     def alert(self, rule: Rule, about: str, summary: str, now: datetime, **more: Any) -> Alert:
-        """`about` tells two alerts of one rule apart."""
+        """The alert of a rule; `about` tells two alerts of one rule apart."""
         details = {name: self.clean(str(value)) for name, value in more.pop("details", {}).items()}
         return Alert(
             key=f"{rule.name}:{about}",

@@ -19,7 +19,7 @@ def title_of(notices: Sequence[Notice]) -> str:
 
 
 def body_of(notices: Sequence[Notice]) -> str:
-    """All of one, and a line for each of many."""
+    """The text of notices: all of a single one, a line for each of many."""
     if len(notices) == 1:
         return "\n".join(_whole(notices[0]))
     lines = [f"- {_headline(notice)}" for notice in notices[:_MOST_LINES]]

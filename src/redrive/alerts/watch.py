@@ -1,4 +1,4 @@
-"""From the events of this process to alerts. What stands on the path of a message is a few dictionary entries."""
+"""Makes alerts of the events of this process. On the path of a message it costs a few dictionary entries."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _SILENCE = 30.0  # seconds without a complaint, over twice its pause, after whic
 
 
 class Burst:
-    """What was buried of one group since it was last looked at."""
+    """The letters of one group that were buried since it was last looked at."""
 
     __slots__ = ("buried", "exhausted", "failure", "source")
 
@@ -39,7 +39,7 @@ class Burst:
 
 
 class Recent:
-    """How many in the last window, to a tenth of it."""
+    """Counts what happened in the last window, to a tenth of it."""
 
     def __init__(self, window: float) -> None:
         self._width = window / _SLOTS
@@ -73,7 +73,7 @@ class _Outage:
 
 
 class Watch:
-    """A subscriber. `bursts` and `conditions` give what it saw, to be looked at off the path."""
+    """A subscriber that notes what may become an alert; `bursts` and `conditions` give it, off the path of messages."""
 
     def __init__(self, thresholds: Thresholds, clock: Clock, pen: Pen, wake: Callable[[], None]) -> None:
         self._thresholds = thresholds
@@ -103,12 +103,12 @@ class Watch:
             on(event)
 
     def bursts(self) -> dict[str, Burst]:
-        """What was buried since this was last asked, by group."""
+        """The bursts since this was last asked, by group."""
         found, self._bursts = self._bursts, {}
         return found
 
     def give_back(self, bursts: dict[str, Burst]) -> None:
-        """Those that could not be looked at; what came meanwhile is added."""
+        """Take back bursts that could not be looked at; what came meanwhile is added to them."""
         for group, old in bursts.items():
             burst = self._bursts.setdefault(group, old)
             if burst is not old:
@@ -119,14 +119,14 @@ class Watch:
         return group in self._known
 
     def know(self, group: str, *, exhausted: bool) -> None:
-        """It was looked at: more letters of it are no news. The oldest are forgotten, and looked at again."""
+        """Note that a group was looked at: more letters of it are no news. The oldest are dropped."""
         before = self._known.pop(group, False)
         self._known[group] = before or exhausted
         if len(self._known) > _MOST_KNOWN:
             del self._known[next(iter(self._known))]
 
     def conditions(self, now: datetime) -> list[Alert]:
-        """What is so now, as far as this process knows."""
+        """The alerts of what is so now, as far as this process knows."""
         return [*self._failing(now), *self._filling(now), *self._down_for_long(now), *self._broken(now)]
 
     # -- on the path of a message --------------------------------------------------------------------------------------
@@ -234,7 +234,7 @@ class Watch:
 
 
 def _counted(recent: dict[str, Recent], at: float) -> dict[str, int]:
-    """By source; those of which nothing is recent are forgotten."""
+    """The recent counts by source; sources with none are dropped."""
     counts = {source: times.count(at) for source, times in recent.items()}
     for source in [source for source, count in counts.items() if not count]:
         del recent[source], counts[source]

@@ -1,4 +1,4 @@
-"""Receive, record, acknowledge: a message leaves its broker when its letter is durable, and not before."""
+"""Brings dead messages from a broker into a store: a message is acknowledged when its letter is durable, not before."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _LOOKS = 2  # in a row that see nothing: what a broker has just sent is in nobod
 
 
 class Collector:
-    """Brings what lies in one source into a store. Any number may run on one source."""
+    """Brings the dead messages of one source into a store. Any number may run on one source."""
 
     def __init__(
         self,
@@ -54,11 +54,11 @@ class Collector:
         self._refused: list[Delivery] = []  # what the store will not have: it stays where it lies
 
     def stop(self) -> None:
-        """After the batch that is under way."""
+        """Stop after the batch that is under way."""
         self._stopping.set()
 
     async def run(self, *, follow: bool = True) -> int:
-        """Until it is stopped or, if it does not follow, until nothing is left; how many letters were recorded.
+        """Run until it is stopped or, if it does not follow, until nothing is left; returns the number of letters.
 
         One that follows waits for a broker that is away; one that does not says so and ends.
         """
@@ -79,7 +79,7 @@ class Collector:
         return self.collected
 
     async def _receive(self, follow: bool) -> Sequence[Delivery] | None:
-        """None: it is to end."""
+        """The next deliveries; None if it is to end."""
         receiving = asyncio.ensure_future(self._transport.receive(self._source, self._batch))
         stopping = asyncio.ensure_future(self._stopping.wait())
         empty = 0
@@ -98,13 +98,13 @@ class Collector:
             await asyncio.gather(receiving, stopping, return_exceptions=True)
 
     async def _is_empty(self) -> bool:
-        """A source that its transport does not know yet is not; what the store will not have is no reason to wait."""
+        """Whether nothing is left but what the store refuses. A source that its transport does not know is not empty."""
         self._refused = await self._still_ours(self._refused)
         depth = (await self._transport.depths()).get(self._source)
         return depth is not None and depth.total <= len(self._refused)
 
     async def _keep(self, deliveries: Sequence[Delivery]) -> None:
-        """Until the store has them, however long that takes: nothing is acknowledged meanwhile."""
+        """Record the letters of these deliveries, however long that takes, and acknowledge them then."""
         now = self._clock.now()
         read = [(delivery, self._read(delivery, now)) for delivery in deliveries]
         refused = await self._recorded([letter for _, letter in read if letter is not None], deliveries)
@@ -121,7 +121,7 @@ class Collector:
         self.collected += len(kept)
 
     async def _leave(self, refusals: Sequence[tuple[Delivery, str]]) -> None:
-        """What was refused is not acknowledged: it comes again when its lease ends, to us or to who comes after us."""
+        """Leave what the store refuses unacknowledged: it comes again when its lease ends, to us or to another."""
         if not refusals:
             return
         self._refused = [*await self._still_ours(self._refused), *(delivery for delivery, _ in refusals)]
@@ -133,7 +133,7 @@ class Collector:
         return [delivery for delivery in deliveries if id(delivery) not in lost]
 
     async def _recorded(self, letters: Sequence[Letter], deliveries: Sequence[Delivery]) -> dict[str, str] | None:
-        """The letters that the store will not have, and why; None if we were stopped before it could be asked."""
+        """Record them; returns those that the store will not have, and why. None if we were stopped before that."""
         pause = Pause(_SHORTEST_PAUSE, min(_LONGEST_PAUSE, self._lease.total_seconds() / 3))
         down = None
         while True:

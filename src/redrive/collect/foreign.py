@@ -1,4 +1,4 @@
-"""A letter from what little another system says of a failure."""
+"""Makes letters from what little another system says of a failure."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def failure_of(
     code: str | None = None,
     worker: str = "",
 ) -> Failure:
-    """What is known of it; its category is a guess from the words."""
+    """The failure that is known; its category is a guess from the words."""
     verdict = classify_text(f"{kind.rpartition('.')[2]} {text}")
     return Failure(
         type=kind,
@@ -43,7 +43,7 @@ def failure_of(
 def letter_of(
     message: Message, failure: Failure, *, transport: str, now: datetime, reason: Reason = Reason.ATTEMPTS
 ) -> Letter:
-    """It waits for a person: nobody has said that it should be retried."""
+    """A letter that waits for a person: nobody has said that it should be retried."""
     return Letter(
         id=letter_id(message.source, message.id),
         message=replace(message, attempt=1),

@@ -1,4 +1,4 @@
-"""Dead-letter topics of Kafka: whose they are stands in the headers, or in the value."""
+"""Letters from dead-letter topics of Kafka; headers or value say who wrote them."""
 
 from __future__ import annotations
 
@@ -106,7 +106,7 @@ class KafkaReader:
         return replace(letter, created_at=min(since, now))
 
     def _letter(self, message: Message, source: str, id: str | None, failure: Failure, now: datetime) -> Letter:
-        """A place that is known is its name, and where a replay sends it."""
+        """The letter of a message. A place that is known becomes its id, and where a replay sends it."""
         found = replace(message, source=source, id=id or message.id)
         if id is not None and id.startswith(f"{source}["):
             found = replace(found, origin=id)
@@ -150,7 +150,7 @@ def _headers(headers: Headers, prefix: str) -> dict[str, bytes]:
 
 
 def _stripped(message: Message, prefix: str) -> Message:
-    """As it was before it died: its own headers only."""
+    """The message as it was before it died, with its own headers only."""
     return replace(message, headers=tuple(pair for pair in message.headers if not pair[0].startswith(prefix)))
 
 

@@ -1,4 +1,4 @@
-"""Dead-letter queues of RabbitMQ: what Redrive has parked, and whatever RabbitMQ itself has dead-lettered."""
+"""Letters from dead-letter queues of RabbitMQ, filled by Redrive or by RabbitMQ itself."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ class RabbitReader:
         return letter_of(moved, failure, transport=self._transport, now=now, reason=reason)
 
     def _parked(self, message: Message, delivery: Delivery, table: Mapping[str, Any], now: datetime) -> Letter | None:
-        """What Redrive has parked has its whole story with it."""
+        """The letter that Redrive sent to its dead-letter queue, with all its failures; None if it was not Redrive."""
         said = table.get(DEAD)
         if not isinstance(said, str | bytes) or not delivery.failures:
             return None
@@ -85,7 +85,7 @@ def _bare(message: Message) -> Message:
 
 
 def _last_death(table: Mapping[str, Any]) -> Mapping[str, Any]:
-    """RabbitMQ writes the latest first. Whatever else stands there says nothing."""
+    """The latest entry of `x-death`, which RabbitMQ writes first; empty if it is not as RabbitMQ writes it."""
     deaths = table.get(X_DEATH)
     if not isinstance(deaths, list):
         return {}

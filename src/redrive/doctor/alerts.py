@@ -1,4 +1,4 @@
-"""Who is to be told, and whether they can be reached. Nobody is told anything."""
+"""Checks whether the notifiers can be reached. Sends nothing to anybody."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _PATIENCE = 10.0
 
 
 async def notifiers(app: Redrive) -> list[Finding]:
-    """Every one that is configured, asked at once."""
+    """Check every notifier that is configured, all at once."""
     urls = dict.fromkeys(app.settings.alerts.urls)
     with UrlMask(urls) as mask:
         return list(await asyncio.gather(*(_reached(url, mask) for url in urls)))

@@ -1,4 +1,4 @@
-"""A broker whose queues need others around them: whether they are there, and whether it takes messages."""
+"""Checks a broker whose queues need others around them: are they there, and does it take messages?"""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class HasTopology(Protocol):
 
 
 async def broker(app: Redrive, name: str, transport: Transport) -> list[Finding]:
-    """Nothing for a transport that is none."""
+    """Check the broker of a transport; nothing for a transport without one."""
     if not isinstance(transport, HasTopology):
         return []
     sources = [source for source, handler in app.handlers.items() if handler.transport == name]
@@ -33,7 +33,7 @@ async def broker(app: Redrive, name: str, transport: Transport) -> list[Finding]
 
 
 async def pipeline(app: Redrive) -> list[Finding]:
-    """The broker of `redrive files`, if one is set."""
+    """Check the broker of `redrive files`, if one is set."""
     about = "files.url"
     if app.settings.files.url is None:
         return []

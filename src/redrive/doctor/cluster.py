@@ -1,4 +1,4 @@
-"""A store that is a cluster: whether a node may die, and whether its disks have room."""
+"""Checks a store that is a cluster: may a node die, and is there space on its disks?"""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ class Cluster(Protocol):
 
 
 async def is_made(store: Store) -> bool:
-    """Whether looking into it would make nothing."""
+    """Whether the store exists: looking into one that does not would make it."""
     return not isinstance(store, Cluster) or await store.is_made()
 
 
 async def cluster(app: Redrive, store: Store) -> AsyncIterator[Finding]:
-    """Nothing for a store that is none."""
+    """Check the cluster of a store; nothing for a store that is none."""
     if not isinstance(store, Cluster):
         return
     try:

@@ -1,4 +1,4 @@
-"""What is in the store and the queues: what waits for nobody, what is stuck, what grows without end."""
+"""Checks what is in the store and the queues: what waits for nobody, what is stuck, what grows without end."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _END_OF_TIME = datetime(9999, 1, 1, tzinfo=UTC)
 
 
 async def contents(app: Redrive, store: Store, transports: Mapping[str, Transport]) -> AsyncIterator[Finding]:
-    """In the order in which a person would look."""
+    """All checks of the contents, in the order in which a person would look."""
     for rule in (cluster, _grows, _forgotten, _stuck):
         async for finding in rule(app, store):
             yield finding
@@ -55,7 +55,7 @@ async def _grows(app: Redrive, store: Store) -> AsyncIterator[Finding]:
 
 
 async def _forgotten(app: Redrive, store: Store) -> AsyncIterator[Finding]:
-    """Pending for long, with no retry to come: only a person can decide."""
+    """Letters pending for long, with no retry to come: only a person can decide."""
     query = Query(states=(State.PENDING,), before=app.clock.now() - _FORGOTTEN)
     coming = Query(states=query.states, before=query.before, due=_END_OF_TIME)
     count = await store.letters.count(query) - await store.letters.count(coming)
@@ -68,7 +68,7 @@ async def _forgotten(app: Redrive, store: Store) -> AsyncIterator[Finding]:
 
 
 async def _stuck(app: Redrive, store: Store) -> AsyncIterator[Finding]:
-    """On their way for so long that nobody seems to receive them."""
+    """Letters on their way for so long that nobody seems to receive them."""
     stuck: dict[str, int] = {}
     async for source, since in _on_their_way(store):
         if app.clock.now() - since > _STUCK:
@@ -82,7 +82,7 @@ async def _stuck(app: Redrive, store: Store) -> AsyncIterator[Finding]:
 
 
 async def _on_their_way(store: Store) -> AsyncIterator[tuple[str, datetime]]:
-    """The oldest first, and not without end."""
+    """Letters that are retrying or replaying, the oldest first, up to a bound."""
     query = Query(states=(State.RETRYING, State.REPLAYING))
     async for letter in every_letter(store.letters, query, limit=_MOST_READ, oldest_first=True):
         yield letter.message.source, letter.updated_at
@@ -95,7 +95,7 @@ async def _abandoned(app: Redrive, store: Store, transports: Mapping[str, Transp
 
 
 async def _unhandled(app: Redrive, transports: Mapping[str, Transport]) -> AsyncIterator[Finding]:
-    """Only an app can tell: without its handlers, every source could have one elsewhere."""
+    """Queues without a handler, where there is an app to tell: others may be handled elsewhere."""
     for transport in transports.values() if app.handlers else ():
         for source, depth in (await transport.depths()).items():
             if depth.total and source not in app.handlers:

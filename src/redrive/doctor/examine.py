@@ -1,4 +1,4 @@
-"""The examination: the machine first, then what is configured, then what is in it."""
+"""Runs every check: the machine first, then what is configured, then what is in it."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ async def examine(app: Redrive) -> Diagnosis:
 
 
 async def _reached(about: str, url: str, opened: Callable[[], B], found: list[Finding]) -> B | None:
-    """That backend, if it answers; what there is to say of it is added."""
+    """The backend, if it answers; what there is to say of it is added to the findings."""
     if is_missing(url):
         return None
     shown = Redactor().text(url)
@@ -81,7 +81,7 @@ async def _of_broker(app: Redrive, name: str, transport: Transport) -> list[Find
 
 
 async def _looked_into(app: Redrive, store: Store, transports: dict[str, Transport]) -> list[Finding]:
-    """A backend that went away while we looked is a finding too."""
+    """Run a check; a backend that goes away meanwhile is a finding too."""
     try:
         if not await is_made(store):
             return [fine("letters", "none yet: the first one makes the indexes")]

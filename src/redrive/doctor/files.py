@@ -1,4 +1,4 @@
-"""SQLite files: where they lie, who may read them, and whether they have room."""
+"""Checks SQLite files: where they lie, who may read them, and whether the disk has space."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _MOUNTS = Path("/proc/mounts")
 
 
 def files(urls: Mapping[str, str]) -> Iterator[Finding]:
-    """Every SQLite file that is configured, looked at once."""
+    """Check every SQLite file that is configured, each once."""
     found: dict[Path, str] = {}
     for about, url in urls.items():
         try:
@@ -39,7 +39,7 @@ def file_of(url: str) -> Path | None:
 
 
 def is_missing(url: str) -> bool:
-    """A file that is not there, or a URL that names none: neither is to be opened."""
+    """Whether the file is not there, or the URL names none: neither is to be opened."""
     try:
         path = file_of(url)
     except ConfigError:
@@ -68,7 +68,7 @@ def _absent(about: str, path: Path) -> Finding:
 
 
 def _on_network(about: str, path: Path, mounts: Mapping[Path, str]) -> Iterator[Finding]:
-    """By the mount that is nearest above it."""
+    """Warn of a file on a network file system, found by the nearest mount above it."""
     above = next((mounts[folder] for folder in path.parents if folder in mounts), "")
     if above in _NETWORK:
         yield failure(
@@ -79,7 +79,7 @@ def _on_network(about: str, path: Path, mounts: Mapping[Path, str]) -> Iterator[
 
 
 def _readable(about: str, path: Path) -> Iterator[Finding]:
-    """Others can read it only if they also come into every directory above it."""
+    """Whether others can read it: they need every directory above it, too."""
     opened = all(folder.stat().st_mode & 0o001 for folder in path.parents)
     if opened and path.stat().st_mode & 0o006:
         yield warning(
@@ -118,7 +118,7 @@ def _apart(found: Mapping[Path, str]) -> Finding:
 
 
 def _mounts() -> dict[Path, str]:
-    """mount point -> kind of file system; nothing where the system does not say."""
+    """The kind of file system by mount point; empty where the machine does not say."""
     if not _MOUNTS.exists():
         return {}
     lines = (line.split() for line in _MOUNTS.read_text("utf-8", "replace").splitlines())

@@ -1,4 +1,4 @@
-"""What an examination finds, as plain data."""
+"""What the doctor finds, as plain data."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from msgspec import Struct
 
 
 class Level(StrEnum):
-    """How much it matters."""
+    """How much a finding matters."""
 
     FINE = "fine"
     WARNING = "warning"  # it works, and one day it will hurt
@@ -16,7 +16,7 @@ class Level(StrEnum):
 
 
 class Finding(Struct, frozen=True):
-    """One thing that was looked at."""
+    """One thing that was looked at, and what to do about it."""
 
     level: Level
     about: str  # `store`, `transports.default`, `admin`, …

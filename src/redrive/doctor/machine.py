@@ -22,7 +22,7 @@ _EXTRAS = {
 
 
 def machine() -> Iterator[Finding]:
-    """What this process runs on."""
+    """Check what this process runs on."""
     yield fine("python", f"Python {platform.python_version()} on {platform.system()}")
     yield _sqlite()
     yield _extras()

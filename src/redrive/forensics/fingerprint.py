@@ -1,4 +1,4 @@
-"""One cause is one group: what two failures must share to be the same trouble.
+"""The fingerprint of a failure: what two failures share if they have one cause.
 
 That is the error's type and code, its message without what varies, and where in the user's own code it happened.
 Not the source (one cause over two queues is one cause) and no line numbers (a deploy must not split a group).
@@ -82,7 +82,7 @@ def normalise(message: str) -> str:
 
 @lru_cache(maxsize=1024)
 def _normalised(text: str) -> str:
-    """Kept, because trouble says the same again and again."""
+    """`normalise`, cached: the same trouble says the same again and again."""
     while (simpler := _simplified(text)[:_KEPT].strip()) != text:
         text = simpler
     return text
@@ -210,7 +210,7 @@ def _fully(error: BaseException) -> str:
 
 
 def _parts(report: TracebackException) -> Iterator[TracebackException]:
-    """The report and those of its causes and members."""
+    """The report of an error, and those of its causes and members."""
     waiting = [report]
     while waiting:
         part = waiting.pop()
@@ -220,7 +220,7 @@ def _parts(report: TracebackException) -> Iterator[TracebackException]:
 
 
 def _clipped(text: str, limit: int) -> str:
-    """Head and tail: where it began, and what it came to."""
+    """The text cut in the middle: its head says where it began, its tail what it came to."""
     if len(text) <= limit:
         return text
     note = f"\n… {len(text) - limit:,} characters left out …\n"

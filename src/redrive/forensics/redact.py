@@ -62,7 +62,7 @@ class Redactor:
 
     @classmethod
     def of(cls, rules: Redaction) -> Redactor:
-        """As the setting `redact` says."""
+        """A redactor as the setting `redact` says."""
         return cls(rules.keys, rules.patterns, rules.defaults)
 
     def is_secret(self, key: str) -> bool:
@@ -72,22 +72,22 @@ class Redactor:
         return not self._keys.isdisjoint(tails) or _folded(key[-_LONGEST_KEY:]).endswith(self._endings)
 
     def text(self, text: str) -> str:
-        """That text, its secrets masked; without any it is unchanged."""
+        """The text with its secrets masked; without any it is unchanged."""
         text = self._unassigned(_LINE.sub(self._masked_line, text))
         for pattern, replacement in self._patterns:
             text = pattern.sub(replacement, text)
         return text
 
     def data(self, data: bytes) -> str:
-        """As a text with its secrets masked; bytes that are no text are shown as `\\xNN`."""
+        """The data as a text with its secrets masked; bytes that are no text are shown as `\\xNN`."""
         return self.text(_visible(data))
 
     def headers(self, headers: Headers) -> list[tuple[str, str]]:
-        """In order, repeats kept; bytes that are no text are shown as `\\xNN`."""
+        """The headers, masked, in order, repeats kept; bytes that are no text are shown as `\\xNN`."""
         return [(name, self._under(name, self.data(value))) for name, value in headers]
 
     def body(self, body: bytes, limit: int = 64 * 1024) -> str:
-        """JSON stays JSON, text stays text, the rest is a preview in hex; cut at the limit, and it says so."""
+        """The body, masked: JSON stays JSON, text stays text, the rest is a preview in hex; what is cut says so."""
         json = self._json(body)
         if json is not None:
             return json[:limit].decode("utf-8", "ignore") + _more(len(json) - limit)
@@ -126,7 +126,7 @@ class Redactor:
         return line[0][: line.start("value") - line.start()] + MASK
 
     def _unassigned(self, text: str) -> str:
-        """Looks into a value only where its key is secret, so that nested assignments cost no second reading."""
+        """Mask the values of `key=value`. Only values of secret keys are read, so that nesting costs nothing."""
         parts, done = list[str](), 0
         for key in _KEY.finditer(text):
             value = _VALUE.match(text, key.end()) if key.start() >= done and self.is_secret(key["key"]) else None
@@ -156,13 +156,13 @@ def _visible(data: bytes) -> str:
 
 
 def _is_binary(data: bytes) -> bool:
-    """By a NUL, or by more than a third of it being no text."""
+    """Whether it is no text: it has a NUL, or more than a third of it cannot be read."""
     strange = data.decode("utf-8", "replace").translate(_STRANGE).count("\ufffd")
     return b"\0" in data or strange * 3 > len(data)
 
 
 def _whole_words(data: bytes, limit: int) -> bytes:
-    """Up to the limit, less a word that it would cut: half a secret has not the looks of one."""
+    """The data up to the limit, less a word that it would cut: half a secret cannot be recognised."""
     if len(data) <= limit:
         return data
     end = max(data.rfind(mark, max(limit - _LONGEST_WORD, 0), limit) for mark in _ENDS) + 1

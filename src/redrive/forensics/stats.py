@@ -33,7 +33,7 @@ class Stats(Struct, frozen=True):
 
 
 def stats_of(tallies: Iterable[Tally], depths: Mapping[str, Depth], at: datetime) -> Stats:
-    """Sums of the tallies, beside the depths."""
+    """Sum up the tallies by source, beside the depths of its queue."""
     states: Counter[State] = Counter()
     categories: Counter[Category] = Counter()
     sources: dict[str, Counter[State]] = {name: Counter() for name in depths}

@@ -16,7 +16,7 @@ FORMAT = "redrive.letter/1"
 
 
 class Line(msgspec.Struct, frozen=True):
-    """What stands on a line."""
+    """One line of an export, as JSON."""
 
     letter: Letter
     format: str = FORMAT
@@ -27,7 +27,7 @@ _decode = msgspec.json.Decoder(Line).decode
 
 
 def line_of(letter: Letter) -> bytes:
-    """One line, its end included."""
+    """A letter as one line, its end included."""
     return _encode(Line(letter)) + b"\n"
 
 
@@ -47,7 +47,7 @@ def letters_of(lines: Iterable[bytes], name: str = "the input") -> Iterator[Lett
 
 
 def _check(letter: Letter) -> None:
-    """What every letter has that Redrive itself recorded, and a line that somebody edited may lack."""
+    """Check what every letter of Redrive has, and a line that somebody edited may lack."""
     if not letter.failures:
         raise ValueError("it has no failure")
     message, of_failures = letter.message, (failure.at for failure in letter.failures)
@@ -62,7 +62,7 @@ def write_lines(file: IO[bytes], letters: Iterable[Letter]) -> None:
 
 
 def append_lines(path: Path, letters: Iterable[Letter]) -> None:
-    """On the disk when it returns."""
+    """Append the letters to a file; they are on the disk when it returns."""
     with path.open("ab") as file:
         write_lines(file, letters)
         file.flush()

@@ -31,7 +31,7 @@ class Turns(Struct, frozen=True):
 
 
 def turns(source: str, tenants: Iterable[Any]) -> Turns:
-    """As a transport tells it; names are cut to what fits on a line."""
+    """The turns of a source from what its transport knows; names are cut to what fits on a line."""
     return Turns(source, [_turn(tenant) for tenant in tenants])
 
 

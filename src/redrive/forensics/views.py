@@ -71,12 +71,12 @@ class Detail(Summary, frozen=True, kw_only=True):
 
 
 def summary(letter: Letter, redactor: Redactor) -> Summary:
-    """One line of it."""
+    """The summary of a letter, redacted."""
     return Summary(**_shared(letter, redactor))
 
 
 def detail(letter: Letter, redactor: Redactor) -> Detail:
-    """All of it."""
+    """The whole letter, redacted."""
     message = letter.message
     return Detail(
         **_shared(letter, redactor),

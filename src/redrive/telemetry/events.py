@@ -57,7 +57,7 @@ class MessageBuried(Event, frozen=True):
 
     @classmethod
     def of(cls, letter: Letter, source: str) -> MessageBuried:
-        """That this letter was written, by who receives from that source."""
+        """The event of a letter that was written by the worker of that source."""
         return cls(
             source=source,
             message=letter.message.id,
@@ -222,7 +222,7 @@ class Events:
         self._subscribers: list[Subscriber] = []
 
     def subscribe(self, subscriber: Subscriber) -> Callable[[], None]:
-        """From now on; returns the way to end it."""
+        """Call it with each event from now on; returns a function that ends it."""
         self._subscribers.append(subscriber)
         return lambda: self._subscribers.remove(subscriber)
 

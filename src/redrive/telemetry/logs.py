@@ -31,7 +31,7 @@ Line = tuple[int, str, Fields]
 
 
 def setup_logs(level: str = "info", format: str = "auto", stream: TextIO | None = None) -> None:
-    """Everything that is logged in this process goes one way, the standard library's loggers included."""
+    """Send everything that this process logs one way, the standard library's loggers included."""
     out = sys.stderr if stream is None else stream
     people = is_for_people(format, out)
     shared = _shared()
@@ -76,20 +76,20 @@ def _renderer(people: bool, out: TextIO) -> list[Any]:
 
 
 def _said_once(logger: Any, method: str, fields: MutableMapping[str, Any]) -> MutableMapping[str, Any]:
-    """Without uvicorn's second copy of its message, which has colours in it."""
+    """Drop uvicorn's second copy of its message, which has colours in it."""
     fields.pop("color_message", None)
     return fields
 
 
 def _harmless(logger: Any, method: str, fields: MutableMapping[str, Any]) -> MutableMapping[str, Any]:
-    """Control characters as escapes, so that an error message cannot drive the terminal it is shown in."""
+    """Escape control characters, so that an error message cannot drive the terminal it is shown in."""
     return {name: value.translate(_CONTROLS) if isinstance(value, str) else value for name, value in fields.items()}
 
 
 def log_events(
     events: Events, redactor: Redactor | None = None, *, lines_a_second: int = _LINES_A_SECOND
 ) -> Callable[[], None]:
-    """Write a line for each fact that asks for one; returns the way to end it."""
+    """Write a line for each event that deserves one; returns a function that ends it."""
     return events.subscribe(EventLog(redactor or Redactor(), lines_a_second))
 
 
@@ -124,7 +124,7 @@ class EventLog:
             self._write(level, name, fields)
 
     def flush(self) -> None:
-        """Say what was left out until now."""
+        """Write how many lines were left out until now."""
         left_out, self._left_out = self._left_out, {}
         for name, count in left_out.items():
             self._log.warning("lines_suppressed", of=name, count=count)
@@ -145,7 +145,7 @@ class EventLog:
         return False
 
     def _flush_later(self) -> None:
-        """The end of a flood is told even if nothing follows it."""
+        """Flush in a second, so that the end of a flood is logged even if nothing follows it."""
         with suppress(RuntimeError):  # no loop: the next line of any kind tells it
             asyncio.get_running_loop().call_later(1.0, self.flush)
 
@@ -217,7 +217,7 @@ def _settled(event: facts.BatchSettled) -> Line:
 
 
 def _as_is(level: int, name: str) -> Callable[[Event], Line]:
-    """Every field under its own name."""
+    """A line with every field of the event under its own name."""
     return lambda event: (level, name, {field: getattr(event, field) for field in event.__struct_fields__})
 
 

@@ -155,7 +155,7 @@ class _Snapshot:
 
 
 def _named(sources: list[SourceStats]) -> Iterator[tuple[str, list[SourceStats]]]:
-    """One by one, and those past the bound together: a scrape stays small however many sources there are."""
+    """Sources one by one, those past the bound together, so that a scrape stays small."""
     for source in sources[:_MOST_SOURCES]:
         yield source.source, [source]
     if rest := sources[_MOST_SOURCES:]:

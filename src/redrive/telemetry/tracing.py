@@ -28,7 +28,7 @@ _PARENT = "traceparent"
 
 
 def trace(app: Redrive, tracer_provider: TracerProvider | None = None) -> None:
-    """From now on messages carry their trace, and each attempt is a span in it. Without a provider it is
+    """Make messages carry their trace from now on, and each attempt a span in it. Without a provider it is
     OpenTelemetry's global one."""
     tracer = get_tracer("redrive", tracer_provider=tracer_provider)
     spans = _Spans(tracer, Redactor.of(app.settings.redact))
@@ -37,7 +37,7 @@ def trace(app: Redrive, tracer_provider: TracerProvider | None = None) -> None:
 
 
 def carried(headers: Mapping[str, str | bytes]) -> Mapping[str, str | bytes]:
-    """Those headers with the current trace; a sender who set one himself is left alone."""
+    """The headers with the current trace added, unless the sender has set one."""
     if any(name.lower() == _PARENT for name in headers):
         return headers
     ours: dict[str, str] = {}
@@ -81,13 +81,13 @@ class _Spans:
 
 
 def _context_headers(message: Message) -> dict[str, str]:
-    """Bytes that are no text are no trace context: the attempt starts a trace of its own."""
+    """The trace headers of a message, as texts. Without any, the attempt starts a trace of its own."""
     found = ((name.lower(), value) for name, value in message.headers)
     return {name: value.decode("ascii", "replace") for name, value in found if name in (_PARENT, "tracestate")}
 
 
 def _attributes(message: Message) -> dict[str, str | int]:
-    """Of the messaging semantic conventions, and ours under `redrive.`"""
+    """The attributes of a span: of the messaging semantic conventions, and ours under `redrive.`"""
     origin = lineage(message)
     found: dict[str, str | int | None] = {
         "messaging.system": "redrive",

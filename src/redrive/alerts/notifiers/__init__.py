@@ -25,7 +25,7 @@ _ANY = "redrive.alerts.notifiers.apprise:Apprise"
 
 
 def open_notifiers(urls: Iterable[str]) -> list[Notifier]:
-    """One for each URL; a URL that makes no sense is an error that does not show it."""
+    """A notifier for each URL. ConfigError for a URL that makes no sense; its text does not show the URL."""
     return [open_notifier(url) for url in dict.fromkeys(urls)]
 
 
@@ -40,6 +40,6 @@ def open_notifier(url: str) -> Notifier:
 
 
 def name_of(url: str) -> str:
-    """`slack-3f9a1c`: tells two of a kind apart, is the same in every process, and gives nothing away."""
+    """A name such as `slack-3f9a1c`: of this notifier only, the same in every process, without a secret."""
     scheme = url.partition("://")[0].partition("+")[0].lower()
     return f"{scheme}-{hashlib.sha256(url.encode()).hexdigest()[:6]}"

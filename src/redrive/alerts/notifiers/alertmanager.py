@@ -14,7 +14,7 @@ _NO_NAME = re.compile(r"[^a-zA-Z0-9_]")
 
 
 class Alertmanager(Notifier):
-    """An alert that it does not hear of ends by itself: so it is sent again long before it would."""
+    """Sends alerts to Alertmanager, and again long before it would end them for not hearing of them."""
 
     keepalive = timedelta(minutes=1)
 
@@ -23,7 +23,7 @@ class Alertmanager(Notifier):
         self._http = Http(url, url.partition("://")[0].partition("+")[2])
 
     async def notify(self, notices: Sequence[Notice]) -> None:
-        """All in one request. That somebody acknowledged one is nothing to it."""
+        """Send all in one request. Alertmanager knows no acknowledgement, so it is sent none."""
         if alerts := [_sent(notice.alert) for notice in notices if notice.kind is not Kind.ACKNOWLEDGED]:
             await self._http.post(self._http.at("/api/v2/alerts"), alerts)
 
@@ -48,13 +48,13 @@ def _sent(alert: Alert) -> dict[str, Any]:
 
 
 def labels_of(alert: Alert) -> dict[str, str]:
-    """What makes it the same alert to Alertmanager, for its whole life."""
+    """The labels by which Alertmanager knows an alert, for its whole life."""
     own = {"alertname": alert.name, "severity": str(alert.severity), "key": alert.key, "service": "redrive"}
     more = {"group": alert.group, "source": alert.source}
     return {**_named(alert.labels), **{name: text for name, text in more.items() if text}, **own}
 
 
 def _named(values: Any) -> dict[str, str]:
-    """With names that it takes; one without a value is to it as none at all."""
+    """Labels with names that Alertmanager takes; one without a value is left out, as Alertmanager would."""
     pairs = ((_NO_NAME.sub("_", name), str(value)) for name, value in values.items())
     return {f"_{name}" if name[:1].isdigit() else name: value for name, value in pairs if name and value}

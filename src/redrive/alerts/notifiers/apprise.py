@@ -27,7 +27,7 @@ _TYPES = {
 
 
 class Apprise(Notifier):
-    """One text for all notices of a moment. The library waits for its answers, so it does that in a thread."""
+    """Sends one text for all notices of a moment, in a thread: the library waits for its answers."""
 
     def __init__(self, url: str, name: str) -> None:
         self.name = name
@@ -40,7 +40,7 @@ class Apprise(Notifier):
             raise ConfigError(f"alerts.urls: apprise does not know {hidden_url(url)}, or something in it is missing")
 
     async def notify(self, notices: Sequence[Notice]) -> None:
-        """That somebody acknowledged one is known to those who would read it."""
+        """Send them, but no acknowledgements: those who would read it know already."""
         if told := [notice for notice in notices if notice.kind is not Kind.ACKNOWLEDGED]:
             await self._threads.run(lambda: self._notify(told))
 
@@ -65,7 +65,7 @@ def _type_of(notices: Sequence[Notice]) -> apprise.NotifyType:
 
 
 class _Overheard(logging.Handler):
-    """What apprise logs on this call: it answers no more than that it failed, and logs why."""
+    """Collects what apprise logs on this call: it answers only that it failed, and logs why."""
 
     def __init__(self) -> None:
         super().__init__(logging.WARNING)

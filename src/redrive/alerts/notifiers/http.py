@@ -1,4 +1,4 @@
-"""What the notifiers that speak HTTP share: one client, and answers as errors that say whether to try again."""
+"""What notifiers that speak HTTP share: a client, and errors that say whether to try again."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class Http:
         self._client: httpx.AsyncClient | None = None
 
     def at(self, path: str) -> httpx.URL:
-        """That path below the address."""
+        """The URL of that path below the address."""
         return self.url.copy_with(path=self.url.path.rstrip("/") + path)
 
     async def post(self, url: httpx.URL, value: Any, headers: dict[str, str] | None = None) -> None:
@@ -47,7 +47,7 @@ class Http:
         await self._asked("GET", url)
 
     async def reach(self) -> None:
-        """Whether somebody listens there."""
+        """Raise Undelivered if nobody listens at the address."""
         port = self.url.port or {"http": 80, "https": 443}[self.url.scheme]
         try:
             async with asyncio.timeout(_PATIENCE):
@@ -79,7 +79,7 @@ def _why(error: Exception) -> str:
 
 
 def _refused(answer: httpx.Response) -> Undelivered:
-    """4xx says that the same will never be taken, but for those that say later."""
+    """The error of an answer: a 4xx is final, except those that ask to come later."""
     status = answer.status_code
     later = status in (408, 425, 429) or status >= 500
     said = " ".join(answer.text[:_LONGEST_ANSWER].split())
@@ -88,7 +88,7 @@ def _refused(answer: httpx.Response) -> Undelivered:
 
 
 def _wait(text: str | None) -> timedelta | None:
-    """`Retry-After`, in seconds or as a date; nonsense is as good as none."""
+    """The wait that `Retry-After` asks for, in seconds or as a date; None if there is none, or nonsense."""
     if text is None:
         return None
     try:

@@ -22,7 +22,7 @@ _ACTIONS = {
 
 
 class PagerDuty(Notifier):
-    """One event for each notice. The key of an alert is its dedup key, so the same incident is triggered once."""
+    """Sends one event for each notice. An alert's key is its dedup key, so the same incident is triggered once."""
 
     def __init__(self, url: str, name: str) -> None:
         self.name = name
@@ -39,7 +39,7 @@ class PagerDuty(Notifier):
             await self._http.post(self._http.at("/v2/enqueue"), self._event(notice))
 
     async def check(self) -> None:
-        """There is nothing to ask without triggering something, so only whether somebody listens."""
+        """Check only that somebody listens: every request would trigger something."""
         await self._http.reach()
 
     async def aclose(self) -> None:

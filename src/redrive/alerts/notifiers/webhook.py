@@ -18,7 +18,7 @@ from redrive.alerts.notifiers.http import Http
 
 
 class Webhook(Notifier):
-    """Any 2xx says that it was taken; a notice may come twice, with the same id."""
+    """Posts all notices in one body; any 2xx says that it was taken. A notice may come twice, with the same id."""
 
     def __init__(self, url: str, name: str) -> None:
         self.name = name
@@ -43,5 +43,5 @@ class Webhook(Notifier):
 
 
 def signature(secret: bytes, timestamp: str, body: bytes) -> str:
-    """What a receiver compares the header with."""
+    """The signature of a body, for a receiver to compare the header with."""
     return "sha256=" + hmac.new(secret, timestamp.encode() + b"." + body, hashlib.sha256).hexdigest()
