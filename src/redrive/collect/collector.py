@@ -98,7 +98,7 @@ class Collector:
             await asyncio.gather(receiving, stopping, return_exceptions=True)
 
     async def _is_empty(self) -> bool:
-        """Whether nothing is left but what the store refuses. A source that its transport does not know is not empty."""
+        """Whether nothing is left but what the store refuses. A source that its transport does not know yet is not."""
         self._refused = await self._still_ours(self._refused)
         depth = (await self._transport.depths()).get(self._source)
         return depth is not None and depth.total <= len(self._refused)

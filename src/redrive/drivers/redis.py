@@ -1,4 +1,4 @@
-"""Redis as our backends see it: opened by a URL, its scripts run by name, its errors ours.
+"""Redis as our backends see it: opened by a URL, its scripts run by name, its errors translated.
 
     redis://host:6379/0      one server             rediss://…          the same over TLS
     redis+cluster://host     a Redis Cluster        rediss+cluster://…  the same over TLS
@@ -47,7 +47,7 @@ Command: TypeAlias = Sequence[Value]
 
 
 class Address(Struct, frozen=True):
-    """A URL of ours, taken apart."""
+    """The parts of a URL of Redis."""
 
     url: str  # as redis-py takes it
     shown: str  # for people: without password and options
@@ -130,12 +130,12 @@ class Link:
         self._is_trusted = not self.address.checks
 
     async def command(self, *command: Value) -> Any:
-        """Its answer, as redis-py gives it, texts as bytes."""
+        """Run a command; its answer is as redis-py gives it, texts as bytes."""
         async with self._ours():
             return await self._client.execute_command(*command)
 
     async def commands(self, commands: Sequence[Command]) -> list[Any]:
-        """The answer of each, in order, in one round trip; on a cluster, all at once."""
+        """Run commands in one round trip (on a cluster, all at once); the answers are in their order."""
         async with self._ours():
             if self.address.cluster:
                 return list(await asyncio.gather(*(self._client.execute_command(*command) for command in commands)))
@@ -146,7 +146,7 @@ class Link:
                 return answers
 
     async def run(self, script: Script, keys: Sequence[Value], arguments: Sequence[Value] = ()) -> Any:
-        """What the script returns. A server that has forgotten it is given it again."""
+        """Run a script. A server that has forgotten it is given it again."""
         async with self._ours():
             try:
                 return await self._client.execute_command("EVALSHA", script.sha, len(keys), *keys, *arguments)
@@ -168,14 +168,14 @@ class Link:
         return await self.commands(wanted)
 
     async def wait(self, key: Value, seconds: float) -> bool:
-        """Wait until something is pushed to that list, and take it; at most so long. Whether something was."""
+        """Wait, at most so long, until something is pushed to that list, and take it; returns whether something was."""
         seconds = min(max(seconds, 0.001), LONGEST_WAIT)
         async with self._ours(seconds):
             answer = await self._client.execute_command("BLPOP", key, f"{seconds:.3f}")
         return answer is not None
 
     async def infos(self) -> dict[str, Mapping[str, Any]]:
-        """What each server says of itself, by its address."""
+        """The INFO of each server, by its address."""
         async with self._ours():
             if not self.address.cluster:
                 return {self.address.shown: await self._client.info()}
@@ -192,7 +192,7 @@ class Link:
             self._is_trusted = True
 
     async def aclose(self) -> None:
-        """Let go of every connection; harmless when done twice."""
+        """Close every connection; harmless when done twice."""
         if not self.address.cluster:
             await self._client.connection_pool.disconnect(inuse_connections=True)  # ends what is blocked
         await self._client.aclose()
@@ -217,7 +217,7 @@ class Link:
 
 
 def doubts(info: Mapping[str, Any]) -> Iterator[Doubt]:
-    """What makes a server unfit for messages, by what its INFO says."""
+    """Why a server is unfit for messages, by what its INFO says."""
     version = str(info.get("redis_version", ""))
     if _numbers(version) < OLDEST:
         oldest = ".".join(map(str, OLDEST))
@@ -237,7 +237,7 @@ def _numbers(version: str) -> tuple[int, ...]:
 
 
 def _why(error: BaseException) -> str:
-    """What happened, in words that say what to do where something can be done."""
+    """The reason of an error, and what to do where something can be done."""
     text = str(error) or type(error).__name__
     match error:
         case exceptions.OutOfMemoryError():

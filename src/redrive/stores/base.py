@@ -1,4 +1,4 @@
-"""The seam to a database: what a store promises, split by noun so that none of it is wide.
+"""The interface to a database: what a store promises, split by noun so that none of it is wide.
 
 A store keeps letters (`Letters`), the ledger of replays (`Ledger`) and small documents (`Documents`: replays,
 tokens, the audit trail). Every method raises StoreUnavailable, and no error of its driver, when it cannot now.
@@ -24,7 +24,7 @@ _NUMBER = re.compile(r"\d{1,18}", re.ASCII)
 
 
 def number_in(cursor: Cursor | None) -> int:
-    """The number that a cursor of a ledger is."""
+    """The number that a cursor of a ledger stands for."""
     if cursor is not None and not _NUMBER.fullmatch(cursor):
         raise BadQuery(f"{cursor!r} is not a cursor of this store: use `after` as the page before gave it")
     return int(cursor or 0)
@@ -61,7 +61,7 @@ class Group(Struct, frozen=True):
 
 
 class Tally(Struct, frozen=True):
-    """How many letters share these four."""
+    """How many letters share a source, a state and a category."""
 
     source: str
     state: State
@@ -79,18 +79,18 @@ class Letters(Protocol):
         ...
 
     async def get(self, id: LetterId) -> Letter | None:
-        """That letter."""
+        """The letter of that id."""
         ...
 
     async def search(
         self, query: Query, *, after: Cursor | None = None, limit: int = 50, oldest_first: bool = False
     ) -> Page:
-        """Newest first, if not asked otherwise, by the time they were created; paging with the cursor neither
+        """One page, newest first if not asked otherwise, by the time they were created; paging with the cursor neither
         repeats nor misses a letter that stays as it is."""
         ...
 
     async def count(self, query: Query) -> int:
-        """How many the query selects."""
+        """How many letters the query selects."""
         ...
 
     async def groups(self, query: Query, *, limit: int = 50) -> Sequence[Group]:
@@ -98,7 +98,7 @@ class Letters(Protocol):
         ...
 
     async def tallies(self) -> Sequence[Tally]:
-        """All letters, counted."""
+        """The number of letters by source, state and category."""
         ...
 
     async def claim(
@@ -190,7 +190,7 @@ class Ledger(Protocol):
         ...
 
     async def tally(self, replay: str) -> dict[EntryStatus, int]:
-        """How many of each."""
+        """How many entries of a replay there are of each status."""
         ...
 
 
@@ -207,19 +207,19 @@ class Documents(Protocol):
     """Keeps small things that are neither letters nor ledgers."""
 
     async def put(self, kind: str, id: str, body: dict[str, Any], *, expect: int | None = None) -> bool:
-        """Write it. With `expect`, only if its version is that (0: it must not exist); returns whether it did."""
+        """Write a document. With `expect`, only if its version is that (0: it must not exist); returns whether."""
         ...
 
     async def get(self, kind: str, id: str) -> Document | None:
-        """That document."""
+        """The document of that kind and id."""
         ...
 
     async def list(self, kind: str, *, limit: int = 1000) -> Sequence[Document]:
-        """Those of a kind, ids descending, so that time-sorted ids come newest first."""
+        """The documents of a kind, ids descending, so that time-sorted ids come newest first."""
         ...
 
     async def delete(self, kind: str, id: str) -> bool:
-        """Whether there was one to delete."""
+        """Delete a document; returns whether there was one."""
         ...
 
 
@@ -242,5 +242,5 @@ class Store(Protocol):
         ...
 
     async def aclose(self) -> None:
-        """Let go of everything."""
+        """Close what the store has opened."""
         ...

@@ -35,7 +35,7 @@ _FEW = 64
 
 
 class MemoryStore:
-    """The same promises as the others, but for durability and other processes."""
+    """A store with the promises of the others, but for durability and other processes."""
 
     features = StoreFeatures(durable=False, atomic_claims=True, shared=False, counted_groups=False)
 
@@ -159,7 +159,7 @@ class MemoryLetters:
         self._aged.append(letter.id)
 
     def _sort(self) -> None:
-        """Only when it has to be: letters come nearly always in order."""
+        """Sort the letters by age if they are not: they nearly always come in order."""
         self._aged = sorted(self._letters, key=self._age)
         self._is_in_order = True
         self._pruned.clear()
@@ -183,7 +183,7 @@ class MemoryLetters:
         return (letter for letter in letters if matches(query, letter))
 
     def _named(self, query: Query) -> list[LetterId] | None:
-        """Those that the query names or that are on their way, if that is all it wants; no others are looked at."""
+        """The letters that the query names, or those in flight, if it asks for no others; None if it does."""
         if query.ids is not None:
             return [id for id in dict.fromkeys(query.ids) if id in self._letters]
         if query.message_ids is not None:
@@ -193,7 +193,7 @@ class MemoryLetters:
         return None
 
     def _in_order(self, query: Query, after: Cursor | None, oldest_first: bool) -> Iterator[Letter]:
-        """What the query selects, by age, from behind the cursor on."""
+        """The letters that the query selects, by age, after the cursor."""
         ids = self._named(query)
         if ids is not None:
             ids.sort(key=self._age)
@@ -231,7 +231,7 @@ class MemoryLetters:
         return any(other.state not in (State.RESOLVED, State.ARCHIVED) for other in others)
 
     def _of_message(self, id: MessageId) -> Iterator[Letter]:
-        """Its letters: one of each source at most, and a letter's id follows from both."""
+        """The letters of a message: at most one of each source, whose id follows from both."""
         ids = {letter_id(source, id) for source, _, _ in self._counts}
         return (self._letters[known] for known in ids if known in self._letters)
 
@@ -257,7 +257,7 @@ class _Schedule:
     def take(
         self, due: datetime, limit: int, letters: Mapping[LetterId, Letter], fits: Callable[[Letter], bool]
     ) -> list[Letter]:
-        """At most so many of those that are due by then and fit."""
+        """Take at most so many letters that are due by then and fit."""
         self._ripen(due, letters)
         taken: dict[LetterId, Letter] = {}
         left: list[tuple[int, datetime, int, LetterId]] = []
@@ -282,7 +282,7 @@ class _Schedule:
                 heappush(self._ready, (letter.message.priority, at, order, id))
 
     def rebuild(self, letters: Iterable[Letter], order: Mapping[LetterId, int]) -> None:
-        """Without what is passed over anyway."""
+        """Build the schedule anew, without the entries that are passed over anyway."""
         self._waiting, self._ready = [], []
         for letter in letters:
             self.add(letter, order[letter.id])
@@ -390,5 +390,5 @@ def _position(cursor: Cursor) -> tuple[datetime, int]:
 
 
 def open_store(url: str) -> MemoryStore:
-    """`memory://`: each is its own."""
+    """The store of `memory://`; each is a store of its own."""
     return MemoryStore()

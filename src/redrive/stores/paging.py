@@ -1,4 +1,4 @@
-"""Reading all that a query selects, a page at a time."""
+"""Reads all that a query selects, a page at a time."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Recording a batch in which a letter may be one that the store can never hold."""
+"""Records a batch in which the store may never hold some letter."""
 
 from __future__ import annotations
 

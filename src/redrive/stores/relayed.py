@@ -1,4 +1,4 @@
-"""A store that does one thing more when letters are recorded, and everything else as the store behind it."""
+"""A store that adds something to `record`, and passes everything else on to the store behind it."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from redrive.stores.base import Cursor, Documents, Group, Ledger, Letters, Page,
 
 
 class RelayedLetters:
-    """Subclass it and write `record`."""
+    """Passes every call on to the letters behind it. Subclass it and write `record`."""
 
     def __init__(self, letters: Letters) -> None:
         self.behind = letters
@@ -56,7 +56,7 @@ class RelayedLetters:
 
 
 class RelayedStore:
-    """The store behind it, with other letters."""
+    """The store behind it, with letters of its own."""
 
     def __init__(self, store: Store, letters: Letters) -> None:
         self.features = store.features

@@ -1,4 +1,4 @@
-"""Batches without repeats: of two writes of one thing, the second is made after the first."""
+"""Splits a batch so that of two writes of one thing the second is made after the first."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ by_id: Callable[[Letter], LetterId] = attrgetter("id")
 
 
 def rounds(things: Sequence[T], name: Callable[[T], Hashable]) -> Sequence[Sequence[T]]:
-    """No round has a name twice, and what has the same name comes in its order. As a rule it is one round."""
+    """Split into rounds: none has a name twice, and what has the same name stays in order. As a rule it is one."""
     names = list(map(name, things))
     if len(set(names)) == len(names):
         return [things] if names else []

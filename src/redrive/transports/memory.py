@@ -43,7 +43,7 @@ class Shelf:
 
 
 class MemoryTransport:
-    """The same promises as the others, but for durability and other processes."""
+    """A queue with the promises of the others, but for durability and other processes."""
 
     def __init__(self, *, clock: Clock, lease: timedelta, native_delay: bool = True) -> None:
         self.features = Features(
@@ -166,7 +166,7 @@ class MemoryTransport:
         shelf.event.set()
 
     def _ripen(self, shelf: Shelf) -> None:
-        """What waited long enough, and what a worker held too long, is ready."""
+        """Make ready what waited long enough, and what a worker held too long."""
         now = self._clock.elapsed()
         while shelf.waiting and shelf.waiting[0][0] <= now:
             _, turn, parcel = heapq.heappop(shelf.waiting)
@@ -178,7 +178,7 @@ class MemoryTransport:
             self._offer(shelf, shelf.parcels[id])
 
     def _next(self, shelf: Shelf) -> float:
-        """When something will ripen."""
+        """When the next message becomes ready."""
         times = [shelf.waiting[0][0]] if shelf.waiting else []
         times += [next(iter(shelf.leased.values()))] if shelf.leased else []
         return min(times, default=self._clock.elapsed() + _LONGEST_WAIT)
@@ -191,10 +191,10 @@ class MemoryTransport:
 
 
 def _due(message: Message) -> Message:
-    """As it is once it may be received."""
+    """The message as it is once it may be received."""
     return message if message.not_before is None else replace(message, not_before=None)
 
 
 def open_transport(url: str, *, clock: Clock, lease: timedelta) -> MemoryTransport:
-    """`memory://`: each is its own."""
+    """The queue of `memory://`; each is a queue of its own."""
     return MemoryTransport(clock=clock, lease=lease)

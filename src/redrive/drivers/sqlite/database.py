@@ -1,4 +1,4 @@
-"""One SQLite file, shared by queue and letters: threads, group commit, schema, and errors in our words.
+"""One SQLite file, shared by queue and letters: threads, group commit, schema, and translated errors.
 
 One thread writes. Whatever was asked of it while it was committing goes into its next transaction together, so
 that a hundred senders cost one fsync. Other threads read, and never wait for the writer (WAL).
@@ -47,7 +47,7 @@ class Job(Generic[T]):
         self.future: Future[T] | asyncio.Future[T] = Future() if loop is None else loop.create_future()
 
     def answer(self, answer: Any, failed: BaseException | None) -> None:
-        """In the thread of its loop, if it has one. Nobody may wait any more."""
+        """Give the answer to whoever waits, if anybody still does; called in the thread of its loop, if it has one."""
         future = self.future
         if future.cancelled() if self.loop else not cast(Future[T], future).set_running_or_notify_cancel():
             return
@@ -89,7 +89,7 @@ class Database:
         return await cast(asyncio.Future[T], job.future)
 
     def submit(self, work: Work[T]) -> Future[T]:
-        """The same, for who must know the answer even if nobody waits for it any more."""
+        """Like `write`, with a future that has the answer even if nobody waits for it any more."""
         job: Job[T] = Job(work)
         self._put(job)
         return cast(Future[T], job.future)
@@ -177,13 +177,13 @@ class Database:
                 self._write_together(asked)
 
     def _has_ended(self, closing: bool) -> bool:
-        """The end was asked for, and whatever was asked for before it is done; the rest is refused."""
+        """Whether the end was asked for and all work before it is done; from then on work is refused."""
         with self._gate:
             self._ended = closing and self._jobs.empty()
             return self._ended
 
     def _write_together(self, jobs: list[Job[Any]]) -> None:
-        """One transaction for all; a job that fails takes only itself back."""
+        """Do all jobs in one transaction; a job that fails takes only itself back."""
         try:
             answers = self._done(jobs)
         except Exception as error:
@@ -221,7 +221,7 @@ class Database:
 
 
 def _by_loop(answers: list[Answer]) -> dict[asyncio.AbstractEventLoop | None, list[Answer]]:
-    """A loop is woken once, however many wait in it."""
+    """The answers by event loop, so that a loop is woken once, however many wait in it."""
     found: dict[asyncio.AbstractEventLoop | None, list[Answer]] = {}
     for answer in answers:
         found.setdefault(answer[0].loop, []).append(answer)
@@ -234,7 +234,7 @@ def _answer_all(answers: list[Answer]) -> None:
 
 
 def _use_wal(connection: sqlite3.Connection) -> None:
-    """Wait for others as everywhere else: SQLite itself does not while the mode of a new file changes."""
+    """Switch to WAL, and wait for others meanwhile: SQLite itself does not while the mode of a new file changes."""
     end = time.monotonic() + _BUSY_SECONDS
     while True:
         try:
@@ -248,7 +248,7 @@ def _use_wal(connection: sqlite3.Connection) -> None:
 
 
 def _make_private(path: Path) -> None:
-    """A new file is for its owner only: letters hold what customers sent. SQLite's own files beside it follow it."""
+    """Make a new file its owner's only: letters hold what customers sent. SQLite's own files beside it follow."""
     with suppress(OSError):  # it is there already, or cannot be made, which SQLite will say better
         os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
 
@@ -300,7 +300,7 @@ def open_database(url: str) -> Database:
 
 
 def close_database(database: Database) -> None:
-    """Closed when its last user let go."""
+    """Give it back; it is closed when its last user did."""
     with _opening:
         database.users -= 1
         if database.users:
@@ -310,7 +310,7 @@ def close_database(database: Database) -> None:
 
 
 def path_of(url: str) -> Path:
-    """`sqlite:///relative.db`, `sqlite:////absolute.db`."""
+    """The path of `sqlite:///relative.db` or `sqlite:////absolute.db`."""
     scheme, _, rest = url.partition("://")
     if scheme != "sqlite" or not rest.startswith("/") or len(rest) < 2:
         raise ConfigError(f"{url!r}: write sqlite:///relative/path.db or sqlite:////absolute/path.db")
@@ -323,7 +323,7 @@ def sql(package: str, name: str) -> str:
 
 
 def statements(script: str) -> Iterator[str]:
-    """One by one, so that they can share a transaction; a trigger's own semicolons do not end it."""
+    """The statements of a script, which so can share a transaction; a trigger's own semicolons do not end it."""
     statement = ""
     for line in script.splitlines(keepends=True):
         statement += line

@@ -56,7 +56,7 @@ class MongoStore:
         self._owns_client = owns_client
 
     async def check(self) -> None:
-        """By writing: a read can succeed where a full disk, or a set without a primary, would not."""
+        """Check by writing: a read can succeed where a full disk, or a set without a primary, would not."""
         with self._access.translated_errors():
             await self._access.ready()
             await self._access.documents.delete_one({"_id": ""})

@@ -1,4 +1,4 @@
-"""A MongoDB database as the store sees it: its collections, and its errors in the words of a store."""
+"""A MongoDB database as the store sees it: its collections, and its errors as StoreUnavailable."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class Access:
         self._making = asyncio.Lock()
 
     async def ready(self) -> None:
-        """The indexes are there."""
+        """Make the indexes that are missing, once."""
         if self._made:
             return
         async with self._making:
@@ -65,7 +65,7 @@ class Access:
 
 
 def _why(error: PyMongoError) -> str:
-    """One line: a driver's error may hold the whole topology, and a bulk's every document."""
+    """The reason in one line: a driver's error may hold the whole topology, and a bulk's every document."""
     details = getattr(error, "details", None)
     if isinstance(details, Mapping):
         problems = [*details.get("writeErrors", ()), *details.get("writeConcernErrors", ())]

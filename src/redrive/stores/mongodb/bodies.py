@@ -15,13 +15,13 @@ LARGEST = 8 << 20
 
 
 class Bodies:
-    """Pieces carry the token of the write they belong to: a letter that is written anew gets new ones first."""
+    """Keeps bodies in pieces with the token of their write: a letter that is written anew gets new ones first."""
 
     def __init__(self, collection: Collection) -> None:
         self._collection = collection
 
     async def write(self, letter: Letter, by: str) -> int:
-        """How many pieces its body became; none, as a rule."""
+        """Write a body in pieces if it is too large; returns how many, as a rule none."""
         body = letter.message.body
         if len(body) <= LARGEST:
             return 0
@@ -32,7 +32,7 @@ class Bodies:
         return len(pieces)
 
     async def read(self, document: dict[str, Any]) -> bytes | None:
-        """The body, if it is not in the document itself."""
+        """Read the body, if it is not in the document itself."""
         store = document["_store"]
         if "parts" not in store:
             return None
@@ -41,7 +41,7 @@ class Bodies:
         return b"".join(found[name] for name in names)
 
     async def drop(self, documents: Sequence[dict[str, Any]]) -> None:
-        """The pieces of documents that are no more."""
+        """Delete the pieces of documents that are gone."""
         gone = [
             (document["_id"], document["_store"]["body"]) for document in documents if "parts" in document["_store"]
         ]

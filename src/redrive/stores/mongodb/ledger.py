@@ -77,7 +77,7 @@ class MongoLedger:
             return {EntryStatus(row["_id"]): row["count"] async for row in cursor}
 
     async def _frozen(self, replay: str) -> str | None:
-        """The token of its selection, once there is one."""
+        """The token of a replay's selection; None before it is frozen."""
         if replay not in self._tokens:
             note = await self._access.replays.find_one({"_id": replay})
             if note is None:
@@ -89,7 +89,7 @@ class MongoLedger:
         return await self._frozen(replay) or f"of {replay}"  # lines of a replay that was frozen elsewhere
 
     async def _note(self, replay: str, token: str) -> None:
-        """Ours is the selection, unless somebody was faster."""
+        """Make that selection the one that counts; delete it if another process was faster."""
         try:
             await self._access.replays.insert_one({"_id": replay, "frozen": token})
         except DuplicateKeyError:

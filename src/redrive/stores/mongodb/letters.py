@@ -47,7 +47,7 @@ class MongoLetters:
         self._bodies = Bodies(access.bodies)
 
     async def record(self, letters: Sequence[Letter]) -> None:
-        """All are new, as a rule, and inserted at once; those that are not rejoin theirs."""
+        """Insert the letters at once: as a rule all are new. Those that are known rejoin theirs."""
         with self._access.translated_errors():
             await self._access.ready()
             for some in rounds(letters, by_id):
@@ -89,7 +89,7 @@ class MongoLetters:
         return [_group(row, store) for row, store in zip(rows, newest, strict=True) if store is not None]
 
     async def _newest_of(self, group: str, condition: Fields) -> Fields | None:
-        """What the newest letter of a group says; nothing, if its last one has just left."""
+        """The fields of a group's newest letter; empty if its last one has just left."""
         order = [(field, -1) for field in _PLACE]
         fields = ["_store.error_type", "_store.error", "_store.category"]
         wanted = {"$and": [{"_store.group": group}, condition]}
@@ -138,7 +138,7 @@ class MongoLetters:
         return [document["_id"] for document in moved]
 
     async def prune(self, query: Query, *, limit: int) -> Sequence[LetterId]:
-        """What is to go is marked first, so that of two who prune only one says that it did."""
+        """Mark what is to go, then delete it, so that of two who prune only one says that it did."""
         condition = {"$and": [await self.where(query), {"_store.state": {"$in": _AT_REST}}]}
         with self._access.translated_errors():
             oldest = self._collection.find(condition, {"_id": 1}).sort([(field, 1) for field in _PLACE]).limit(limit)
@@ -149,7 +149,7 @@ class MongoLetters:
         return [document["_id"] for document in gone]
 
     async def where(self, query: Query) -> Fields:
-        """The query as a filter. MongoDB finds no text within bytes: what has the text is found here, by its id."""
+        """The query as a filter. MongoDB finds no text within bytes: letters with the text are found here, by id."""
         condition = where(query)
         if query.text is None:
             return condition
@@ -165,7 +165,7 @@ class MongoLetters:
     # -- recording -----------------------------------------------------------------------------------------------
 
     async def _insert(self, letters: Sequence[Letter]) -> set[LetterId]:
-        """Those that were there before."""
+        """Insert them; returns the ids of those that were there before."""
         by = self._numbers.token()
         documents = [await self._written(letter, self._numbers.next(), by) for letter in letters]
         if not documents:
@@ -183,7 +183,7 @@ class MongoLetters:
         return set()
 
     async def _rejoin(self, letters: dict[LetterId, Letter]) -> None:
-        """Until nothing of theirs is new: whoever changed a document meanwhile makes us read it again."""
+        """Join them to known letters; where somebody changed one meanwhile, it is read again."""
         while letters:
             by = self._numbers.token()
             found = {known["_id"]: known async for known in self._collection.find({"_id": {"$in": list(letters)}})}
@@ -199,7 +199,7 @@ class MongoLetters:
             }
 
     async def _replace(self, old: dict[LetterId, Fields], new: dict[LetterId, Fields], by: str) -> set[LetterId]:
-        """Those that were still as they had been read; of the others, and of what was there before, no piece stays."""
+        """Replace documents that are still as they were read; returns their ids. Needless pieces of bodies go."""
         if not new:
             return set()
         as_read = {id: {"_id": id, "_store.by": old[id]["_store"]["by"]} for id in new}
@@ -226,7 +226,7 @@ class MongoLetters:
         return await self._collection.find({**chosen, "_store.by": by}, fields and dict.fromkeys(fields, 1)).to_list()
 
     async def _free(self, condition: Fields, limit: int) -> list[LetterId]:
-        """Those that wait for no other letter, the most urgent first."""
+        """The ids of letters that wait for no other, the most urgent first."""
         free: list[LetterId] = []
         fields = {"_store.depends": 1}
         cursor = self._collection.find(condition, fields).sort(_URGENCY).batch_size(max(limit, 2))
@@ -241,7 +241,7 @@ class MongoLetters:
         return free[:limit]
 
     async def _open(self, messages: Iterable[MessageId]) -> set[MessageId]:
-        """Those of them that have a letter which is neither resolved nor archived."""
+        """Those of the messages that have a letter which is neither resolved nor archived."""
         condition = {"_store.message": {"$in": list(messages)}, "_store.state": {"$nin": _OVER}}
         return set(await self._collection.distinct("_store.message", condition))
 
@@ -258,14 +258,14 @@ class MongoLetters:
 
 
 def _refuse_strangers(name: str, problems: Sequence[Fields]) -> None:
-    """A unique index of the shape's own is held by a document that is no letter of ours: waiting is all we can do."""
+    """Raise StoreUnavailable if a document that is no letter of ours holds a unique index of the shape."""
     for problem in problems:
         if "_id" not in problem.get("keyPattern", ("_id",)):
             raise StoreUnavailable(name, f"another document has {problem['keyValue']} already: move it out of the way")
 
 
 def _may_become(to: State, owner: Owner) -> Fields:
-    """The states that a claim may take; from `to` itself only what is the claimer's already."""
+    """The condition of what a claim may take: by state; from `to` itself only the claimer's own."""
     others = [state.value for state in MAY_BECOME[to] if state is not to]
     ways: list[Fields] = [{"_store.state": {"$in": others}}]
     if to in MAY_BECOME[to]:
@@ -274,12 +274,12 @@ def _may_become(to: State, owner: Owner) -> Fields:
 
 
 def _literal(value: object) -> Fields:
-    """A text that begins with a dollar is a text all the same."""
+    """The text as a literal, also if it begins with a dollar."""
     return {"$literal": value}
 
 
 def _claim(to: State, owner: Owner, now: int, until: int, replay: str | None) -> list[Fields]:
-    """`redrive.model.claimed`, as MongoDB says it."""
+    """`redrive.model.claimed` as an update of MongoDB."""
     first = {"$cond": [{"$ne": ["$_store.state", to.value]}, 1, 0]}
     changed: Fields = {
         "state": to.value,
@@ -296,7 +296,7 @@ def _claim(to: State, owner: Owner, now: int, until: int, replay: str | None) ->
 
 
 def _move(to: State, now: int) -> list[Fields]:
-    """`redrive.model.moved`, as MongoDB says it."""
+    """`redrive.model.moved` as an update of MongoDB."""
     changed: Fields = {"state": to.value, "updated": now, "owner": "$$REMOVE", "lease": "$$REMOVE"}
     back = to in (State.PENDING, State.EXHAUSTED)
     undone = {"$in": ["$_store.state", _IN_FLIGHT]} if back else False
@@ -308,7 +308,7 @@ def _move(to: State, now: int) -> list[Fields]:
 
 
 def _groups_of(condition: Fields, limit: int) -> list[Fields]:
-    """By group, state and source, then by group."""
+    """The aggregation of groups: by group, state and source, then by group."""
     kinds = ("group", "state", "source")
     return [
         {"$match": condition},

@@ -10,7 +10,7 @@ from bson.objectid import ObjectId
 
 
 class Numbers:
-    """Time first, then who made it: twelve bytes, which is what an ObjectId is."""
+    """Makes numbers of twelve bytes, as an ObjectId: the time first, then who made it."""
 
     def __init__(self) -> None:
         self._mine = os.urandom(4)
@@ -21,5 +21,5 @@ class Numbers:
         return ObjectId(struct.pack(">Q", self._last) + self._mine)
 
     def token(self) -> str:
-        """The same as a text."""
+        """Such a number as a text."""
         return str(self.next())

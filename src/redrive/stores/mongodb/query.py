@@ -53,19 +53,19 @@ _COUNTED = ("groups", "states", "sources")
 
 
 def where(query: Query) -> dict[str, Any]:
-    """The filter; everything where nothing narrows."""
+    """The query as a filter; an empty one selects everything."""
     given = ((name, getattr(query, name)) for name in _CONDITIONS)
     conditions = [_CONDITIONS[name](value) for name, value in given if value is not None]
     return {"$and": conditions} if conditions else {}
 
 
 def is_counted(query: Query) -> bool:
-    """Whether the index of what is counted can answer it by itself."""
+    """Whether the index of counts can answer the query by itself."""
     return all(getattr(query, name) is None for name in query.__struct_fields__ if name not in _COUNTED)
 
 
 def beyond(cursor: Cursor, oldest_first: bool, fields: tuple[str, str]) -> dict[str, Any]:
-    """What comes after the page that ended there."""
+    """The condition of what comes after the page that ended there."""
     (time, seq), (created, number) = fields, position(cursor)
     side = "$gt" if oldest_first else "$lt"
     edge = "$gte" if oldest_first else "$lte"  # said twice, so that an index begins at the edge
@@ -77,7 +77,7 @@ def cursor_of(created: int, seq: ObjectId) -> Cursor:
 
 
 def position(cursor: Cursor) -> tuple[int, ObjectId]:
-    """Where the page before ended."""
+    """Where the page before ended, from its cursor."""
     found = _CURSOR.fullmatch(cursor)
     if found is None:
         raise BadQuery(f"{cursor!r} is not a cursor of this store: use `after` as the page before gave it")

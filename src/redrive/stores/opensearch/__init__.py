@@ -47,7 +47,7 @@ class OpenSearchStore:
         self._owned = owned
 
     async def check(self) -> None:
-        """By trying to write, if there is an index already: a read can succeed where a full disk would not."""
+        """Check by trying to write, if there is an index: a read can succeed where a full disk would not."""
         if await self._schema.exists():
             for index in self._schema.all:
                 await self._access.try_to_write(index)
@@ -57,7 +57,7 @@ class OpenSearchStore:
         return await self._schema.exists()
 
     async def health(self) -> Health:
-        """How the cluster is. Makes nothing."""
+        """The health of the cluster. Makes no index."""
         return await health_of(self._access, self._schema)
 
     async def aclose(self) -> None:

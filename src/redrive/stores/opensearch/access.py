@@ -1,4 +1,4 @@
-"""The cluster as a store sees it: requests whose errors are in our words, bulk writes, pages of hits."""
+"""The cluster as a store sees it: requests with translated errors, bulk writes, pages of hits."""
 
 from __future__ import annotations
 
@@ -32,11 +32,11 @@ Version = tuple[int, int]
 
 
 class Refused(RedriveError, ValueError):
-    """The cluster will not have a document as it is, now or later."""
+    """The cluster refuses a document as it is, now and later."""
 
 
 class IndexIsGone(StoreUnavailable):
-    """Somebody deleted it under us."""
+    """The index was deleted by somebody else."""
 
 
 class Op(StrEnum):
@@ -75,7 +75,7 @@ class Access:
     async def request(
         self, method: str, path: str, body: Any = None, *, params: Mapping[str, str] | None = None, missing: Any = None
     ) -> Any:
-        """The answer. What is not there (404) is `missing`, if that is given."""
+        """The answer to a request. For what is not there (404) it is `missing`, if that is given."""
         from opensearchpy.exceptions import OpenSearchException, TransportError
 
         if self._closed:
@@ -95,13 +95,13 @@ class Access:
         return missing if missing is not None and answer.get("status") == MISSING else answer
 
     async def refresh(self, index: str) -> None:
-        """Whatever anybody has written until now is found by the searches that follow."""
+        """Make searches find all that was written until now."""
         answer = await self.request("POST", f"/{index}/_refresh")
         if answer["_shards"]["failed"]:
             raise StoreUnavailable(NAME, _HALF)
 
     async def read(self, index: str, ids: Sequence[str]) -> list[Json]:
-        """Those of the documents that exist, as they are now: reading by id needs no refresh."""
+        """The documents that exist, as they are now: reading by id needs no refresh."""
         wanted = [id for id in ids if id]
         if not wanted:
             return []
@@ -112,7 +112,7 @@ class Access:
         return [document for document in docs if document["found"]]
 
     async def write(self, index: str, actions: Sequence[Action]) -> list[int]:
-        """The status of each: done, CONFLICT or MISSING. Anything else is an error, raised when all were tried."""
+        """Write all; returns the status of each: done, CONFLICT or MISSING. Errors are raised when all were tried."""
         statuses: list[int] = []
         errors: list[Json] = []
         for some in _chunks(actions):
@@ -125,7 +125,7 @@ class Access:
         return statuses
 
     async def _write(self, index: str, lines: Sequence[bytes]) -> list[Json]:
-        """One request, and again what the cluster was too busy for. Each item was done or not, never half."""
+        """Write in one request, and again what the cluster was too busy for. Each item was done or not, never half."""
         items: list[Json] = [{"status": BUSY}] * len(lines)
         for pause in (*_PAUSES, None):
             left = [place for place, item in enumerate(items) if item["status"] == BUSY]
@@ -144,7 +144,7 @@ class Access:
         return [item for wrapped in answer["items"] for item in wrapped.values()]
 
     async def search(self, index: str | None, body: Json) -> Json:
-        """As it stands in the index; who wants what was just written refreshes first. No index: a snapshot's."""
+        """Search an index as it stands (refresh it first to find what was just written), or else a snapshot."""
         path = "/_search" if index is None else f"/{index}/_search"
         answer: Json = await self.request("POST", path, body)
         if answer["timed_out"] or answer["_shards"]["failed"]:
@@ -154,7 +154,7 @@ class Access:
     async def pages(
         self, index: str | None, body: Json, *, size: int, limit: int | None = None, after: Sequence[Any] | None = None
     ) -> AsyncIterator[list[Json]]:
-        """Hits in the body's order, page by page, however many there are."""
+        """All hits in the body's order, page by page."""
         left = limit
         while left is None or left > 0:
             wanted = size if left is None else min(size, left)
@@ -170,7 +170,7 @@ class Access:
 
     @asynccontextmanager
     async def snapshot(self, index: str) -> AsyncIterator[Json]:
-        """The index as it is now, whatever is written while it is read: a part of a search's body."""
+        """Freeze the index as it is now, for a search to read; gives the part of the search's body that names it."""
         path = f"/{index}/_search/point_in_time"
         id = (await self.request("POST", path, params={"keep_alive": _SNAPSHOT_LIFE}))["pit_id"]
         try:
@@ -179,7 +179,7 @@ class Access:
             await self.request("DELETE", "/_search/point_in_time", {"pit_id": [id]}, missing={})
 
     async def try_to_write(self, index: str) -> None:
-        """Changes a document that is not there: refused if a write would be, and otherwise nothing."""
+        """Change a document that does not exist: that is refused where a write would be, and changes nothing."""
         line = b'{"update":{"_id":"nobody"}}\n{"doc":{}}\n'
         [item] = await self._write(index, [line])
         if item["status"] != MISSING:
@@ -198,11 +198,11 @@ class Access:
 
 
 class _Busy(StoreUnavailable):
-    """It would take it a moment later."""
+    """The cluster is too busy now, and would take it a moment later."""
 
 
 def _chunks(actions: Sequence[Action]) -> Iterator[list[bytes]]:
-    """As many as one request may carry; one that is larger goes alone."""
+    """Lines in as many requests as they need; a line that is too large goes alone."""
     some: list[bytes] = []
     size = 0
     for action in actions:
@@ -217,7 +217,7 @@ def _chunks(actions: Sequence[Action]) -> Iterator[list[bytes]]:
 
 
 def _error_of(items: Sequence[Json], total: int) -> RedriveError:
-    """A document that will never be taken is told apart from a cluster that will not take any now."""
+    """The error of failed writes: Refused where a document will never be taken, StoreUnavailable otherwise."""
     ours = [item for item in items if item["status"] in (400, 413)]
     worst = next((item for item in items if item not in ours), items[0])
     error = worst.get("error") or {}
@@ -253,7 +253,7 @@ def _translated(error: Any) -> RedriveError:
 
 
 def _reason(info: Any) -> str:
-    """What the cluster says of it, the cause first."""
+    """The reason that the cluster gives, the cause first."""
     error = info.get("error") if isinstance(info, dict) else None
     if not isinstance(error, dict):
         return str(error or "")

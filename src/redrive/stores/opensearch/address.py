@@ -24,7 +24,7 @@ _HOST = re.compile(r"(?P<host>\[[0-9a-fA-F:.]+\]|[^:\[\]\s/]+)(?::(?P<port>\d{1,
 
 
 class Options(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What may follow the `?`."""
+    """The options that may follow the `?` of a URL."""
 
     timeout: timedelta = timedelta(seconds=10)
     shards: int = 1  # of an index that we make
@@ -34,7 +34,7 @@ class Options(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
 
 class Address(Struct, frozen=True, kw_only=True):
-    """A URL, read."""
+    """The parts of a URL of a cluster."""
 
     hosts: tuple[tuple[str, int], ...]
     login: tuple[str, str] | None
@@ -65,7 +65,7 @@ def connected(url: str) -> tuple[AsyncOpenSearch, str, Options]:
 
 
 def parse_address(url: str) -> Address:
-    """ConfigError, with what is wrong and how it is written, if it cannot be read."""
+    """Read the URL; ConfigError says what is wrong and how it is written."""
     try:
         parts = urlsplit(url)
     except ValueError as error:

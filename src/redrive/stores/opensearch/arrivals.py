@@ -6,7 +6,7 @@ import time
 
 
 class Arrivals:
-    """Each larger than the one before; those of several processes are as well in order as their clocks agree."""
+    """Makes growing numbers; over several processes they are in order as far as their clocks agree."""
 
     def __init__(self) -> None:
         self._last = 0

@@ -1,4 +1,4 @@
-"""The client's parts, with what they do badly done better. Imported only when a URL is opened: it needs the extra."""
+"""Parts of the client that we replace. Imported only when a URL is opened: it needs the extra."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class Connection(AIOHttpConnection):
 
 
 class Serializer(JSONSerializer):
-    """Several times as fast as the client's own."""
+    """Serializes with msgspec, several times as fast as the client's own."""
 
     def loads(self, s: str) -> Any:
         try:

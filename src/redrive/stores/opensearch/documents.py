@@ -60,7 +60,7 @@ class OpenSearchDocuments:
 
 
 def _key(kind: str, id: str) -> str:
-    """Of a length that the cluster takes, whatever the two are."""
+    """The id of a document, short enough for the cluster whatever its kind and id are."""
     return blake2b(f"{kind}\0{id}".encode(), digest_size=20).hexdigest()
 
 

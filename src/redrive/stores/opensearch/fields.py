@@ -21,7 +21,7 @@ _encode = msgspec.json.Encoder().encode
 
 
 class Fields(Struct, frozen=True, omit_defaults=True, gc=False, kw_only=True):
-    """As schema.LETTER says."""
+    """The fields of a letter, as schema.LETTER lists them."""
 
     id: str
     arrival: int
@@ -108,13 +108,13 @@ def _source(letter: Letter, arrival: int, shape: Shape) -> bytes:
 
 
 def held(hit: Json, shape: Shape) -> Held:
-    """A hit of a search, or a document that was read."""
+    """The letter of a hit, or of a document that was read."""
     arrival = hit["_source"]["redrive"]["arrival"]
     return Held(letter_in(hit, shape), arrival, (hit["_seq_no"], hit["_primary_term"]))
 
 
 def letter_in(hit: Json, shape: Shape) -> Letter:
-    """What the shape loads from the document as it made it."""
+    """The letter that the shape loads from its document."""
     document = {**hit["_source"]}
     ours = document.pop("redrive")
     if "shape" in ours:
@@ -123,14 +123,14 @@ def letter_in(hit: Json, shape: Shape) -> Letter:
 
 
 def whole(text: str) -> str:
-    """As it is compared: itself, or its beginning and a digest if it is very long."""
+    """The text as it is compared: itself, or its beginning and a digest if it is very long."""
     if len(text) <= _LONGEST:
         return text
     return f"{text[:_LONGEST]}…{blake2b(text.encode(), digest_size=16).hexdigest()}"
 
 
 def needle(text: str) -> str:
-    """What is looked for in `text`: its bytes as characters, ASCII letters in lower case."""
+    """The text to look for in `text`: its bytes as characters, ASCII letters in lower case."""
     return text.encode("utf-8", "replace").lower().decode("latin-1")
 
 

@@ -1,4 +1,4 @@
-"""How the cluster is: for `redrive doctor`."""
+"""The health of the cluster, for `redrive doctor`."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class Health(Struct, frozen=True, kw_only=True):
 
 
 async def health_of(access: Access, schema: Schema) -> Health:
-    """Of the store's own indexes; a store that has none yet is as well as its cluster."""
+    """The health of the store's indexes, or of the cluster where there are none yet."""
     indexes = ",".join(schema.all) if await schema.exists() else ""
     answer = await access.request("GET", f"/_cluster/health/{indexes}".rstrip("/"))
     return Health(
@@ -31,7 +31,7 @@ async def health_of(access: Access, schema: Schema) -> Health:
 
 
 async def _disk_used(access: Access) -> float | None:
-    """A user who may only write letters is refused this, and that is fine."""
+    """The share of disk that is used; None if our user may not ask, which is fine."""
     try:
         answer = await access.request("GET", "/_nodes/stats/fs", params={"filter_path": "nodes.*.fs.total"})
     except StoreUnavailable:

@@ -92,7 +92,7 @@ class OpenSearchLedger:
                 await self._access.write(self._index, [_line(freeze, entry, next(numbers)) for entry in entries])
 
     async def _mark(self, entries: Sequence[Entry]) -> list[Entry]:
-        """Returns those whose line somebody else wrote at the same time."""
+        """Write these entries; returns those whose line somebody else wrote at the same time."""
         freezes = {replay: await self._freeze_of(replay) or replay for replay in {entry.replay for entry in entries}}
         keys = {_key(freezes[entry.replay], entry.letter): entry for entry in entries}
         known = {hit["_id"]: hit for hit in await self._access.read(self._index, list(keys))}
@@ -102,13 +102,13 @@ class OpenSearchLedger:
         return [keys[key] for key, status in zip(actions, statuses, strict=True) if status not in OK]
 
     async def _lines_of(self, replay: str, *narrow: Json) -> Json:
-        """The query of them. What anybody has written is found."""
+        """The query of a replay's lines, after a refresh."""
         freeze = await self._freeze_of(replay) or replay
         await self._access.refresh(self._index)
         return {"bool": {"filter": [{"term": {"replay": replay}}, {"term": {"freeze": freeze}}, *narrow]}}
 
     async def _freeze_of(self, replay: str) -> str | None:
-        """The one that counts; it never changes, so it is asked for once."""
+        """The freeze of a replay that counts; it never changes, so it is read once."""
         if replay not in self._freezes:
             document = await self._documents.get(_FROZEN, replay)
             if document is None:
@@ -117,7 +117,7 @@ class OpenSearchLedger:
         return self._freezes[replay]
 
     async def _tidy(self, replay: str) -> None:
-        """Delete what other freezes of it wrote. Nobody sees that, so it can stay if it has to."""
+        """Delete what other freezes of a replay wrote. Nobody sees it, so a failure is ignored."""
         counts = await self._freeze_of(replay)
         others = {"filter": [{"term": {"replay": replay}}], "must_not": [{"term": {"freeze": counts}}]}
         body = {"query": {"bool": others}}
@@ -141,7 +141,7 @@ def _line(freeze: str, entry: Entry, number: int, guard: Any = None) -> Action:
 
 
 def _marked(freeze: str, entry: Entry, known: Json | None) -> Action | None:
-    """The write of it; None: what is known says more."""
+    """The write of an entry; None if what is known says more."""
     if known is None:
         return _line(freeze, entry, time.time_ns() // 1000)  # behind all that were frozen
     old = known["_source"]

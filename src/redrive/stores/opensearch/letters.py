@@ -34,7 +34,7 @@ class OpenSearchLetters:
         self._index = schema.letters
 
     async def record(self, letters: Sequence[Letter]) -> None:
-        """One bulk request. All are new, as a rule; those that are not rejoin theirs."""
+        """Write the letters in one bulk request: as a rule all are new. Those that are known rejoin theirs."""
         await self._schema.ready()
         for some in rounds(letters, by_id):
             actions = [create(letter, self._arrivals.next(), self._shape) for letter in some]
@@ -62,7 +62,7 @@ class OpenSearchLetters:
         return int(answer["count"])
 
     async def groups(self, query: Query, *, limit: int = 50) -> Sequence[Group]:
-        """Counted by the cluster. With several shards the counts are exact up to 10,000 groups."""
+        """The groups as the cluster counts them. With several shards the counts are exact up to 10,000 groups."""
         await self._fresh()
         body = {"size": 0, "query": selected(query), "aggs": {"groups": _by_group(limit)}}
         answer = await self._access.search(self._index, body)
@@ -91,7 +91,7 @@ class OpenSearchLetters:
         limit: int,
         replay: str | None = None,
     ) -> Sequence[Letter]:
-        """Looks for the most urgent and writes each only if nobody did since. Who loses one to another looks again."""
+        """Claim the most urgent, each only if nobody wrote it since; where others were faster, look again."""
         body = {"query": selected(query, claimable(to, owner)), "sort": by_urgency()}
         taken: dict[LetterId, Letter] = {}
         lost = True
@@ -146,7 +146,7 @@ class OpenSearchLetters:
         return gone
 
     async def freezable(self, query: Query) -> AsyncGenerator[list[LetterId], None]:
-        """What a replay of that query may take, as it is at one moment, the oldest first."""
+        """The letters that a replay of that query may take, as they are at one moment, the oldest first."""
         await self._fresh()
         allowed = among("state", (State.PENDING, State.EXHAUSTED))
         body = {"query": selected(query, allowed), "sort": by_age(oldest_first=True), "_source": False}
@@ -155,7 +155,7 @@ class OpenSearchLetters:
                 yield [hit["_id"] for hit in hits]
 
     async def _fresh(self) -> None:
-        """The index exists, and what anybody wrote is found."""
+        """Make sure that the index exists, and that searches find what was written."""
         await self._schema.ready()
         await self._access.refresh(self._index)
 
@@ -168,7 +168,7 @@ class OpenSearchLetters:
             yield hits
 
     async def _free(self, body: Json, *, size: int) -> AsyncIterator[list[Held]]:
-        """Those that wait for no other letter."""
+        """The letters found that wait for no other letter."""
         async for hits in self._pages(body, size=size):
             found = [held(hit, self._shape) for hit in hits]
             awaited = await self._still_open({id for stored in found for id in stored.letter.depends_on})
@@ -184,19 +184,19 @@ class OpenSearchLetters:
         return {bucket["key"] for bucket in answer["aggregations"]["messages"]["buckets"]}
 
     async def _read(self, ids: Sequence[LetterId]) -> list[Held]:
-        """Those of them that exist; what somebody else keeps in the index is no letter."""
+        """The letters of these ids that exist; what somebody else keeps in the index is none."""
         found = await self._access.read(self._index, ids)
         return [held(document, self._shape) for document in found if "redrive" in document["_source"]]
 
     async def _replace(self, found: Sequence[Held], change: Callable[[Letter], Letter]) -> list[Letter]:
-        """Each changed, if it is still what was read; returns those that were."""
+        """Change each that is still as it was read; returns the letters that changed."""
         letters = [change(stored.letter) for stored in found]
         actions = [replacement(stored, letter, self._shape) for stored, letter in zip(found, letters, strict=True)]
         statuses = await self._access.write(self._index, actions)
         return [letter for letter, status in zip(letters, statuses, strict=True) if status in OK]
 
     async def _rejoin(self, letters: Sequence[Letter]) -> None:
-        """Until each is in: somebody may write or delete the known one at the same time."""
+        """Join them to known letters, again where somebody wrote or deleted one at the same time."""
         left = {letter.id: letter for letter in letters}
         while left:
             some = list(left)[:_PAGE]
@@ -208,7 +208,7 @@ class OpenSearchLetters:
             left = {id: letter for id, letter in left.items() if id in lost or id not in writes}
 
     def _joined(self, letter: Letter, known: Held | None) -> Action | None:
-        """The write that adds it to its letter; None: nothing of it is new."""
+        """The write that adds it to its letter; None if nothing of it is new."""
         if known is None:
             return create(letter, self._arrivals.next(), self._shape)
         new = rejoined(known.letter, letter)

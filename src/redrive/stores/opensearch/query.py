@@ -45,12 +45,12 @@ NOTHING: Json = {"match_none": {}}
 
 
 def selected(query: Query, *more: Json) -> Json:
-    """The documents that are letters, that the query selects, and that are so."""
+    """The search for letters that the query selects and that meet these clauses."""
     return {"bool": {"filter": [_exists("id"), *_clauses(query), *more]}}
 
 
 def among(field: str, values: Sequence[str]) -> Json:
-    """That field is one of these, however many."""
+    """The clause that a field is one of these, however many."""
     name, wanted = f"redrive.{field}", [whole(value) for value in dict.fromkeys(values)]
     parts = [wanted[start : start + _MOST_TERMS] for start in range(0, len(wanted), _MOST_TERMS)]
     clauses: list[Json] = [{"terms": {name: part}} for part in parts]
@@ -58,7 +58,7 @@ def among(field: str, values: Sequence[str]) -> Json:
 
 
 def claimable(to: State, owner: Owner) -> Json:
-    """In a state that may become `to`; from `to` itself only by its owner."""
+    """The clauses of letters that a claim may take: their state may become `to`; from `to` itself only by its owner."""
     free = among("state", [state for state in MAY_BECOME[to] if state is not to])
     if to not in MAY_BECOME[to]:
         return free
@@ -67,13 +67,13 @@ def claimable(to: State, owner: Owner) -> Json:
 
 
 def by_age(*, oldest_first: bool) -> list[Json]:
-    """By the time they were created, then as they came, then by id."""
+    """The order by creation time, then by arrival, then by id."""
     way = "asc" if oldest_first else "desc"
     return [{f"redrive.{name}": way} for name in ("created_at", "arrival", "id")]
 
 
 def by_urgency() -> list[Json]:
-    """What has no time is most urgent of its priority: it does not wait for any."""
+    """The order by priority, then by when they are due; what has no time comes first."""
     due = {"redrive.next_retry_at": {"order": "asc", "missing": "_first"}}
     return [{"redrive.priority": "asc"}, due, {"redrive.arrival": "asc"}, {"redrive.id": "asc"}]
 

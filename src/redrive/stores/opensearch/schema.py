@@ -58,7 +58,7 @@ class Schema:
         access.when_gone = self._forget
 
     async def ready(self) -> None:
-        """Nothing is written, and no index made, before all of them are known to be right."""
+        """Make missing indexes, after all that exist are known to be right."""
         if self._ready:
             return
         async with self._lock:
@@ -72,7 +72,7 @@ class Schema:
                 self._ready = True
 
     def _forget(self) -> None:
-        """Somebody deleted an index: make it again before the next use."""
+        """Forget that the indexes are there: somebody deleted one, so it is made again before the next use."""
         self._ready = False
 
     async def exists(self) -> bool:
@@ -109,14 +109,14 @@ class Schema:
             await self._access.request("PUT", f"/{index}/_mapping", mapping)
 
     async def _until_served(self) -> None:
-        """An index that another process has just made answers nothing for a moment, which would look like an outage."""
+        """Wait until an index that another process has just made answers: for a moment it looks like an outage."""
         with suppress(StoreUnavailable):  # an outage, and a user who may not ask this, are seen by what comes next
             # not as params: the driver would take `timeout` for its own
             await self._access.request("GET", f"/_cluster/health/{','.join(self.all)}?{_ONCE_MADE}")
 
 
 def require(index: str, wanted: Json, found: Json) -> None:
-    """ConfigError if a field is there and is something else."""
+    """Raise ConfigError if a field is there with another type."""
     for name, type_wanted, type_found in _clashes(wanted, found):
         raise ConfigError(
             f"index {index!r} has the field {name} as {type_found}, and Redrive needs {type_wanted}: nothing was "

@@ -28,7 +28,7 @@ _ON_LETTERS = ("load", "page", "record", "swap")
 
 @cache
 def script(name: str) -> Script:
-    """A script with its flags, and with what those on letters share."""
+    """The script of that name, with its flags and what scripts on letters share."""
     flags = f" flags={_FLAGS[name]}" if _FLAGS[name] else ""
     text = f"#!lua{flags}\n" + (_text("letters") if name in _ON_LETTERS else "") + _text(_FILES.get(name, name))
     return Script(name, text, sha1(text.encode(), usedforsecurity=False).hexdigest())
@@ -72,12 +72,12 @@ class Access:
         return await self._link.commands(commands)
 
     async def sizes(self) -> list[int]:
-        """How many letters, how many entries, and how many of them beside their sorted set."""
+        """How many letters there are, how many entries, and how many of these lie beside their sorted set."""
         keys = (f"{self.letters}:heads", self._entries or "", f"{self.letters}:aside")
         return await self.commands(list(zip(("HLEN", "ZCARD", "HLEN"), keys, strict=True)))
 
     async def ready(self) -> None:
-        """Once: refuse a Redis that could lose letters, and a store whose entries we would not keep."""
+        """Refuse, at first use, a Redis that could lose letters, and a store whose entries we would not keep."""
         if self._is_ready:
             return
         await self._link.trust()
@@ -90,7 +90,7 @@ class Access:
         self._is_ready = True
 
     async def check(self) -> None:
-        """By writing: a Redis without memory, or a replica, still answers reads."""
+        """Check by writing: a Redis without memory, or a replica, still answers reads."""
         await self.command("HSET", self.key("about"), "checked", "1")
 
     async def aclose(self) -> None:

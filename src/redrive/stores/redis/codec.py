@@ -19,7 +19,7 @@ from redrive.model import Category, Failure, Letter, Message, MessageId, Reason,
 
 
 class Head(Struct, frozen=True, array_like=True, gc=False):
-    """Times are microseconds since 1970. A table in Lua has no room for nothing, so False stands for None."""
+    """The head of a letter. Times are microseconds since 1970. Tables in Lua hold no nil: False stands for None."""
 
     seq: int  # given by the store: the order in which letters came
     state: State
@@ -45,7 +45,7 @@ class Head(Struct, frozen=True, array_like=True, gc=False):
 
     @property
     def place(self) -> tuple[int, int]:
-        """Where it stands among all."""
+        """Its place in the order of letters."""
         return self.created_at, self.seq
 
 
@@ -143,7 +143,7 @@ def changed_head(letter: Letter, before: Head) -> bytes:
 
 
 def document_of(letter: Letter, body: bytes | tuple[int, int]) -> bytes:
-    """What the head does not tell."""
+    """The document of a letter: all that its head does not hold."""
     message = letter.message
     return _encode(
         (
@@ -192,7 +192,7 @@ def _letter(id: str, head: Head, document: bytes, entry: bytes) -> Letter:
 
 
 def _shortened(failures: list[tuple[Any, ...]]) -> list[Any]:
-    """The first as it is, and of each other only what differs from the one before: attempts mostly fail alike."""
+    """Failures with, after the first, only what differs from the one before: attempts mostly fail alike."""
     pairs = pairwise(failures)
     return [
         failures[0],

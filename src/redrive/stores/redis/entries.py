@@ -25,9 +25,9 @@ class EntryShape(Protocol):
     """
 
     def encode(self, letter: Letter) -> bytes:
-        """The entry: two letters never have the same."""
+        """The entry of a letter; no two letters have the same."""
         ...
 
     def moved_at(self, letter: Letter) -> datetime:
-        """When it was moved here: the score."""
+        """When the letter came here, which is the score of its entry."""
         ...

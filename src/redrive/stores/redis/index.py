@@ -30,7 +30,7 @@ class Index(Struct, frozen=True):
 
 
 def narrow_index(query: Query) -> Index | None:
-    """One of the few letters that are due, leased or expired, if the query asks for such."""
+    """An index of the few letters that are due, leased or expired, if the query asks for such."""
     if query.due is not None or query.scheduled:
         greatest = "+inf" if query.due is None else str(microseconds(query.due))
         return Index({"due": [False, _listed(query.sources)]}, greatest=greatest)
@@ -43,7 +43,7 @@ def narrow_index(query: Query) -> Index | None:
 
 
 def wide_index(query: Query) -> Index:
-    """In order of time: of the groups or tenants that are named, and else by state, category and source."""
+    """An index in order of time: of the groups or tenants that are named, otherwise by state, category and source."""
     least = "-inf" if query.since is None else str(microseconds(query.since))
     greatest = "+inf" if query.before is None else f"({microseconds(query.before)}"
     return Index(_arms(query), least=least, greatest=greatest)
@@ -57,26 +57,26 @@ def _arms(query: Query) -> dict[str, Any]:
 
 
 def due_index(query: Query, priority: str) -> Index:
-    """What is due with that priority, as it is claimed: the longest due first."""
+    """The index of what is due with that priority, the longest due first."""
     assert query.due is not None
     arms = {"due": [[priority], _listed(query.sources)]}
     return Index(arms, greatest=str(microseconds(query.due)))
 
 
 def is_counted(query: Query) -> bool:
-    """Whether the counters can answer it."""
+    """Whether the counters can answer the query."""
     given = [name for name in query.__struct_fields__ if getattr(query, name) is not None]
     return all(name in _COUNTED for name in given)
 
 
 def is_answered(query: Query) -> bool:
-    """Whether its wide index has nothing but what is asked for."""
+    """Whether its wide index has nothing but what the query selects."""
     given = {name for name in query.__struct_fields__ if getattr(query, name) is not None} - {"since", "before"}
     return given <= {"states", "categories", "sources"} or given in ({"groups"}, {"tenants"})
 
 
 def needs_documents(query: Query) -> bool:
-    """Whether it asks for what no head tells."""
+    """Whether the query asks for what no head holds."""
     return query.text is not None or query.error_type is not None or query.code is not None
 
 
@@ -85,7 +85,7 @@ def cursor_of(head: Head) -> str:
 
 
 def position(cursor: str) -> tuple[int, int]:
-    """Where the page before ended."""
+    """Where the page before ended, from its cursor."""
     found = _CURSOR.fullmatch(cursor)
     if found is None:
         raise BadQuery(f"{cursor!r} is not a cursor of this store: use `after` as the page before gave it")
@@ -97,5 +97,5 @@ def _listed(names: tuple[str, ...] | None) -> list[str] | bool:
 
 
 def _text(name: str) -> str:
-    """As part of a key; what is no text has no letters."""
+    """A text as part of a key; what is no text has no letters."""
     return name.encode("utf-8", "replace").decode()

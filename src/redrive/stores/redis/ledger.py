@@ -30,7 +30,7 @@ class RedisLedger:
         self._letters = letters
 
     async def freeze(self, replay: str, query: Query, *, now: datetime) -> int:
-        """The selection is drafted beside the ledger and put in its place in one step: whole, and only once."""
+        """Draft the selection beside the ledger, then put it in place in one step: whole, and only once."""
         frozen = self._access.key("ledger", "frozen")
         if not await self._access.command("SISMEMBER", frozen, replay):
             draft = f"{replay}:draft:{uuid.uuid4().hex}"

@@ -48,7 +48,7 @@ class RedisLetters:
         self.reader = Reader(access)
 
     async def record(self, letters: Sequence[Letter]) -> None:
-        """All are new, as a rule, and written without a look. Those that are not rejoin theirs."""
+        """Write the letters unseen: as a rule all are new. Those that are known rejoin theirs."""
         known = await self._swap(
             [(letter, self._written(letter)) for letter in letters], _descriptions(letters), "record"
         )
@@ -102,7 +102,7 @@ class RedisLetters:
         limit: int,
         replay: str | None = None,
     ) -> Sequence[Letter]:
-        """Whoever is faster has a letter; the other takes the next."""
+        """Claim letters; where another process was faster with one, take the next."""
         taken: list[Letter] = []
         async for some in self._claimable(query, to, max(limit, 1)):
             free = (await self._free(some, query, to, owner))[: limit - len(taken)]
@@ -126,7 +126,7 @@ class RedisLetters:
         now: datetime,
         owner: Owner | None = None,
     ) -> Sequence[LetterId]:
-        """Who lost looks again: somebody changed the letter, but perhaps not so that it may not move."""
+        """Move letters; one that somebody changed meanwhile is read again, since it may still be moved."""
         won: list[LetterId] = []
         left: Collection[LetterId] = ids
         while left:
@@ -152,7 +152,7 @@ class RedisLetters:
     # -- writing ---------------------------------------------------------------------------------------------------
 
     async def _rejoin(self, letters: Sequence[Letter]) -> list[Letter]:
-        """Letters that are known already; returns those that somebody else changed meanwhile."""
+        """Join letters to those that are known; returns those that somebody else changed meanwhile."""
         ids = {letter.id for letter in letters}
         before = {stored.id: stored for stored in await self.reader.load(ids, documents=True)}
         left = {stored.id: stored for stored in await self.reader.load(ids - before.keys(), documents=False)}
@@ -170,7 +170,7 @@ class RedisLetters:
         return [letter for letter in letters if letter.id in lost]
 
     def _written(self, letter: Letter, before: Found | None = None, stays: bool = False) -> Change:
-        """A whole letter, in the place of what there was: it keeps its number if it stays the same letter."""
+        """The change that writes a whole letter; it keeps its number if it stays the same letter."""
         was, seq = (b"", 0) if before is None else (before.raw, before.head.seq if stays else 0)
         body = letter.message.body
         if self._shape is None:
@@ -185,7 +185,7 @@ class RedisLetters:
     async def _swap(
         self, changes: Sequence[tuple[Any, Change]], about: Sequence[bytes] = (), name: str = "swap"
     ) -> list[Any]:
-        """Make the changes; returns those (what stands beside them) that somebody else was faster with."""
+        """Make the changes; returns what stands beside those that somebody else was faster with."""
         lost: list[Any] = []
         for some in _parts(changes):
             parts = (
@@ -200,7 +200,7 @@ class RedisLetters:
     # -- claiming --------------------------------------------------------------------------------------------------
 
     async def _claimable(self, query: Query, to: State, limit: int) -> AsyncIterator[list[Found]]:
-        """What may be claimed, the most urgent first. Of what is due, only as much is read as is taken."""
+        """Letters that may be claimed, the most urgent first. Of what is due, only as much is read as is taken."""
         if query.due is not None and query.ids is None and query.message_ids is None and query.id_prefix is None:
             for priority in await self._priorities():
                 async for some in self.reader.pages(
@@ -224,12 +224,12 @@ class RedisLetters:
             yield letters
 
     async def _priorities(self) -> list[str]:
-        """Of letters that wait for a retry, the most urgent first."""
+        """The priorities of letters that wait for a retry, the most urgent first."""
         fields = await self._access.command("HKEYS", f"{self._access.letters}:waiting")
         return sorted({field.partition(b":")[0].decode() for field in fields}, key=int)
 
     async def _free(self, letters: Sequence[Found], query: Query, to: State, owner: Owner) -> list[Found]:
-        """Those that may be claimed, and wait for no other letter."""
+        """The letters that may be claimed, and wait for no other."""
         may = [
             stored
             for stored in letters
@@ -261,7 +261,7 @@ class RedisLetters:
         return [row for row in rows if all(values is None or row[at] in values for at, values in enumerate(wanted))]
 
     async def _forget_taken(self) -> None:
-        """If entries are fewer than letters, somebody else took some: whoever reads their letters forgets them."""
+        """Forget letters whose entries somebody else took: then entries are fewer than letters."""
         if self._shape is not None:
             heads, entries, aside = await self._access.sizes()
             if heads > entries + aside:
@@ -301,7 +301,7 @@ def _urgency(stored: Found) -> tuple[int, bool, int, int]:
 
 
 def _parts(changes: Sequence[tuple[Any, Change]]) -> Iterator[list[tuple[Any, Change]]]:
-    """As many at a time as a script may change without keeping everybody else waiting."""
+    """Changes in parts that a script can make without keeping everybody else waiting."""
     some: list[tuple[Any, Change]] = []
     size = 0
     for change in changes:
@@ -315,7 +315,7 @@ def _parts(changes: Sequence[tuple[Any, Change]]) -> Iterator[list[tuple[Any, Ch
 
 
 def _descriptions(letters: Iterable[Letter]) -> list[bytes]:
-    """Each group among them, and what its letters have in common."""
+    """The groups among these letters, and what the letters of each have in common."""
     members: dict[str, list[Letter]] = defaultdict(list)
     for letter in letters:
         members[letter.group].append(letter)
@@ -330,7 +330,7 @@ def _descriptions(letters: Iterable[Letter]) -> list[bytes]:
 
 
 def _kind(field: bytes, by_group: bool) -> tuple[str, str, State, Category]:
-    """A field of the counters, taken apart."""
+    """The parts of a field of the counters."""
     if not by_group:
         state, category, source = field.split(b":", 2)
         return "", source.decode(), State(state.decode()), Category(category.decode())

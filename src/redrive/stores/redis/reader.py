@@ -1,4 +1,4 @@
-"""Reading letters: by id, along an index, and what a query selects in the order of a search."""
+"""Reads letters: by id, along an index, and by query in the order of a search."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class Reader:
         self._access = access
 
     async def load(self, ids: Iterable[LetterId], *, documents: bool) -> list[Found]:
-        """Those of them that there are."""
+        """The letters of these ids that exist."""
         letters: list[Found] = []
         left = list(dict.fromkeys(ids))
         while left:
@@ -71,7 +71,7 @@ class Reader:
         after: Place | None = None,
         limit: int | None = None,
     ) -> AsyncIterator[list[Found]]:
-        """What the query selects, in the order of a search, some at a time. Who needs no more, stops asking."""
+        """The letters that the query selects, in the order of a search, some at a time."""
         needed = needs_documents(query)
         batch = max(1, min(limit or _BATCH, _BATCH))
         if (ids := await self._named(query)) is not None:
@@ -90,7 +90,7 @@ class Reader:
                 yield await self._whole(query, chosen, documents and not at_once)
 
     async def _whole(self, query: Query, letters: list[Found], documents: bool) -> list[Found]:
-        """The same with their documents, if these are asked for; who changed meanwhile may not be selected any more."""
+        """The same letters with their documents, if the query needs them; one that changed meanwhile may drop out."""
         if not documents or not letters:
             return letters
         whole = await self.load([stored.id for stored in letters], documents=True)
@@ -102,7 +102,7 @@ class Reader:
         return {field.split(b":", 2)[2].decode() for field in fields}
 
     async def _few(self, query: Query, documents: bool, limit: int | None) -> list[Found] | None:
-        """All that it selects, if it asks for what only few letters have; None: they are not few, or it does not."""
+        """All that the query selects, if it asks for what only few letters have; otherwise None."""
         index = narrow_index(query)
         if index is None:
             return None
@@ -126,7 +126,7 @@ class Reader:
         return set.intersection(*named) if named else None
 
     async def _beginning(self, prefix: str) -> set[LetterId]:
-        """The ids that begin so. There is no index of ids: the server looks at all of them."""
+        """The ids with that beginning. There is no index of ids: the server looks at all of them."""
         pattern = re.sub(r"([*?\[\]\\^])", r"\\\1", prefix) + "*"
         ids: set[LetterId] = set()
         cursor = None
@@ -145,7 +145,7 @@ class Reader:
         return ids
 
     async def _there(self, documents: bool, rows: Iterable[Row]) -> list[Found]:
-        """Those that there are. One whose entry somebody took has a head, but no document: it is forgotten here."""
+        """The letters that exist. One whose entry somebody took has a head but no document, and is forgotten here."""
         letters: list[Found] = []
         taken: list[tuple[str, bytes]] = []
         for id, raw, document, entry in rows:

@@ -30,7 +30,7 @@ class SqliteStore:
         self._closed = False
 
     async def check(self) -> None:
-        """By writing: a read can succeed where a full disk or a lock would not."""
+        """Check by writing: a read can succeed where a full disk or a lock would not."""
         statement = "DELETE FROM documents WHERE kind = ''"
         await self._access.write(lambda connection: connection.execute(statement).rowcount)
 

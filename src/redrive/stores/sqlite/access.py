@@ -15,7 +15,7 @@ T = TypeVar("T")
 
 
 class Access:
-    """The file, with its errors in the words of a store."""
+    """The file, with its errors as StoreUnavailable."""
 
     def __init__(self, database: Database) -> None:
         self._database = database

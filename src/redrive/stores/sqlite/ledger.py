@@ -24,7 +24,7 @@ class SqliteLedger:
         self._access = access
 
     async def freeze(self, replay: str, query: Query, *, now: datetime) -> int:
-        """One statement: a million letters are frozen without one of them passing through this process."""
+        """Freeze in one statement: a million letters, and none of them passes through this process."""
         conditions = [numbered(*arm, number) for number, arm in enumerate(arms(query))] or [("0", {})]
         letters = " UNION ALL ".join(_SQL["freeze_arm"].replace("{where}", condition) for condition, _ in conditions)
         statement = _SQL["freeze"].replace("{letters}", letters)

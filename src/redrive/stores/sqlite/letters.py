@@ -36,7 +36,7 @@ class SqliteLetters:
         self._shape = shape
 
     async def record(self, letters: Sequence[Letter]) -> None:
-        """One transaction. All are new, as a rule; those that are not rejoin theirs one by one."""
+        """Record in one transaction: as a rule all are new. Those that are known rejoin theirs, one by one."""
         batches = [(some, [self._row(letter) for letter in some]) for some in rounds(letters, by_id)]
 
         def work(connection: sqlite3.Connection) -> None:
@@ -134,12 +134,12 @@ class SqliteLetters:
         connection.executemany(_SQL["depend"], [(letter.id, id) for letter in new for id in letter.depends_on])
 
     def _known(self, connection: sqlite3.Connection, letters: Sequence[Letter], before: int) -> Collection[LetterId]:
-        """Those that were there before this batch."""
+        """The letters that were there before this batch."""
         ids = as_json(letter.id for letter in letters)
         return {id for (id,) in connection.execute(_SQL["known"], {"ids": ids, "before": before})}
 
     def _rejoin(self, connection: sqlite3.Connection, letter: Letter) -> bool:
-        """Whether something of it was new."""
+        """Join the letter to the known one; returns whether something of it was new."""
         old = self._get(connection, letter.id)
         assert old is not None
         new = rejoined(old, letter)
@@ -184,7 +184,7 @@ class SqliteLetters:
         )
 
     def _letter(self, row: tuple[Any, ...]) -> Letter:
-        """What the shape loads, and laid over it what changed since it was written."""
+        """The letter of a row: what the shape loads, and over it what changed since."""
         (
             _,
             _,
@@ -248,7 +248,7 @@ _INSERTED = [
 def _claimable(
     connection: sqlite3.Connection, query: Query, state: dict[str, Any], limit: int
 ) -> list[tuple[Any, ...]]:
-    """What may be claimed, the most urgent first. Of what is due, only as much is looked at as is taken."""
+    """Letters that may be claimed, the most urgent first. Of what is due, only as much is read as is taken."""
     condition, parameters = where(query)
     if query.due is None or query.sources is None:
         select = _SQL["claimable"].replace("{where}", condition).replace("{columns}", _COLUMNS)
@@ -320,7 +320,7 @@ def _group(rows: Sequence[tuple[Any, ...]]) -> Group:
 
 
 def _tallies(letters: Sequence[Letter]) -> list[tuple[Any, ...]]:
-    """How many of each: a batch has few kinds of letters."""
+    """The counts of a batch by group, source, state and category: it has few kinds of letters."""
     kinds = Counter(
         [(letter.group, letter.message.source, letter.state, letter.failures[-1].category) for letter in letters]
     )
@@ -328,7 +328,7 @@ def _tallies(letters: Sequence[Letter]) -> list[tuple[Any, ...]]:
 
 
 def _group_rows(letters: Sequence[Letter]) -> list[tuple[Any, ...]]:
-    """One row for each group among them."""
+    """A row for each group among the letters."""
     members: dict[str, list[Letter]] = defaultdict(list)
     for letter in letters:
         members[letter.group].append(letter)

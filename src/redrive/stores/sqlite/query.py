@@ -107,12 +107,12 @@ def given(query: Query) -> Iterator[tuple[str, Any]]:
 
 
 def is_narrow(query: Query) -> bool:
-    """Whether it asks for what only few letters have."""
+    """Whether the query asks for what only few letters have."""
     return any(getattr(query, name) is not None for name in _NARROW)
 
 
 def is_counted(query: Query) -> bool:
-    """Whether the counters can answer it."""
+    """Whether the counters can answer the query."""
     return all(name in COUNTED for name, _ in given(query))
 
 
@@ -121,7 +121,7 @@ def cursor_of(created_at: int, seq: int) -> str:
 
 
 def position(cursor: str) -> tuple[int, int]:
-    """Where the page before ended."""
+    """Where the page before ended, from its cursor."""
     found = _CURSOR.fullmatch(cursor)
     if found is None:
         raise BadQuery(f"{cursor!r} is not a cursor of this store: use `after` as the page before gave it")
@@ -133,7 +133,7 @@ def _or_all(wanted: tuple[Any, ...] | None, all: Iterable[Any]) -> tuple[Any, ..
 
 
 def _arm(query: Query, equal: dict[str, Sequence[Any]]) -> Condition:
-    """The rest of the query, and equality on these: written so that SQLite sees a constant, not a subquery."""
+    """One arm: the rest of the query, and equality on these, written so that SQLite sees a constant, not a subquery."""
     rest = msgspec.structs.replace(query, **dict.fromkeys(equal))
     condition, parameters = where(rest)
     for name, (value,) in equal.items():
@@ -143,6 +143,6 @@ def _arm(query: Query, equal: dict[str, Sequence[Any]]) -> Condition:
 
 
 def _text() -> str:
-    """A substring of any of the searched columns, compared as bytes with ASCII letters in lower case."""
+    """The condition on a substring of any searched column, compared as bytes with ASCII letters in lower case."""
     columns = (f"instr(CAST(lower(CAST({name} AS TEXT)) AS BLOB), :text)" for name in _TEXTS)
     return f"({' OR '.join(columns)})"

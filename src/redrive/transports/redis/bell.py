@@ -1,4 +1,4 @@
-"""How an idle worker learns that there is something to do: by a command that waits on the server."""
+"""Wakes an idle worker when there is something to do, by a command that waits on the server."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class Bell:
         self._error: Unavailable | None = None
 
     async def wait(self, clock: Clock, seconds: float) -> None:
-        """Until it rings, or so long. Raises what the server's absence raises."""
+        """Wait until it rings, at most so long. Raises TransportUnavailable if the server is away."""
         if self._listening is None or self._listening.done():
             self._rung.clear()
             self._listening = asyncio.create_task(self._listen())
@@ -38,11 +38,11 @@ class Bell:
             raise error
 
     async def pass_on(self) -> None:
-        """Whoever waits elsewhere looks, in our place."""
+        """Wake another process in our place."""
         await self._link.run(scripts.PAUSE, [self._queue], ["rouse"])
 
     async def silence(self) -> None:
-        """After the link was closed, which ends the command."""
+        """Stop listening; called after the link was closed, which ends the command."""
         if self._listening is not None:
             self._listening.cancel()
             await asyncio.gather(self._listening, return_exceptions=True)

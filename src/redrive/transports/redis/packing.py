@@ -1,4 +1,4 @@
-"""Messages as Redis keeps them: one packed value for each, what few have at its end."""
+"""Packs messages as Redis keeps them: one value for each, what few have at its end."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ Group = tuple[bool, str | None, int, int, int]  # sent back, tenant, priority, m
 
 
 def packed(message: Message) -> bytes:
-    """The value that is kept under its id."""
+    """The value that is kept under a message's id."""
     return _encode(
         Parcel(
             message.body,
@@ -50,14 +50,14 @@ def packed(message: Message) -> bytes:
 
 
 def digest(tenant: str | None) -> str:
-    """A tenant as a part of a key: short, whatever its name. Nobody is the empty one."""
+    """A tenant as part of a key: short, whatever its name; empty for no tenant."""
     return "" if tenant is None else blake2b(tenant.encode("utf-8", "surrogatepass"), digest_size=8).hexdigest()
 
 
 def delivered(
     source: str, token: bytes, ids: Iterable[bytes], parcels: Iterable[bytes | None], states: Iterable[bytes]
 ) -> list[Delivery]:
-    """What `fetch.lua` leased. One whose message is gone is left to its lease, which forgets it."""
+    """The deliveries that `fetch.lua` leased. One whose message is gone is left to its lease, which forgets it."""
     return [
         _delivery(source, token, id.decode("utf-8", "surrogatepass"), _decode(parcel), state)
         for id, parcel, state in zip(ids, parcels, states, strict=True)
@@ -85,7 +85,7 @@ def _delivery(source: str, token: bytes, id: str, parcel: Parcel, state: bytes) 
 
 
 def history(settlement: Settlement) -> bytes:
-    """Every failure of it so far, as it is kept beside the message."""
+    """Every failure of a message so far, as they are kept beside it."""
     failures: Sequence[Failure] = settlement.delivery.failures
     if settlement.failure is not None:
         failures = (*failures, settlement.failure)

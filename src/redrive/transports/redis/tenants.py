@@ -25,7 +25,7 @@ class TenantMetrics(Struct, frozen=True):
 
 
 def metrics(rows: Iterable[Any]) -> list[TenantMetrics]:
-    """What `tenants.lua` says, in words."""
+    """The answer of `tenants.lua` as values."""
     return [
         TenantMetrics(
             name=name.decode("utf-8", "surrogatepass"),

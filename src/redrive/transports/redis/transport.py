@@ -1,4 +1,4 @@
-"""The queue: what is leased, settled and sent in batches, each one round trip."""
+"""The queue in Redis: leases, settles and sends in batches, each in one round trip."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _NO_LIMITS = Limits()
 
 
 class RedisTransport:
-    """Messages leased by the server's own clock: what a dead worker held comes back by itself."""
+    """Leases messages by the server's own clock: what a dead worker held comes back by itself."""
 
     features = Features(
         durable=True,
@@ -55,7 +55,7 @@ class RedisTransport:
     # -- the seam ------------------------------------------------------------------------------------------------
 
     async def receive(self, source: str, limit: int) -> Sequence[Delivery]:
-        """The most urgent first; a tenant's turn by turn where the source is fair."""
+        """Lease messages, the most urgent first; where the source is fair, tenants take turns."""
         try:
             await self._introduce(source)
             while True:
@@ -110,12 +110,12 @@ class RedisTransport:
         return {name: depth for name, depth in depths.items() if depth.total}
 
     async def check(self) -> None:
-        """By writing: a replica, or a server whose disk is full, can be read and takes nothing."""
+        """Check by writing: a replica, or a server whose disk is full, can be read and takes nothing."""
         await self._link.command("SREM", f"{self._sources}:check", "")
         await self._link.trust()
 
     async def aclose(self) -> None:
-        """What a cancelled receive had taken is given back first."""
+        """Close the connections, after what a cancelled receive had taken is given back."""
         await asyncio.gather(*self._background, return_exceptions=True)
         await self._link.aclose()
         await asyncio.gather(*(bell.silence() for bell in self._bells.values()))
@@ -123,12 +123,12 @@ class RedisTransport:
     # -- more than the seam asks for -----------------------------------------------------------------------------
 
     def limit(self, source: str, limits: Limits) -> None:
-        """From the next receive on, for every worker of that source."""
+        """Keep these limits from the next receive on, for every worker of that source."""
         self._limits[source] = limits
         self._governed.discard(source)
 
     async def pause(self, source: str) -> None:
-        """Nobody receives anything of it until it is resumed. What runs may end; sending goes on."""
+        """Let nobody receive from that source until it is resumed. What runs may end; sending goes on."""
         await self._name([source])
         await self._link.run(scripts.PAUSE, [self.queue(source)], ["pause"])
 
@@ -137,7 +137,7 @@ class RedisTransport:
         await self._link.run(scripts.PAUSE, [self.queue(source)], ["resume"])
 
     async def paused(self) -> Collection[str]:
-        """The sources that are held now."""
+        """The sources that are paused now."""
         names = await self._names()
         held = await self._link.commands([("HEXISTS", f"{self.queue(name)}:terms", "paused") for name in names])
         return [name for name, is_held in zip(names, held, strict=True) if is_held]
@@ -152,7 +152,7 @@ class RedisTransport:
         return f"{self._link.address.prefix}:{{{tag}}}"
 
     async def _name(self, sources: Iterable[str]) -> None:
-        """Write down that there are such sources: once a minute, in case that somebody has emptied the server."""
+        """Write down that these sources exist: once a minute, in case somebody has emptied the server."""
         now = self._clock.elapsed()
         unnamed = [source for source in sources if self._named.get(source, -_NAMED_FOR) + _NAMED_FOR <= now]
         if unnamed:
@@ -166,7 +166,7 @@ class RedisTransport:
     # -- receiving -----------------------------------------------------------------------------------------------
 
     async def _introduce(self, source: str) -> None:
-        """Once: is the server to be trusted, and does it know our limits?"""
+        """Check once that the server is to be trusted, and give it our limits."""
         if source in self._governed:
             return
         await self._link.trust()
@@ -177,7 +177,7 @@ class RedisTransport:
         self._governed.add(source)
 
     async def _fetch(self, source: str, limit: int) -> tuple[float, Sequence[Delivery]]:
-        """Seconds until there may be more, and what was leased. If we are cancelled, it is given back."""
+        """Lease what is there; returns the seconds until there may be more, and the leased. Gives back if cancelled."""
         token = secrets.token_hex(8).encode()
         arguments = (limit, token, self._lease, *self._arguments_of(source))
         fetching = asyncio.ensure_future(self._link.run(scripts.FETCH, [self.queue(source)], arguments))
@@ -203,7 +203,7 @@ class RedisTransport:
             await self._link.run(scripts.SETTLE, [self.queue(source)], released)
 
     async def _wait(self, source: str, seconds: float) -> None:
-        """Until there may be something to receive."""
+        """Wait until there may be something to receive."""
         queue = self.queue(source)
         bell = self._bells.get(queue)
         if bell is None:
@@ -215,7 +215,7 @@ class RedisTransport:
             raise
 
     def _later(self, work: Coroutine[Any, Any, Any]) -> None:
-        """Beside whatever else is done; a server that is away ends it, and the lease does the rest."""
+        """Do that in the background; if the server is away it is dropped, and the end of the lease does the rest."""
 
         async def quietly() -> None:
             with suppress(TransportUnavailable):
@@ -228,7 +228,7 @@ class RedisTransport:
     # -- settling and sending ------------------------------------------------------------------------------------
 
     def _decided(self, source: str, settlements: Sequence[Settlement]) -> list[Value]:
-        """The arguments of `settle.lua`."""
+        """The settlements as arguments of `settle.lua`."""
         arguments: list[Value] = [self._throttled(source, settlements)]
         by_token: dict[bytes, list[Settlement]] = defaultdict(list)
         for settlement in settlements:
@@ -261,7 +261,7 @@ class RedisTransport:
         return _milliseconds(rate.per) if throttled else 0
 
     def _groups(self, messages: Sequence[Message]) -> list[Value]:
-        """The arguments of `add.lua`: messages that go the same way are told of together, in their order."""
+        """The messages as arguments of `add.lua`: those that go the same way together, in their order."""
         groups: dict[Group, list[Value]] = defaultdict(list)
         for message in messages:
             group = message.was_sent_back, message.tenant, message.priority, self._delay(message), message.attempt - 1
@@ -279,7 +279,7 @@ class RedisTransport:
 
 
 def _chunks(messages: Sequence[Message]) -> Iterator[list[Message]]:
-    """Neither too many nor too large for one script: while it runs, nobody else is served."""
+    """Messages in parts that are not too large for one script: while it runs, nobody else is served."""
     chunk: list[Message] = []
     size = 0
     for message in messages:
@@ -320,7 +320,7 @@ def _bytes(text: str) -> bytes:
 
 
 def _milliseconds(span: timedelta) -> int:
-    """Rounded up, so that nothing comes before its time."""
+    """A duration in milliseconds, rounded up, so that nothing comes before its time."""
     return -(-span // timedelta(milliseconds=1))
 
 

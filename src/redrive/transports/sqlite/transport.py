@@ -25,7 +25,7 @@ _LONGEST_LEASE = timedelta(hours=1)
 
 
 class Rest(msgspec.Struct, array_like=True, frozen=True):
-    """What few messages have; written only where there is some of it."""
+    """The fields that few messages have; written only where there are some."""
 
     headers: Headers = ()
     key: bytes | None = None
@@ -45,7 +45,7 @@ Leased = tuple[str, int, list[Row]]  # source, lease, what it holds
 
 
 class SqliteTransport:
-    """Messages leased with a deadline: what a dead worker held comes back by itself."""
+    """Leases messages with a deadline: what a dead worker held comes back by itself."""
 
     features = Features(
         durable=True,
@@ -71,7 +71,7 @@ class SqliteTransport:
         self._closed = False
 
     async def receive(self, source: str, limit: int) -> Sequence[Delivery]:
-        """The most urgent first, then the longest visible."""
+        """Lease messages, the most urgent first, then the longest visible."""
         event = self._sent.setdefault(source, asyncio.Event())
         while True:
             event.clear()
@@ -114,7 +114,7 @@ class SqliteTransport:
         return {source: Depth(ready, delayed, leased) for source, ready, delayed, leased in rows}
 
     async def check(self) -> None:
-        """By writing: a read can succeed where a full disk or a lock would not."""
+        """Check by writing: a read can succeed where a full disk or a lock would not."""
         statement = "UPDATE queue SET seq = seq WHERE seq = -1"
         await self._write(lambda connection: connection.execute(statement).rowcount)
 
@@ -144,7 +144,7 @@ class SqliteTransport:
         connection.execute(_SQL["heal_leases"], {"until": now + int(_LONGEST_LEASE.total_seconds() * 1e6)})
 
     async def _take(self, source: str, limit: int) -> Sequence[Delivery]:
-        """The writer only leases: it is what everybody waits for, so the rows are read into deliveries here."""
+        """Lease messages in the writer, and read them into deliveries here: the writer is what everybody waits for."""
         future = self._database.submit(lambda connection: self._lease_ready(connection, source, limit))
         try:
             with translated_errors():
@@ -177,7 +177,7 @@ class SqliteTransport:
         return lost + _lost(connection, _SQL["done"], done)
 
     def _put_back(self, connection: sqlite3.Connection, settlement: Settlement) -> bool:
-        """Whether it was still ours."""
+        """Put a message back into the queue; returns whether it was still ours."""
         outcome, (seq, lease) = settlement.outcome, settlement.delivery.token
         assert not isinstance(outcome, Done)
         statement, span = ("retry", outcome.after) if isinstance(outcome, Retry) else ("release", outcome.pause)
@@ -202,7 +202,7 @@ class SqliteTransport:
 def _lost(
     connection: sqlite3.Connection, statement: str, deliveries: Sequence[Delivery], **more: int
 ) -> list[Delivery]:
-    """Run it for each lease among them; those that were no longer ours.
+    """Run the statement for each lease among them; returns the deliveries that were no longer ours.
 
     Two statements that answer in one step are faster than one that returns every row: each step of SQLite hands
     the interpreter to whatever else runs in the process.
