@@ -66,7 +66,7 @@ class Limits(Struct, frozen=True):
 
     @property
     def asks(self) -> bool:
-        """Whether it asks for anything."""
+        """Whether any limit is set."""
         return self.rate is not None or self.fair is not None
 
     def __str__(self) -> str:

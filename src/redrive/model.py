@@ -102,12 +102,12 @@ class Message(Struct, frozen=True, gc=False):
 
     @property
     def was_sent_back(self) -> bool:
-        """By a retry or a replay of its letter."""
+        """Whether a retry or a replay of its letter sent it."""
         return bool(self.headers) and self.header(LETTER_HEADER) is not None
 
 
 def with_headers(headers: Headers, **changes: bytes | None) -> Headers:
-    """Those headers with some set (`trace_id=b"…"` sets `trace-id`) or, given None, removed."""
+    """The headers with some set (`trace_id=b"…"` sets `trace-id`) or, given None, removed."""
     named = {name.replace("_", "-"): value for name, value in changes.items()}
     kept = tuple(pair for pair in headers if pair[0] not in named)
     return kept + tuple((name, value) for name, value in named.items() if value is not None)
@@ -192,19 +192,19 @@ class Letter(Struct, frozen=True, gc=False):
 
 
 def letter_id(source: str, message_id: MessageId) -> LetterId:
-    """One message of one source is one letter, however often it dies."""
+    """The id of the letter of a message: one message of one source is one letter, however often it dies."""
     digest = blake2b(f"{source}\0{message_id}".encode("utf-8", "surrogatepass"), digest_size=10).digest()
     return b32encode(digest).decode().lower()
 
 
 def merge_failures(known: tuple[Failure, ...], new: Iterable[Failure]) -> tuple[Failure, ...]:
-    """Those known, then those not seen before. Recording the same failure twice changes nothing."""
+    """The known failures, then those not seen before. Recording the same failure twice changes nothing."""
     seen = {failure.id for failure in known}
     return known + tuple(failure for failure in new if failure.id not in seen)
 
 
 def rejoined(old: Letter, new: Letter) -> Letter | None:
-    """A known letter after it died again: what is new of the newcomer, and what stays. None: nothing is new."""
+    """A known letter after it died again: what is new of the newcomer, and what stays. None if nothing is new."""
     failures = merge_failures(old.failures, new.failures)
     if len(failures) == len(old.failures):
         return None

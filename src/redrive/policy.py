@@ -87,7 +87,7 @@ class Policy:
         self.most_attempts = max(rule.attempts for rule in self._rules.values())
 
     def rule(self, category: Category) -> Rule:
-        """What it says of that category."""
+        """The rule for failures of that category."""
         return self._rules[category]
 
     def _rule(self, category: Category) -> Rule:
@@ -108,7 +108,7 @@ class Policy:
 
 
 def positive(name: str, value: Duration) -> timedelta:
-    """That long, and longer than nothing."""
+    """The duration, which has to be longer than 0."""
     try:
         span = duration(value)
     except ConfigError as error:

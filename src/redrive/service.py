@@ -70,13 +70,13 @@ class Service:
     # -- seeing --------------------------------------------------------------------------------------------------
 
     async def letters(self, query: Query, *, after: Cursor | None = None, limit: int = 50) -> Summaries:
-        """Newest first."""
+        """A page of letters, newest first."""
         await self._check(query)
         page = await self.app.store.letters.search(query, after=after, limit=_bounded(limit))
         return Summaries([summary(letter, self.redactor) for letter in page.letters], page.after)
 
     async def letter(self, id: LetterId) -> Detail:
-        """By its own id, the beginning of it, or the id of its message."""
+        """The letter of that id, of the only id that begins so, or of the message with that id."""
         return detail(await self.find(id), self.redactor)
 
     async def find(self, id: LetterId) -> Letter:
@@ -98,7 +98,7 @@ class Service:
         return Query(ids=tuple([(await self.find(id)).id for id in ids]))
 
     async def groups(self, query: Query, *, limit: int = 50) -> Sequence[Group]:
-        """The largest first."""
+        """The groups, the largest first."""
         await self._check(query)
         return self._redacted(await self.app.store.letters.groups(query, limit=_bounded(limit)))
 
@@ -172,7 +172,7 @@ class Service:
     async def replay_entries(
         self, id: str, *, status: EntryStatus | None = None, after: Cursor | None = None, limit: int = 50
     ) -> tuple[Sequence[Entry], Cursor | None]:
-        """The ledger."""
+        """Lines of a replay's ledger."""
         await self.replays.get(id)
         entries, more = await self.app.store.ledger.entries(id, status=status, after=after, limit=_bounded(limit))
         return [msgspec.structs.replace(entry, note=self.redactor.text(entry.note)) for entry in entries], more
@@ -186,7 +186,7 @@ class Service:
         return await self.run_replay(replay.id)
 
     async def archive(self, query: Query, *, actor: str, progress: Progress = lambda moved: None) -> int:
-        """Done with, whatever their state; what is on its way keeps its course. Returns how many."""
+        """Archive letters, whatever their state, except those on their way. Returns how many."""
         await self._check(query)
         total = 0
         async for page in every_page(self.app.store.letters, query, size=_BATCH, oldest_first=True):
@@ -196,7 +196,7 @@ class Service:
         return total
 
     async def purge(self, query: Query, *, actor: str, progress: Progress = lambda gone: None) -> int:
-        """Delete, for good, what is not on its way. Returns how many."""
+        """Delete letters for good, except those on their way. Returns how many."""
         if query.is_empty:
             raise UsageError("purge deletes for good: say which letters, by state, age, source or group")
         await self._check(query)
@@ -209,7 +209,7 @@ class Service:
         return total
 
     async def export(self, query: Query) -> AsyncIterator[bytes]:
-        """JSON lines, oldest first, unredacted and byte-exact, a page at a time."""
+        """The letters as JSON lines, oldest first, unredacted and byte-exact, a page at a time."""
         await self._check(query)
         async for page in every_page(self.app.store.letters, query, size=_BATCH, oldest_first=True):
             yield b"".join(line_of(letter) for letter in page)
@@ -230,7 +230,7 @@ class Service:
         return total
 
     async def acknowledge(self, id: str, *, actor: str) -> Incident:
-        """Somebody works on that incident: it is not told again until it is resolved."""
+        """Note that somebody works on that incident: no notice of it is sent until it is resolved."""
         if (await self.incidents.get(id)).state is IncidentState.RESOLVED:
             raise UsageError(f"incident {id} is resolved already")
         incident = await self.incidents.acknowledge(id, actor=actor)
@@ -238,7 +238,7 @@ class Service:
         return incident
 
     async def resolve(self, id: str, *, actor: str) -> Incident:
-        """It is over, whatever its rule says; if it happens again, it is opened again."""
+        """Resolve the incident, whatever its rule says; if it happens again, it is opened again."""
         incident = await self.incidents.resolve(id, actor=actor)
         await self.note(actor, "resolve", f"{incident.id}: {incident.alert.summary}")
         return incident
@@ -250,7 +250,7 @@ class Service:
         return incident
 
     async def pause(self, source: str, *, actor: str, transport: str = "default") -> None:
-        """Nobody receives anything of that source until it is resumed."""
+        """Let nobody receive from that source until it is resumed."""
         await self._pausable(transport).pause(source)
         await self.note(actor, "pause", source)
 
@@ -266,7 +266,7 @@ class Service:
         return transport
 
     async def doctor(self) -> Diagnosis:
-        """What is reachable, what is unsafe, and how to mend it."""
+        """Examine what is reachable, what is unsafe, and how to mend it."""
         from redrive.doctor import examine
 
         return await examine(self.app)
@@ -294,7 +294,7 @@ class Service:
         return [msgspec.structs.replace(group, message=self.redactor.text(group.message)) for group in groups]
 
     async def _check(self, query: Query) -> None:
-        """A source that nobody has ever seen is a typo, not an empty answer."""
+        """Raise UnknownSource for a source that nobody has ever seen: it is a typo, not an empty answer."""
         if query.sources is None:
             return
         known = await self.sources()
@@ -311,13 +311,13 @@ class Service:
 
 
 def _narrowed(query: Query, states: tuple[State, ...]) -> Query | None:
-    """The query, to these states only; None if that leaves nothing."""
+    """The query narrowed to these states; None if that leaves nothing."""
     left = tuple(state for state in states if query.states is None or state in query.states)
     return msgspec.structs.replace(query, states=left) if left else None
 
 
 def _at_rest(letter: Letter) -> Letter:
-    """As it arrives where nobody has it on its way: what was waits again, or it would for ever."""
+    """The letter as it is imported: one that was on its way is pending, since nobody here has it on its way."""
     state = State.PENDING if letter.state in (State.RETRYING, State.REPLAYING) else letter.state
     return msgspec.structs.replace(letter, state=state, owner=None, lease_until=None)
 

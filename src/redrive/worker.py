@@ -39,7 +39,7 @@ class Worker:
         self._helpers = [*([Upkeep.of(app).run] if upkeep else []), *beside]
 
     async def run(self) -> None:
-        """Until `stop`. What runs may finish within the grace; what was not begun is given back."""
+        """Run until `stop`. What runs may finish within the grace; what was not begun is given back."""
         app = self._app
         app.events.emit(WorkerStarted(worker=app.settings.worker_name, sources=tuple(app.handlers)))
         try:
@@ -62,7 +62,7 @@ class Worker:
 
 
 def _refusal(errors: ExceptionGroup[Exception]) -> ConfigError | None:
-    """What a backend refuses because of how it is set up is no bug, and is told in one line."""
+    """The ConfigError among the errors: how a backend is set up is no bug, and is said in one line."""
     return next((error for error in errors.exceptions if isinstance(error, ConfigError)), None)
 
 
@@ -86,13 +86,13 @@ async def work(
 
 
 def run_on_fast_loop(main: Coroutine[Any, Any, T]) -> T:
-    """What it returns, run as the whole of this process: on uvloop's loop where that is installed."""
+    """Run it to its end on an event loop of its own: uvloop's, where that is installed."""
     with asyncio.Runner(loop_factory=fast_loop()) as runner:
         return runner.run(main)
 
 
 def stop_on_signals(stop: Callable[[], None]) -> None:
-    """The first SIGINT or SIGTERM drains. The second ends the process: its leases run out, so nothing is lost."""
+    """Call `stop` at the first SIGINT or SIGTERM. The second ends the process; its leases run out: nothing is lost."""
     loop = asyncio.get_running_loop()
     asked = 0
 
@@ -110,7 +110,7 @@ def stop_on_signals(stop: Callable[[], None]) -> None:
 
 
 def fast_loop() -> Callable[[], asyncio.AbstractEventLoop] | None:
-    """uvloop's loop where it is installed."""
+    """The factory of uvloop's loop; None where it is not installed."""
     try:
         import uvloop
     except ImportError:

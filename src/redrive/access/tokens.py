@@ -73,7 +73,7 @@ class Tokens:
         self._one_time: Stored | None = None
 
     async def create(self, name: str, role: Role) -> tuple[Token, str]:
-        """The token and its text, which cannot be had again."""
+        """Make a token; returns it and its text, which cannot be had again."""
         if not name.strip():
             raise UsageError("a token needs a name: say who will use it, such as 'ci'")
         stored, text = self._made(name.strip(), role)
@@ -86,7 +86,7 @@ class Tokens:
         return text
 
     async def list(self) -> list[Token]:
-        """Oldest first, revoked ones included."""
+        """Every token, oldest first, revoked ones included."""
         found = [_stored(document.body) for document in await self._documents.list(KIND)]
         return sorted(map(_shown, found), key=lambda token: token.created_at)
 
@@ -95,7 +95,7 @@ class Tokens:
         return any(not token.revoked for token in await self.list())
 
     async def revoke(self, id: str) -> Token:
-        """From now on it opens nothing. Revoking it again changes nothing."""
+        """Revoke a token: from now on it opens nothing. Revoking it again changes nothing."""
         while document := await self._documents.get(KIND, id):
             revoked = replace(_stored(document.body), revoked=True)
             if await self._documents.put(KIND, id, _body(revoked), expect=document.version):
@@ -103,7 +103,7 @@ class Tokens:
         raise UnknownToken(id)
 
     async def check(self, text: str) -> Token | None:
-        """Whose it is; None if it is nobody's, or revoked."""
+        """The token of that text; None if there is none, or it is revoked."""
         form = _FORM.fullmatch(text)
         if form is None:
             return None
@@ -127,7 +127,7 @@ class Tokens:
         return (None, 0) if document is None else (_stored(document.body), document.version)
 
     async def _note_use(self, stored: Stored, version: int) -> None:
-        """Now and then, and never at the price of the request: a store that cannot write can still be read."""
+        """Note when a token was used, now and then, and never at the price of the request."""
         now = self._clock.now()
         if not version or (stored.last_used is not None and abs(now - stored.last_used) < _NOTED_EVERY):
             return

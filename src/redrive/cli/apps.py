@@ -36,7 +36,7 @@ def find_object(target: str, default: str, hint: str) -> Any:
 
 
 def _said() -> dict[str, str]:
-    """--config and --store, where an app looks for them when it is made."""
+    """The options --config and --store as variables of the environment, where an app looks for them when it is made."""
     said, found = given(), loaded()
     words = {"REDRIVE_CONFIG": str(said.config) if said.config else "", "REDRIVE_STORE": said.store or ""}
     if found.sources.get("transports.default") == "--store":
@@ -64,7 +64,7 @@ def _nearby(name: str) -> str:
 
 
 def _place(error: BaseException) -> str:
-    """Where in the user's code it happened: the last frame, import machinery aside."""
+    """The place in the user's code where it happened: the last frame, import machinery aside."""
     frames = [frame for frame in traceback.extract_tb(error.__traceback__) if "importlib" not in frame.filename]
     return f"{frames[-1].filename}:{frames[-1].lineno}"
 

@@ -1,4 +1,4 @@
-"""Nothing that changes letters by a filter happens before somebody said yes."""
+"""Asks before letters are changed by a filter."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from redrive.forensics.query import Query
 
 
 def confirm(question: str, *, yes: bool) -> None:
-    """Go on, or end the command. Where nobody can answer, only --yes is an answer."""
+    """Ask, and end the command if the answer is no. Where nobody can answer, only --yes goes on."""
     if yes:
         return
     try:
@@ -25,6 +25,6 @@ def confirm(question: str, *, yes: bool) -> None:
 
 
 def not_empty(query: Query, *, every: bool, verb: str) -> None:
-    """An empty filter is every letter, which is rarely meant."""
+    """Refuse an empty filter: it selects every letter, which is rarely meant."""
     if query.is_empty and not every:
         raise Stopped(f"which letters? Give a filter (--group, --source, …), or --all to {verb} every one")

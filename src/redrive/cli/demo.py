@@ -76,7 +76,7 @@ class World:
 
 
 def register(app: Redrive, world: World) -> None:
-    """Three handlers, each with its own way to fail."""
+    """Register three handlers, each with its own way to fail."""
 
     @app.handler(
         "orders",
@@ -121,7 +121,7 @@ class Demo:
         self._say(_INTRODUCTION.format(url=server.url, file=self.file, redrive=redrive))
 
     async def produce(self) -> None:
-        """Gently, for ever."""
+        """Send orders, a few a second, for ever."""
         number = 0
         while True:
             number += 1
@@ -143,7 +143,7 @@ class Demo:
             yield self.app.message("reports", body, **shared)
 
     async def narrate(self) -> None:
-        """What goes on, every few seconds."""
+        """Print what goes on, every few seconds."""
         service, was_down, was_mended = Service(self.app), False, False
         while True:
             if self.world.gateway_is_down is not was_down:

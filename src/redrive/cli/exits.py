@@ -25,7 +25,7 @@ class Stopped(click.ClickException):
 
 
 def stopped_by(error: Exception, *, debug: bool) -> Exception:
-    """What to raise instead: one line for what we foresaw, the error itself for a bug."""
+    """The error to end the command with: one line for what we foresaw, the error itself for a bug."""
     code = _code(error)
     if code is None:
         return error
@@ -51,6 +51,6 @@ def _line(error: Exception) -> str:
 
 
 def unread() -> click.exceptions.Exit:
-    """The end of a command whose reader went away; nothing more is written, not even at exit."""
+    """End a command whose reader went away: nothing more is written, not even at exit."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     return click.exceptions.Exit(UNREAD)

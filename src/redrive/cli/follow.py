@@ -1,4 +1,4 @@
-"""A replay under way, as `replay`, `retry` and `replays resume` show it."""
+"""Runs a replay and shows how it goes: for `replay`, `retry` and `replays resume`."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def waiting(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def follow_replay(start: Start, patience: Patience, *, as_json: bool, settings: Settings | None = None) -> None:
-    """Start or resume a replay, send it, tell what became of it. Whatever stops us, it can be resumed."""
+    """Start or resume a replay, send it, show what became of it. Whatever stops us, it can be resumed."""
     begun: list[Replay] = []  # as it was when we last knew, for whoever has to go on with it
 
     async def work(service: Service) -> ReplayReport:
@@ -68,7 +68,7 @@ def follow_replay(start: Start, patience: Patience, *, as_json: bool, settings: 
 
 
 async def _sent(service: Service, replay: Replay) -> ReplayReport:
-    """Until it is at its end. Somebody who runs it already is left to it; if he died with it, his lease ends."""
+    """Send the replay to its end. If another process runs it we wait: it ends it, or its lease ends."""
     told = False
     with Bar("sending", replay.total) as bar:
         while True:
@@ -82,7 +82,7 @@ async def _sent(service: Service, replay: Replay) -> ReplayReport:
 
 
 async def _known(service: Service, report: ReplayReport, patience: Patience) -> ReplayReport:
-    """Until each letter's outcome is known, or patience ends."""
+    """Wait until each letter's outcome is known, or patience ends."""
     clock, total = service.app.clock, report.replay.total
     began = changed = clock.elapsed()
     with Bar("waiting for outcomes", total) as bar:
@@ -102,7 +102,7 @@ def _is_over(patience: Patience, seconds: float) -> bool:
 
 
 def _open(report: ReplayReport) -> int:
-    """Letters whose outcome may still come."""
+    """How many letters' outcomes may still come."""
     waiting = (EntryStatus.SENT, EntryStatus.SELECTED) if report.replay.state is ReplayState.RUNNING else ()
     return sum(report.entries.get(status, 0) for status in waiting or (EntryStatus.SENT,))
 

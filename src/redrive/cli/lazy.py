@@ -57,7 +57,7 @@ class Commands(click.Group):
         return super().resolve_command(ctx, args)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """In sections, from the table: nothing is imported for it."""
+        """Write the commands in sections, from the table: nothing is imported for it."""
         width = max(map(len, self._targets))
         for section, lines in self._table.items():
             with formatter.section(section):
@@ -68,7 +68,7 @@ class Commands(click.Group):
         return super().make_context(info_name, args, parent, **extra)
 
     def invoke(self, ctx: click.Context) -> Any:
-        """Every foreseen error is one line and an exit code."""
+        """Run the command; every foreseen error becomes one line and an exit code."""
         try:
             answer = super().invoke(ctx)
             sys.stdout.flush()

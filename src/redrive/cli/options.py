@@ -21,7 +21,7 @@ _PER = {"s": 1, "m": 60, "h": 3600, None: 1}
 
 
 def span(value: str) -> timedelta:
-    """`90s`, `2h`, `7d`."""
+    """A duration: `90s`, `2h`, `7d`."""
     try:
         return duration(value)
     except (ConfigError, OverflowError) as error:
@@ -38,7 +38,7 @@ def moment(value: str) -> datetime:
 
 
 def rate(value: str) -> float:
-    """`50`, `50/s`, `3000/m`: so many letters a second."""
+    """Letters a second: `50`, `50/s`, `3000/m`."""
     match = _RATE.fullmatch(value)
     if match is None or float(match[1]) == 0:
         raise click.BadParameter(f"{value!r} is not a rate: write 50/s, 3000/m, or 50 for 50 a second")
@@ -98,7 +98,7 @@ def query_of(chosen: dict[str, Any], now: datetime) -> Query:
 
 
 def until_now(query: Query) -> Query:
-    """What came after somebody was shown the numbers is not part of what he agrees to."""
+    """The query, bounded to now: what comes after somebody saw the numbers is not part of what he agrees to."""
     now = datetime.now(UTC)
     return replace(query, before=now if query.before is None else min(query.before, now))
 

@@ -1,4 +1,4 @@
-"""What people read and what programs read. Nothing of a message can drive the terminal it is shown in."""
+"""Writes for people and for programs. Nothing of a message can drive the terminal it is shown in."""
 
 from __future__ import annotations
 
@@ -39,12 +39,12 @@ _STYLES = {
 
 
 def width() -> int:
-    """Of the terminal; without one, nothing is cut."""
+    """The width of the terminal; without one, nothing is cut."""
     return shutil.get_terminal_size((80, 24)).columns if sys.stdout.isatty() else _UNBOUNDED
 
 
 def show(*parts: RenderableType, err: bool = False) -> None:
-    """For people, on stdout, or beside it on stderr."""
+    """Show something to people, on stdout or stderr."""
     console = Console(
         file=io.StringIO(),
         width=width(),
@@ -62,7 +62,7 @@ def show(*parts: RenderableType, err: bool = False) -> None:
 
 
 def to_copy(about: str, text: str) -> Text:
-    """A command that somebody may copy: the terminal breaks it where it is too long, and no line end of ours does."""
+    """A command to copy: only the terminal breaks it where it is too long, no line end of ours does."""
     return Text.assemble((about, "dim"), text, no_wrap=True)
 
 
@@ -71,17 +71,17 @@ def _is_to_copy(part: RenderableType) -> bool:
 
 
 def say(text: str) -> None:
-    """For people, on stderr: messages, hints and questions."""
+    """Say something to people on stderr: messages, hints and questions."""
     click.echo(text, err=True)
 
 
 def tell_json(value: Any) -> None:
-    """For programs, on stdout: one document."""
+    """Write one JSON document for programs, on stdout."""
     write(msgspec.json.format(msgspec.json.encode(value), indent=2) + b"\n")
 
 
 def write(data: bytes) -> None:
-    """All of it, to stdout. Unbuffered (PYTHONUNBUFFERED), it may take a part of what it is given, and say nothing."""
+    """Write all of it to stdout, which, unbuffered (PYTHONUNBUFFERED), may silently take only a part."""
     left = memoryview(data)
     while left:
         left = left[sys.stdout.buffer.write(left) :]
@@ -89,7 +89,7 @@ def write(data: bytes) -> None:
 
 
 def table(*columns: str, right: Iterable[str] = (), folded: str | None = None) -> Table:
-    """A light table; one column takes what room is left, the last if no other is named."""
+    """A light table; one column takes the width that is left, the last if no other is named."""
     made = Table(box=SIMPLE_HEAD, pad_edge=False, show_edge=False, header_style="bold", padding=(0, 1, 0, 0))
     for name in columns:
         whole = name != (folded or columns[-1])
@@ -98,7 +98,7 @@ def table(*columns: str, right: Iterable[str] = (), folded: str | None = None) -
 
 
 def pairs(lines: Iterable[tuple[str, Text]]) -> Table:
-    """A name and what belongs to it, line by line."""
+    """Names and their values, line by line."""
     made = Table.grid(padding=(0, 2, 0, 0))
     made.add_column(style="dim", no_wrap=True)
     made.add_column(overflow="fold")
@@ -108,18 +108,18 @@ def pairs(lines: Iterable[tuple[str, Text]]) -> Table:
 
 
 def line(text: str, most: int | None = None) -> Text:
-    """One line of something that somebody else wrote, cut where it gets too long for a terminal."""
+    """A text of others as one line, cut where it gets too long for a terminal."""
     joined = " ".join(plain(text).split())
     return Text(joined if most is None or len(joined) <= most else f"{joined[: most - 1]}…")
 
 
 def plain(text: str) -> str:
-    """Control characters as escapes; tabs and line ends stay."""
+    """The text with control characters as escapes; tabs and line ends stay."""
     return _CONTROLS.sub(lambda match: f"\\x{ord(match[0]):02x}", text.replace("\r\n", "\n"))
 
 
 def error(kind: str, message: str, most: int | None = None) -> Text:
-    """`ValueError: no such thing`."""
+    """An error as `ValueError: no such thing`."""
     return Text.assemble(Text(plain(kind), style="bold"), ": ", line(message, most))
 
 
@@ -128,13 +128,13 @@ def state(name: str) -> Text:
 
 
 def states(counts: dict[Any, int]) -> Text:
-    """`pending 1,100 · exhausted 104`."""
+    """Counts as `pending 1,100 · exhausted 104`."""
     parts = [Text.assemble(state(str(name)), f" {count:,}") for name, count in counts.items() if count]
     return Text(" · ").join(parts)
 
 
 def age(at: datetime | None, now: datetime | None = None) -> str:
-    """`3m ago`, or `in 3m`."""
+    """A time as `3m ago`, or `in 3m`."""
     if at is None:
         return ""
     seconds = ((now or datetime.now(UTC)) - at).total_seconds()

@@ -13,7 +13,7 @@ _SOON = 1.0
 
 
 class Bar:
-    """Call it with how many more are done."""
+    """A progress bar; call it with how many more are done."""
 
     def __init__(self, text: str, total: int | None) -> None:
         self.done = 0
@@ -27,7 +27,7 @@ class Bar:
         self._draw()
 
     def at(self, done: int, text: str) -> None:
-        """It stands there, and this is what it does now."""
+        """Set how many are done, and the text of what is done now."""
         self.done, self._text = done, text
         self._draw()
 

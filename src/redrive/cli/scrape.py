@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 class Place(Struct, frozen=True):
-    """Where a worker answers."""
+    """The address that a worker serves its metrics on."""
 
     host: str
     port: int
@@ -41,7 +41,7 @@ def scraped(command: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def beside(app: Redrive, place: Place | None, metrics: Metrics | None = None) -> Sequence[Helper]:
-    """What runs beside the worker for it."""
+    """The helpers that serve metrics beside a worker."""
     if place is None:
         return ()
     from redrive.admin.scrape import Scrape

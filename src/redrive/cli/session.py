@@ -1,4 +1,4 @@
-"""From the settings to a Service and back: what every command that sees or acts has in common."""
+"""Makes a Service from the settings: what every command that sees or acts has in common."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class Needs(Enum):
 
 
 def given() -> Given:
-    """What was said for every command."""
+    """The options that every command takes, as they were given."""
     return click.get_current_context().ensure_object(Given)
 
 
@@ -52,7 +52,7 @@ def loaded() -> Loaded:
 
 
 def ask(work: Work[T], needs: Needs = Needs.LETTERS, settings: Settings | None = None) -> T:
-    """Do that with a Service, on these settings or those of this call, and let go of everything."""
+    """Do that with a Service, on these settings or those of this call, and close everything."""
     return asyncio.run(_asked(work, needs, settings))
 
 
@@ -77,7 +77,7 @@ def command(*words: str) -> str:
 
 
 def again(**changes: str) -> str:
-    """This very command with other options."""
+    """This command with other options, as it can be pasted."""
     words, arguments = list[str](), iter(given().arguments)
     names = {f"--{name}": value for name, value in changes.items()}
     for word in arguments:

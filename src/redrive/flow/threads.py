@@ -15,11 +15,11 @@ from typing import Any, TypeAlias
 
 Job: TypeAlias = tuple[asyncio.AbstractEventLoop, "asyncio.Future[Any]", Callable[[], Any]]
 Jobs: TypeAlias = "SimpleQueue[Job | None]"
-"""Where one thread finds its next job."""
+"""The queue that one thread takes its jobs from."""
 
 
 class Threads:
-    """As many as are busy at once. A job that is no longer waited for keeps its thread until it ends by itself."""
+    """A pool with as many threads as are busy at once. A job that nobody waits for keeps its thread until it ends."""
 
     def __init__(self, name: str) -> None:
         self._name = name
@@ -27,7 +27,7 @@ class Threads:
         self._closed = False
 
     async def run(self, call: Callable[[], Any]) -> Any:
-        """What the call returns or raises, without holding up the loop."""
+        """Run the call in a thread; returns or raises what it does, without holding up the loop."""
         loop = asyncio.get_running_loop()
         future: asyncio.Future[Any] = loop.create_future()
         jobs = self._idle.pop() if self._idle else self._start_thread()
@@ -35,7 +35,7 @@ class Threads:
         return await future
 
     def close(self) -> None:
-        """Idle threads end now, busy ones when they are done; none of them keeps the process."""
+        """End idle threads now, busy ones when they are done; none of them keeps the process."""
         self._closed = True
         while self._idle:
             self._idle.pop().put(None)

@@ -36,7 +36,7 @@ class Tried(Struct, frozen=True):
 
 
 class Described(Struct, frozen=True):
-    """A rule as it stands."""
+    """A rule with its threshold as it is set."""
 
     name: str
     severity: Severity

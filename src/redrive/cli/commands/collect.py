@@ -78,7 +78,7 @@ def _log_trouble(app: Redrive) -> None:
 
 
 def _taken_apart(url: str) -> tuple[str, str]:
-    """The broker, and the topic or queue in it: the last part of the path."""
+    """Split a URL into the broker's and the topic or queue, which is the last part of the path."""
     parts = urlsplit(url)
     path, _, name = parts.path.rpartition("/")
     if not name:
@@ -107,7 +107,7 @@ def _reader(address: str, name: str, transport: str | None, source: str | None, 
 
 
 def _kafka_reader(name: str, transport: str | None, source: str | None, form: str | None) -> Reader:
-    """Whose a record is, the name of its topic, its headers or `--format` says; never what its value looks like."""
+    """The reader of a topic, chosen by its name, its headers or `--format`; never by what a value looks like."""
     from redrive.collect.foreign import input_topic
     from redrive.collect.kafka import KafkaReader
     from redrive.transports.kafka.dlq import FORM

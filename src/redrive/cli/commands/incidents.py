@@ -87,7 +87,7 @@ def note(id: str, text: str, as_json: bool) -> None:
 
 
 def _act(work: Callable[[Service], Awaitable[Incident]], as_json: bool) -> None:
-    """Notifiers are told here and now, where there are any: a worker that does it may not run."""
+    """Act on an incident, and notify here and now where there are notifiers: perhaps no worker runs."""
 
     async def acted(service: Service) -> Incident:
         from redrive.alerts import alerting

@@ -61,5 +61,5 @@ def listed(found: list[Summary]) -> Table:
 
 
 def _last(error_type: str) -> str:
-    """`requests.exceptions.ConnectionError` is long; its last part says it."""
+    """The last part of a long name such as `requests.exceptions.ConnectionError`."""
     return error_type.rpartition(".")[2] if width() < WIDE else error_type

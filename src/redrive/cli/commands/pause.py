@@ -1,4 +1,4 @@
-"""`redrive pause` and `redrive resume`: a source held for all its workers."""
+"""`redrive pause` and `redrive resume`: a source paused for all its workers."""
 
 from __future__ import annotations
 

@@ -76,7 +76,7 @@ async def _sent(
 
 
 def _with(message: Message, headers: tuple[str, ...]) -> Message:
-    """As given, in order, repeats kept."""
+    """The headers as they were given, in order, repeats kept."""
     pairs: Headers = ()
     for header in headers:
         name, equals, value = header.partition("=")

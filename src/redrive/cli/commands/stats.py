@@ -31,7 +31,7 @@ def stats(as_json: bool) -> None:
 
 
 def _by_source(found: Stats) -> Table:
-    """A column for each state that occurs."""
+    """The table of sources, with a column for each state that occurs."""
     used = [name for name in State if found.states.get(name)]
     queue = ("READY", "DELAYED", "LEASED")
     numbers = (*(name.upper() for name in used), *queue)

@@ -47,7 +47,7 @@ def export_letters(file: Path, query: Query, force: bool) -> None:
 
 
 def _to_file(file: Path, query: Query) -> int:
-    """Under another name until it is whole and on the disk: a half export never looks like one."""
+    """Write to a file under another name until it is whole and on the disk: a half export never looks whole."""
     part = file.with_name(f"{file.name}.part")
     try:
         with os.fdopen(os.open(part, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as target:

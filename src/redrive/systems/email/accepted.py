@@ -1,4 +1,4 @@
-"""Who has an e-mail already, while others of its recipients have not: a retry must not send it to them again.
+"""Remembers who has an e-mail already while others have not: a retry must not send it to them again.
 
 Written when a server took an e-mail for some of its recipients only, read when a job comes again, deleted when
 everybody has it. A success at the first attempt touches none of it.
@@ -19,21 +19,21 @@ _KEPT = timedelta(days=30)  # longer than any letter that could still be sent ba
 
 
 class Accepted:
-    """For each job, the recipients that a server has accepted it for."""
+    """Keeps, for each job, the recipients that a server has accepted it for."""
 
     def __init__(self, store: Store, clock: Clock) -> None:
         self._store = store
         self._clock = clock
 
     async def of(self, message: Message) -> frozenset[str]:
-        """Nobody, for a job that comes for the first time."""
+        """The recipients who have it; none for a job that comes for the first time."""
         if message.attempt == 1 and not message.was_sent_back:
             return frozenset()
         found = await self._store.documents.get(_KIND, message.id)
         return frozenset() if found is None else frozenset(found.body["recipients"])
 
     async def add(self, message: Message, recipients: frozenset[str]) -> None:
-        """Tried until it is written, or the attempt's time is over: what is not noted is sent to them again."""
+        """Note recipients, trying until it is written or the attempt's time is over: else they get it again."""
         body = {"recipients": sorted(recipients), "at": self._clock.now().isoformat()}
         while True:
             try:
@@ -47,7 +47,7 @@ class Accepted:
         await self._store.documents.delete(_KIND, message.id)
 
     async def sweep(self) -> int:
-        """Forget what no letter can ask for any more."""
+        """Delete notes that no letter can ask for any more."""
         now, gone = self._clock.now(), 0
         for document in await self._store.documents.list(_KIND, limit=10_000):
             if now - datetime.fromisoformat(document.body["at"]) > _KEPT:

@@ -27,12 +27,12 @@ def dlq_url(email: Email) -> str:
 
 
 def entry_shape(email: Email) -> EmailShape:
-    """How these settings write an entry."""
+    """The shape of entries of these settings."""
     return EmailShape(email.dlq_ttl)
 
 
 def open_store(url: str) -> RedisStore:
-    """Letters in Redis, each of them an entry of the DLQ too while it is open."""
+    """A store of letters in Redis; each letter is an entry of the DLQ too while it is open."""
     from redrive.stores.redis import RedisStore
 
     parts = urlsplit(url)

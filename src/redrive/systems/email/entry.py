@@ -49,7 +49,7 @@ def validate_dlq_entry(
 
 
 def iso(at: datetime) -> str:
-    """`2025-10-19T10:30:00.000Z`."""
+    """A time as `2025-10-19T10:30:00.000Z`."""
     return at.astimezone(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 

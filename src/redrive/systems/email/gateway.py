@@ -72,7 +72,7 @@ class EmailGateway:
 
     @property
     def sender(self) -> Sender:
-        """Opened when the first e-mail goes out, or when it is asked for."""
+        """The sender; opened when the first e-mail goes out, or when it is asked for."""
         if self._sender is None or isinstance(self._sender, str):
             self._sender = open_sender(self._sender or self.email.sender)
         return self._sender
@@ -90,7 +90,7 @@ class EmailGateway:
         return [message.id for message in messages]
 
     def _limit(self) -> None:
-        """Companies take turns from the first job on, also where no worker has ever run."""
+        """Set the limits of the queue, so that companies take turns also where no worker has ever run."""
         transport = self.app.transport()
         if not self._is_governed and isinstance(transport, KeepsLimits):
             transport.limit(self.email.queue, self.app.handlers[self.email.queue].limits)
@@ -102,7 +102,7 @@ class EmailGateway:
         return self.app.message(self.email.queue, body, id=read.outbox_id, tenant=read.company_id, ttl=self.email.ttl)
 
     async def _send(self, job: EmailJob, message: Message) -> None:
-        """One attempt. Recipients who have it already are left out; if a part was accepted now, it is noted first."""
+        """Make one attempt, without recipients who have it already; if a part was accepted now, it is noted first."""
         accepted = Accepted(self.app.store, self.app.clock)
         before = await accepted.of(message)
         left = tuple(recipient for recipient in job.recipients if recipient not in before)
@@ -118,7 +118,7 @@ class EmailGateway:
         self.on_sent(message.attempt)
 
     async def sweep(self) -> None:
-        """Runs beside a worker: forgets whose letters are long gone."""
+        """Runs beside a worker: deletes notes of e-mail whose letters are long gone."""
         while True:
             with suppress(Unavailable):
                 await Accepted(self.app.store, self.app.clock).sweep()
@@ -150,7 +150,7 @@ def rate_of(email: Email) -> Rate | None:
 
 
 def fair_of(email: Email) -> Fair | None:
-    """Turns by company; one that is named has the weight of its tier, or its own."""
+    """Fair turns by company; a company that is named has the weight of its tier, or its own."""
     if not email.fair:
         return None
     tiers = {name: _weight("email.tiers", text, {}) for name, text in _pairs("email.tiers", email.tiers)}
@@ -174,5 +174,5 @@ def _weight(key: str, text: str, tiers: Mapping[str, float]) -> float:
 
 
 def _retention(email: Email) -> Retention:
-    """What is trimmed, for its age or its number, is exported before."""
+    """The retention of the DLQ; what is trimmed, for its age or its number, is exported before."""
     return Retention(max_letters=email.dlq_max_size, export=email.dlq_export)

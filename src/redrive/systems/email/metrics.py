@@ -27,7 +27,7 @@ _OTHERS = "(others)"
 
 
 class EmailMetrics:
-    """A collector for Prometheus."""
+    """Collects the contract's metrics for Prometheus."""
 
     def __init__(self, queue: str) -> None:
         self._queue = queue
@@ -40,17 +40,17 @@ class EmailMetrics:
         self._trimmed = 0
 
     def attempted(self, attempt: int, *, sent: bool) -> None:
-        """An attempt ended."""
+        """Count an attempt that ended."""
         self._attempts[attempt] += 1
         self._successes[attempt] += sent
 
     def delayed(self, seconds: float) -> None:
-        """A retry was scheduled."""
+        """Count a retry that was scheduled."""
         self._delay_counts[bisect_left(_DELAYS, seconds)] += 1
         self._delay_sum += seconds
 
     def observe(self, event: Event) -> None:
-        """A subscriber: failed attempts, delays, burials and what was trimmed."""
+        """Count failed attempts, delays, burials and what was trimmed; a subscriber to events."""
         match event:
             case MessageRetried(source=source, failure=failure, after=after) if source == self._queue:
                 self.attempted(failure.attempt, sent=False)
@@ -85,7 +85,7 @@ class EmailMetrics:
 
 
 def counted(values: Iterable[float], bounds: tuple[float, ...]) -> list[int]:
-    """How many fall under each bound, and over the last."""
+    """How many values fall under each bound, and over the last."""
     counts = [0] * (len(bounds) + 1)
     for value in values:
         counts[bisect_left(bounds, value)] += 1
@@ -110,7 +110,7 @@ def _of_turns(turns: tuple[Turn, ...]) -> Iterator[Metric]:
 
 
 def _of_memory(memory: Memory | None) -> Iterator[Metric]:
-    """Under the names of redis_exporter, so that the rules hold with either."""
+    """The memory of Redis under the names of redis_exporter, so that alert rules hold with either."""
     if memory is None:
         return
     yield GaugeMetricFamily("redis_memory_used_bytes", "Memory that Redis uses", value=memory.used)
@@ -131,7 +131,7 @@ def _gauge(name: str, about: str, label: str, values: Mapping[str, int]) -> Gaug
 
 
 def _labelled(counts: Mapping[str, int]) -> dict[str, int]:
-    """The largest, and the others together: a scrape stays small however many there are."""
+    """The largest counts, and the others together, so that a scrape stays small."""
     ranked = sorted(counts.items(), key=lambda pair: (-pair[1], pair[0]))
     shown: dict[str, int] = defaultdict(int)
     for place, (name, count) in enumerate(ranked):

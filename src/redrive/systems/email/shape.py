@@ -24,7 +24,7 @@ _FAILED = "554"
 
 
 class _Entry(Struct, frozen=True, kw_only=True):
-    """As `DLQEntry`, with the producer's bytes as they were."""
+    """A `DLQEntry` with the producer's bytes as they were."""
 
     jobId: str
     outboxId: str

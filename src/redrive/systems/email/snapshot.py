@@ -52,7 +52,7 @@ class Memory(Struct, frozen=True):
 
 
 class Snapshot(Struct, frozen=True):
-    """One moment."""
+    """The DLQ, the turns and the memory at one moment."""
 
     codes: dict[str, int]  # dead letters by the code of their last failure
     companies: dict[str, int]
@@ -66,7 +66,7 @@ class Snapshot(Struct, frozen=True):
 
 
 class _Counted(Struct, frozen=True):
-    """What is counted of an entry."""
+    """The fields of an entry that are counted."""
 
     company: str = field(name="companyId")
     code: str = field(name="lastFailureCode", default=NO_CODE)
@@ -76,7 +76,7 @@ _decode = msgspec.json.Decoder(_Counted).decode
 
 
 class Watch:
-    """Takes snapshots, and no more than one in a while."""
+    """Takes snapshots, at most one in ten seconds."""
 
     def __init__(self, app: Redrive, email: Email) -> None:
         self._app = app
@@ -111,7 +111,7 @@ async def take(app: Redrive, email: Email, link: Link) -> Snapshot:
 
 
 async def turns_of(transport: Transport, queue: str, limit: int = 100) -> tuple[Turn, ...]:
-    """How each company fares; a transport without turns has none."""
+    """How each company fares; UsageError for a transport without turns."""
     if not isinstance(transport, TakesTurns):
         raise UsageError("only the queue in Redis knows turns")
     return tuple(
@@ -141,7 +141,7 @@ async def memory_of(link: Link) -> Memory:
 
 
 def company_of(letter: Letter) -> str:
-    """Its name, as it fits on a line and into a label."""
+    """The company of a letter, as it fits on a line and into a label."""
     return shown_name(letter.message.tenant or "unknown")
 
 
@@ -155,7 +155,7 @@ async def _entries(link: Link, dlq: str) -> AsyncIterator[tuple[bytes, bytes]]:
 
 
 def _counted(data: bytes) -> _Counted:
-    """What somebody else wrote there is counted too."""
+    """The fields of an entry; one that somebody else wrote is counted as unknown."""
     try:
         return _decode(data)
     except (msgspec.MsgspecError, UnicodeError):

@@ -163,7 +163,7 @@ async def _run(files_worker: FilesWorker, grace: timedelta | None, scrape: Place
 
 
 def _log(files_worker: FilesWorker) -> None:
-    """In the contract's words where programs read, in ours where people do."""
+    """Log in the contract's fields for programs, in ours for people."""
     from redrive.forensics.redact import Redactor
     from redrive.systems.files.logs import FilesLog
     from redrive.telemetry.logs import EventLog, is_for_people, setup_logs

@@ -21,7 +21,7 @@ _MOST = 10_000
 
 
 class Passing(Struct, frozen=True):
-    """What the log says of a message beyond what its events do."""
+    """The fields of a message that the log needs and its events do not have."""
 
     routing_key: str
     message_type: str | None
@@ -47,7 +47,7 @@ class FilesLog:
         self._failed: dict[tuple[str, str], Passing] = {}
 
     def noting(self, handler: Handler) -> Handler:
-        """The handler; if it fails, what the log needs of the message is kept until its event comes."""
+        """The handler, wrapped: if it fails, what the log needs of the message is kept until its event comes."""
         call, wants_message = handler.call, handler.wants_message
 
         async def noted(body: Any, message: Message) -> Any:

@@ -59,18 +59,18 @@ class DeadLetterQueues:
         await self._queues.aclose()
 
     async def queues(self) -> list[Depth]:
-        """Every queue of the list."""
+        """Every dead-letter queue of the setting `files.queues`."""
         return [Depth(name, _source(name), await self._queues.count(name)) for name in self._files.queues]
 
     async def messages(self, queue: str, limit: int = 20) -> list[Shown]:
-        """The first messages of one; they stay where and as they are."""
+        """The first messages of a dead-letter queue; they stay where and as they are."""
         self._check(queue)
         return [_shown(message, self._redactor) for message in await self._queues.peek(queue, limit)]
 
     async def redrive(
         self, queue: str, limit: int, *, actor: str, progress: Callable[[int, int], None] | None = None
     ) -> Redriven:
-        """Send messages of one round again; written to the audit trail, how far it came too."""
+        """Send messages of a dead-letter queue back to their queue; the audit trail says how far it came."""
         self._check(queue)
         done = await self._queues.redrive(_source(queue), limit=limit, by=actor, progress=progress)
         await self._service.note(actor, "files.re-drive", f"{done.sent} of {done.found} from {queue}")
@@ -110,7 +110,7 @@ def _shown(message: Parked, redactor: Redactor) -> Shown:
 
 
 def _plain(value: Any) -> Any:
-    """What JSON can say."""
+    """The value as JSON can say it."""
     match value:
         case bytes():
             return base64.b64encode(value).decode()

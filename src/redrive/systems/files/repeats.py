@@ -1,4 +1,4 @@
-"""Drop the one repeat that a re-drive can cause.
+"""Drops the one repeat that a re-drive can cause.
 
 A re-drive publishes the copy before it acknowledges the dead message. If it dies in between, the message is
 re-driven again, under the same `x-redriven-id`. Whoever has handled that id once has nothing to do.
@@ -29,14 +29,14 @@ _MOST = 100_000
 
 
 class Repeats:
-    """The ids of re-driven messages that were handled, in the store's documents."""
+    """Keeps the ids of re-driven messages that were handled, in the store's documents."""
 
     def __init__(self, app: Redrive) -> None:
         self._app = app
         self._locks: dict[str, asyncio.Lock] = {}
 
     def dropping(self, handler: Handler) -> Handler:
-        """The handler, called to its end at most once for each time that a message is re-driven."""
+        """The handler, wrapped: it succeeds at most once for each time that a message is re-driven."""
         call, wants_message = handler.call, handler.wants_message
 
         async def once(body: Any, message: Message) -> Any:
@@ -56,7 +56,7 @@ class Repeats:
 
     @asynccontextmanager
     async def _alone(self, name: str) -> AsyncIterator[None]:
-        """Two copies may be in our hands at once: the second waits for what becomes of the first."""
+        """Let a second copy wait for what becomes of the first: both may be in our hands at once."""
         lock = self._locks.setdefault(name, asyncio.Lock())
         try:
             async with lock:
@@ -66,7 +66,7 @@ class Repeats:
                 self._locks.pop(name, None)
 
     async def sweep(self) -> int:
-        """Forget what was handled long ago; how many."""
+        """Delete the ids that were handled long ago; returns how many."""
         documents, before = self._app.store.documents, self._app.clock.now() - _KEPT
         known = await documents.list(KIND, limit=_MOST)
         old = [document for document in known if datetime.fromisoformat(document.body["at"]) < before]

@@ -32,7 +32,7 @@ _SWEEP_EVERY = timedelta(hours=1)
 
 class FilesWorker:
     """Handles the queues of the files system. A failed message goes round its own queue; one that keeps failing lies
-    in `q.X.dlq`, or kept as a letter where `bury` says so (dlq, store or both).
+    in `q.X.dlq`, or is kept as a letter where `bury` says so (dlq, store or both).
 
     handlers   a function for each queue: sync or async, with the body and, if it wants it, the Message
     """
@@ -73,7 +73,7 @@ class FilesWorker:
         self.app.events.subscribe(log)
 
     async def sweep(self) -> None:
-        """Runs beside a worker: forgets re-drives of long ago."""
+        """Runs beside a worker: deletes the ids of re-drives of long ago."""
         while True:
             with suppress(Unavailable):
                 await self.repeats.sweep()
@@ -94,7 +94,7 @@ def broker_url(files: Files) -> str:
 
 
 def management_url(files: Files) -> str:
-    """As set, or port 15672 of the broker with the same user."""
+    """The URL of the management API: as set, or port 15672 of the broker with the same user."""
     if files.management is not None:
         return files.management
     parts = urlsplit(broker_url(files))

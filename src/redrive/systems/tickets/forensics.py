@@ -1,4 +1,4 @@
-"""Dead tickets from the DLQ topic into MongoDB, and to whom it may concern."""
+"""Brings dead tickets from the DLQ topic into MongoDB, and raises alerts."""
 
 from __future__ import annotations
 
@@ -54,21 +54,21 @@ class DlqConsumer:
         )
 
     async def run(self, *, follow: bool = True) -> int:
-        """Until it is stopped; how many dead tickets were stored."""
+        """Run until it is stopped; returns how many dead tickets were stored."""
         log.info("dlq_consumer_started", topic=self.settings.tickets.dlq_topic, group=self.group)
         async with Alerts.of(self.app) as alerts:
             self._alerts = alerts
             return await self._collector.run(follow=follow)
 
     def stop(self) -> None:
-        """After the batch that is under way."""
+        """Stop after the batch that is under way."""
         self._collector.stop()
 
     async def aclose(self) -> None:
         await self.app.aclose()
 
     def _letter(self, delivery: Delivery, now: datetime) -> Letter | None:
-        """Every record of this topic is a ticket, and a ticket is one document. It is processed now."""
+        """The letter of a record: every record of this topic is a ticket, and a ticket is one document."""
         letter = self._read(delivery, now)
         if letter is None:
             self._stubs.append(text_of(delivery.message.header(STUB)))
@@ -76,7 +76,7 @@ class DlqConsumer:
         return replace(as_ticket(letter, self.settings.tickets.topic), updated_at=now)
 
     async def _stored(self, letters: Sequence[Letter]) -> None:
-        """Each kind of ticket and error is one alert, however many of them die; those too large for the topic too."""
+        """Report one alert for each kind of ticket and error, however many died; those too large for the topic too."""
         if self._alerts is None:
             return
         stubs, self._stubs = self._stubs, []

@@ -43,17 +43,17 @@ class TicketMetrics:
         )
 
     def observe(self, event: Event) -> None:
-        """A subscriber."""
+        """Count retries; a subscriber to events."""
         if isinstance(event, MessageRetried) and event.source == self._topic:
             self.retries.observe(event.failure.attempt)
 
     def published(self, letter: Letter) -> None:
-        """The DLQ topic has it."""
+        """Count a ticket that the DLQ topic has taken."""
         self.messages.labels(REASONS[letter.reason], self._types.label(letter.message.body)).inc()
         self.retries.observe(letter.last.attempt)
 
     def refused(self, error: Unavailable) -> None:
-        """The DLQ topic did not take it."""
+        """Count an error of the DLQ topic."""
         cause = error.__cause__ or error
         self.errors.labels("TimeoutError" if "time" in str(error).lower() else type(cause).__name__).inc()
 

@@ -66,7 +66,7 @@ class Relay:
         self._read = KafkaReader(dlq_topic, source=topic)
 
     async def run(self, *, limit: int | None = None, at_once: int = _AT_ONCE) -> Relayed:
-        """All that lies there now, from where the last one ended; at most so many, so many in one transaction."""
+        """Send all that lies there now, from where the last relay ended; at most `limit`."""
         return await asyncio.to_thread(self._run, limit, at_once)
 
     def _run(self, limit: int | None, at_once: int) -> Relayed:
@@ -101,7 +101,7 @@ class Relay:
         return self._reading.full(raw, headers, origin).message if headers else self._reading.plain(raw, origin)
 
     def _send(self, consumer: Any, producer: Any, letters: Sequence[Letter], raws: Sequence[Any]) -> None:
-        """Records and position in one transaction."""
+        """Send records and position in one transaction."""
         if not raws:
             return
         reports = _Reports()
@@ -129,7 +129,7 @@ class Relay:
             raise
 
     def _headers(self, letter: Letter) -> list[tuple[str, bytes]]:
-        """Its own, and by which letter its success is known."""
+        """The headers of a record: its own, and those by which its success finds its letter."""
         own = [pair for pair in letter.message.headers if pair[0] not in (TOMBSTONE, LETTER)]
         return [*own, (LETTER, as_ticket(letter, self._topic).id.encode())]
 
@@ -144,7 +144,7 @@ class Relay:
         return quietly({**self._options.client(), **own})
 
     def _producer(self, own: dict[str, Any] | None = None) -> Any:
-        """The only one of its group from now on."""
+        """A producer that fences every other of its group."""
         name = f"redrive-{self._group}"
         producer = Producer(quietly({**self._options.producer(), **(own or {}), "transactional.id": name}))
         _patiently(lambda: producer.init_transactions(_PATIENCE))  # aborts what a killed relay has left open
@@ -178,7 +178,7 @@ class _Reports:
             self._refusal = self._refusal or TooLarge(record.topic(), len(record.value() or b""))
 
     def wait(self, producer: Any, number: int) -> None:
-        """Until so many are heard of, or one is refused: of those behind it nobody hears before the abort."""
+        """Wait until so many are reported, or one is refused: those behind it are not reported before the abort."""
         until = time.monotonic() + _PATIENCE
         while self._heard < number and self._refusal is None and time.monotonic() < until:
             producer.poll(_TICK)
@@ -209,7 +209,7 @@ class _Left:
         return bool(self._ends)
 
     def next(self, most: int) -> list[Any]:
-        """Up to so many; none, if what seemed to be left were markers of transactions."""
+        """The next records, up to so many; none if only markers of transactions were left."""
         until = time.monotonic() + _PATIENCE
         while self._ends:
             came = self._consumer.consume(most, timeout=_TICK)
@@ -221,7 +221,7 @@ class _Left:
         return []
 
     def _is_record(self, raw: Any) -> bool:
-        """One that was there when we began; notes where its partition ends."""
+        """Whether it is a record that was there when we began; notes where its partition ends."""
         error, number, end = raw.error(), raw.partition(), self._ends[raw.partition()]
         if error is not None and error.code() != KafkaError._PARTITION_EOF:
             raise KafkaException(error)

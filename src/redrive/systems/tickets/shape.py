@@ -19,7 +19,7 @@ _LEAST, _MOST = -(1 << 63), (1 << 63) - 1
 
 
 class TicketShape(DocumentShape):
-    """`ticket_id` is unique: a ticket that dies again rejoins its document."""
+    """The contract's document of a dead ticket. `ticket_id` is unique: one that dies again rejoins its document."""
 
     name = "tickets"
 
@@ -46,7 +46,7 @@ class TicketShape(DocumentShape):
 
 
 def _value(value: Any, depth: int = 0) -> Any:
-    """What JSON can say and BSON cannot becomes a text; the letter has it as it was."""
+    """The value for BSON: what only JSON can say becomes a text; the letter has it as it was."""
     match value:
         case dict() | list() if depth >= _DEEPEST:
             return msgspec.json.encode(value).decode()
@@ -60,6 +60,6 @@ def _value(value: Any, depth: int = 0) -> Any:
 
 
 def _key(name: str) -> str:
-    """A name that MongoDB would read as an operator or a path is written with look-alikes."""
+    """The name for MongoDB: one that it would read as an operator or a path is written with look-alikes."""
     plain = name.replace("\0", "").replace(".", "．")
     return "＄" + plain[1:] if plain.startswith("$") else plain

@@ -19,7 +19,7 @@ def store_url(tickets: Tickets) -> str:
 
 
 def open_tickets(url: str) -> MongoStore:
-    """`tickets+mongodb://…`: without a database in the URL it is `neural_hive`."""
+    """The store of `tickets+mongodb://…`; without a database in the URL it is `neural_hive`."""
     from pymongo import IndexModel
 
     from redrive.stores.mongodb import open_store

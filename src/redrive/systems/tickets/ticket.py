@@ -72,7 +72,7 @@ class TaskTypes:
         self._known = {UNKNOWN_TYPE}
 
     def label(self, body: bytes) -> str:
-        """Of the ticket with that body."""
+        """The label of the ticket with that body."""
         found = task_type(fields_of(body))
         if found in self._known:
             return found
@@ -83,13 +83,13 @@ class TaskTypes:
 
 
 def named(message: Message) -> Message:
-    """Under its ticket's id, so that a ticket is one letter wherever it lies; without one it has its place's name."""
+    """The message under its ticket's id, so that a ticket is one letter; without one, under the place it came from."""
     id = ticket_id(message.body)
     return message if id is None or id == message.id else replace(message, id=id)
 
 
 def counted_as(message: Message) -> str:
-    """What the attempts of a message are counted under."""
+    """The name that the attempts of a message are counted under."""
     return named(message).id
 
 

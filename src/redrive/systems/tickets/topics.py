@@ -132,7 +132,7 @@ def _differences(admin: Any, wanted: Topic, found: Any) -> Iterator[str]:
 
 
 def _settings(admin: Any, name: str) -> Any:
-    """Of that topic, when the broker that is asked knows of it."""
+    """The settings of that topic, when the broker that is asked knows of it."""
     from confluent_kafka.admin import ConfigResource
 
     resource, end = ConfigResource(ConfigResource.Type.TOPIC, name), time.monotonic() + _PATIENCE

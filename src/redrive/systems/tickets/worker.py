@@ -83,14 +83,14 @@ class TicketTransport(KafkaTransport):
         return RelayedStore(behind, _Watched(behind.letters, self))
 
     async def count(self, letters: Sequence[Letter]) -> None:
-        """The last failure counts as the others do, though its counter is cleared at once when the DLQ has it."""
+        """Count the last failure as the others, though its counter is cleared at once when the DLQ has it."""
         counts = {counted_as(letter.message): letter.last.attempt for letter in letters if letter.last.attempt > 1}
         if counts:
             await self.counters.put(counts)
 
 
 class _Watched(RelayedLetters):
-    """Counts, publishes, and says so."""
+    """Counts the last failures, publishes dead tickets, and logs them."""
 
     def __init__(self, letters: Letters, transport: TicketTransport) -> None:
         super().__init__(letters)
@@ -138,7 +138,7 @@ def policy_of(tickets: Tickets, backoff: Backoff) -> Policy:
 
 
 def _checked(handler: Handler) -> Handler:
-    """A value that is JSON and no ticket is buried at once, and says what is missing: no retry would add it."""
+    """The handler, wrapped: a value that is JSON and no ticket is buried at once, since no retry would mend it."""
     decode = handler.decode
 
     def checked(body: bytes) -> Any:

@@ -194,7 +194,7 @@ async def _exported(service: Service, query: Query, file: Path) -> int:
 
 
 async def _trimmed(service: Service, query: Query, file: Path) -> int:
-    """On the disk before it is removed: a crash between the two leaves it in both, never in neither."""
+    """Export entries to the disk, then remove them: a crash between the two leaves them in both, never in neither."""
     letters, gone = service.app.store.letters, 0
     while page := (await letters.search(query, limit=_PAGE, oldest_first=True)).letters:
         append_lines(file, page)

@@ -93,7 +93,7 @@ def _checked(file: Path) -> Iterator[bytes]:
 
 
 def _jobs(file: Path) -> Iterator[bytes]:
-    """Each job as its producer wrote it."""
+    """The jobs of a file, each as its producer wrote it."""
     data = sys.stdin.buffer.read() if str(file) == "-" else file.read_bytes()
     text = data.strip()
     if text.startswith(b"["):

@@ -22,7 +22,7 @@ T = TypeVar("T")
 
 
 def email_settings() -> Settings:
-    """Of this call, its queue and its letters those of the e-mail system."""
+    """The settings of this call, with the queue and the letters of the e-mail system."""
     settings = loaded().settings
     return replace(
         settings, store=dlq_url(settings.email), transports={**settings.transports, "default": settings.email.redis}
@@ -40,7 +40,7 @@ def ask_email(work: Callable[[Service], Awaitable[T]]) -> T:
 
 
 def dead(**changes: Any) -> Query:
-    """What is in the DLQ."""
+    """The query of what is in the DLQ."""
     return Query(states=OPEN, sources=(loaded().settings.email.queue,), **changes)
 
 
@@ -76,5 +76,5 @@ def which(command: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def is_narrowed(query: Query) -> bool:
-    """Whether somebody said which."""
+    """Whether any option narrows the query."""
     return any(value is not None for value in (query.code, query.tenants, query.before, query.since, query.message_ids))

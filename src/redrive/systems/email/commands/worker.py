@@ -54,7 +54,7 @@ async def _scraped(gateway: EmailGateway, scrape: Place | None, stack: contextli
 
 
 def _log(gateway: EmailGateway) -> None:
-    """Failed attempts in the contract's words where programs read, in ours where people do."""
+    """Log failed attempts in the contract's fields for programs, in ours for people."""
     from redrive.forensics.redact import Redactor
     from redrive.systems.email.logs import AttemptLog
     from redrive.telemetry.logs import EventLog, is_for_people, setup_logs

@@ -1,4 +1,4 @@
-"""What carries an e-mail out of the house: SMTP, SES, or yours. A URL says which."""
+"""Senders of e-mail: SMTP, SES, or your own. A URL says which."""
 
 from __future__ import annotations
 

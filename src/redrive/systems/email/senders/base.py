@@ -1,4 +1,4 @@
-"""The seam to whoever delivers e-mail."""
+"""The interface to whoever delivers e-mail."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class Mail(Struct, frozen=True):
 
     @property
     def message_id(self) -> str:
-        """The same in every attempt, so that a mailbox can see that it has it already."""
+        """The Message-ID, the same in every attempt, so that a mailbox can see that it has it already."""
         return message_id(self.job.outbox_id, self.sender)
 
 
@@ -40,7 +40,7 @@ class Sender(Protocol):
     """Delivers e-mail. Raises SendError, and no error of its driver, for whom it could not."""
 
     async def send(self, mail: Mail) -> None:
-        """Returns when every recipient was accepted by the server."""
+        """Send it; returns when the server has accepted every recipient."""
         ...
 
     async def check(self) -> None:
@@ -49,12 +49,12 @@ class Sender(Protocol):
         ...
 
     async def aclose(self) -> None:
-        """Let go of every connection."""
+        """Close every connection."""
         ...
 
 
 class SendError(HandlerError):
-    """It was not sent, or not to everybody. Its code says whether trying again can help."""
+    """An e-mail was not sent, or not to everybody. Its code says whether trying again can help."""
 
     def __init__(
         self, reason: str, *, code: str | None = None, accepted: Sequence[str] = (), retryable: bool | None = None
@@ -85,7 +85,7 @@ def mime_of(mail: Mail) -> EmailMessage:
 
 
 def message_id(outbox_id: str, sender: str) -> str:
-    """`<outboxId@domain>`; an outboxId that cannot stand there is hashed."""
+    """The Message-ID `<outboxId@domain>`; an outboxId that cannot stand there is hashed."""
     domain = sender.rpartition("@")[2]
     domain = domain if domain.isascii() else "redrive.invalid"
     plain = (
@@ -112,7 +112,7 @@ def parts_of(url: str, options: Sequence[str]) -> tuple[SplitResult, dict[str, s
 
 
 def secret(text: str | None) -> str | None:
-    """A part of a URL as it was meant."""
+    """A part of a URL, unescaped."""
     return None if text is None else unquote(text)
 
 

@@ -82,7 +82,7 @@ class SesSender:
             raise SendError(f"SES: {error or type(error).__name__}") from error
 
     async def check(self) -> None:
-        """Without credentials no job can ever be sent."""
+        """Raise ConfigError if there are no credentials: no job could ever be sent."""
         try:
             found = await self._session.get_credentials()
         except (NoCredentialsError, PartialCredentialsError) as error:
@@ -103,7 +103,7 @@ class SesSender:
 
 
 def _destination(mail: Mail) -> dict[str, list[str]]:
-    """Who has it already is left out, and a blind copy stays blind."""
+    """The recipients for SES: who has it already is left out, and a blind copy stays blind."""
     left, lists = set(mail.recipients), {"ToAddresses": mail.job.to_list, "CcAddresses": mail.job.cc}
     lists["BccAddresses"] = mail.job.bcc
     return {
@@ -114,7 +114,7 @@ def _destination(mail: Mail) -> dict[str, list[str]]:
 
 
 def _tags(mail: Mail) -> list[dict[str, str]]:
-    """SES replaces the Message-ID, so the outboxId goes along as a tag, where it can be one."""
+    """The tags of an e-mail: its outboxId, where it can be one, because SES replaces the Message-ID."""
     outbox = mail.job.outbox_id
     return [{"Name": "outboxId", "Value": outbox}] if _TAG.fullmatch(outbox) else []
 

@@ -32,7 +32,7 @@ _GOODBYE = 2.0  # seconds in which a server may answer to the end
 
 
 class SmtpServer(Struct, frozen=True, kw_only=True):
-    """Where the server is and how it is spoken to."""
+    """The address of a server, and how to connect to it."""
 
     host: str
     port: int
@@ -122,7 +122,7 @@ class SmtpSender:
                 smtp.close()
 
     async def _reused(self) -> aiosmtplib.SMTP | None:
-        """One that still answers: a server closes those that were idle for long."""
+        """An idle connection that still answers: a server closes those that were idle for long."""
         while self._idle:
             smtp = self._idle.pop()
             try:
@@ -155,7 +155,7 @@ class SmtpSender:
 
 
 class _translated:
-    """An error of the driver leaves as a SendError."""
+    """Raise SendError for every error of the driver."""
 
     def __enter__(self) -> None:
         return None
@@ -175,7 +175,7 @@ class _translated:
 
 
 def _refused(answers: Sequence[tuple[str, int, str]], accepted: Sequence[str]) -> SendError:
-    """While one recipient may still be reached it is worth a retry; then those who are refused for good remain."""
+    """The SendError of refused recipients: worth a retry while one may still be reached."""
     code = next((code for _, code, _ in answers if is_retryable_error(code)), answers[0][1])
     shown = "; ".join(f"SMTP {code}: {_said(text)} <{who}>" for who, code, text in answers[:_SHOWN])
     more = f"; and {len(answers) - _SHOWN} more" if len(answers) > _SHOWN else ""

@@ -94,7 +94,7 @@ class Chosen:
         )
 
     def wants(self, letter: Letter) -> bool:
-        """What a query cannot ask for."""
+        """Whether a letter is chosen by what a query cannot ask for."""
         return not self._task_types or task_type(fields_of(letter.message.body)) in self._task_types
 
 
@@ -109,13 +109,13 @@ def ask_tickets(settings: Settings, work: Callable[[Service], Awaitable[T]]) -> 
 
 
 def on_mongodb(settings: Settings) -> Settings:
-    """Letters are the dead tickets, and go back to Kafka."""
+    """The settings with the dead tickets as letters, which go back to Kafka."""
     own = settings.tickets
     return replace(settings, store=store_url(own), transports={**settings.transports, "default": own.kafka})
 
 
 async def dead_tickets(service: Service, query: Query, chosen: Chosen, limit: int | None) -> list[Letter]:
-    """Newest first."""
+    """The dead tickets that are chosen, newest first."""
     found: list[Letter] = []
     async for letter in every_letter(service.app.store.letters, query):
         if chosen.wants(letter):
