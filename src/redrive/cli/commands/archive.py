@@ -42,7 +42,7 @@ def archive(ids: tuple[str, ...], query: Query, every: bool, yes: bool, as_json:
 
 
 async def _these(service: Service, ids: tuple[str, ...]) -> int:
-    """The query of these letters, each looked up first: a wrong id archives nothing at all."""
+    """Archive these letters, each looked up first: a wrong id archives nothing at all."""
     return await service.archive(await service.named(ids), actor=actor())
 
 

@@ -83,7 +83,7 @@ class TaskTypes:
 
 
 def named(message: Message) -> Message:
-    """The message under its ticket's id, so that a ticket is one letter; without one, under the place it came from."""
+    """The message under its ticket's id, so that a ticket is one letter; what is no ticket keeps its own."""
     id = ticket_id(message.body)
     return message if id is None or id == message.id else replace(message, id=id)
 
