@@ -16,7 +16,7 @@ from redrive.forensics.secrets import hidden_url
 try:
     import apprise
 except ImportError as error:
-    raise MissingExtra("alerts", "alerts") from error
+    raise MissingExtra("this notifier", "alerts") from error
 
 _TYPES = {
     Severity.INFO: apprise.NotifyType.INFO,

@@ -16,7 +16,7 @@ from redrive.forensics.secrets import hidden_url
 try:
     import httpx
 except ImportError as error:
-    raise MissingExtra("alerts", "alerts") from error
+    raise MissingExtra("this notifier", "alerts") from error
 
 _PATIENCE = 10.0
 _LONGEST_WAIT = timedelta(hours=1)
