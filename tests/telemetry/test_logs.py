@@ -13,10 +13,12 @@ from typing import Any
 import pytest
 import structlog
 
+from redrive import Redrive
+from redrive.config.settings import Logs, Redaction, Settings
 from redrive.forensics.redact import Redactor
 from redrive.telemetry import events as facts
 from redrive.telemetry.events import Events
-from redrive.telemetry.logs import EventLog, log_events, setup_logs
+from redrive.telemetry.logs import EventLog, is_for_people, log_app, log_events, setup_logs
 from tests.telemetry.facts import buried, retried
 
 
@@ -157,3 +159,26 @@ def test_without_a_terminal_auto_is_json(out: io.StringIO) -> None:
     setup_logs("info", "auto", out)
     logging.getLogger("redrive").warning("x")
     assert lines(out)[0]["event"] == "x"
+
+
+class Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+def test_people_read_on_a_terminal_and_where_they_ask_for_it() -> None:
+    assert is_for_people("auto", Terminal())
+    assert is_for_people("console", io.StringIO())
+    assert not is_for_people("auto", io.StringIO())
+    assert not is_for_people("json", Terminal())
+
+
+async def test_an_app_is_logged_as_its_settings_say(out: io.StringIO, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sys.stderr", out)
+    settings = Settings(logs=Logs(level="warning", format="json"), redact=Redaction(patterns=("blue",)))
+    async with Redrive(settings=settings, transport="memory://", store="memory://") as app:
+        log_app(app)
+        app.events.emit(facts.BackendDown(backend="a blue one", why="blue smoke", pause=timedelta(seconds=1)))
+        app.events.emit(facts.BackendUp(backend="letters"))
+    [line] = lines(out)
+    assert (line["event"], line["error"]) == ("backend_down", "[redacted] smoke")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import signal
 import subprocess
 import sys
@@ -21,7 +22,7 @@ from redrive.forensics.query import Query
 from redrive.model import State
 from redrive.telemetry.events import Event, LetterResolved, MessageBuried, WorkerStarted, WorkerStopped
 from redrive.upkeep.loop import Upkeep
-from redrive.worker import Worker, fast_loop
+from redrive.worker import Worker, fast_loop, run_on_fast_loop, work
 from tests.unit.support import SOON, until
 
 
@@ -173,6 +174,37 @@ def test_uvloop_is_used_where_it_is_installed(monkeypatch: pytest.MonkeyPatch) -
     assert fast_loop() is not None
     monkeypatch.setitem(sys.modules, "uvloop", None)
     assert fast_loop() is None
+
+
+def test_what_runs_on_the_fast_loop_gives_its_answer_and_its_error() -> None:
+    async def loop_name() -> str:
+        return type(asyncio.get_running_loop()).__module__
+
+    async def fails() -> None:
+        raise ConfigError("wrong")
+
+    assert run_on_fast_loop(loop_name()).startswith("uvloop")
+    with pytest.raises(ConfigError, match="wrong"):
+        run_on_fast_loop(fails())
+
+
+async def test_the_first_signal_drains_a_worker_and_ends_what_runs_beside_it(app: Redrive) -> None:
+    ended = asyncio.Event()
+
+    @app.handler("orders")
+    async def order(body: Any) -> None:
+        os.kill(os.getpid(), signal.SIGTERM)
+
+    async def beside() -> None:
+        try:
+            await asyncio.Event().wait()
+        finally:
+            ended.set()
+
+    await app.send("orders", b"1")
+    await asyncio.wait_for(work(app, upkeep=False, beside=[beside]), SOON)
+    assert ended.is_set()
+    assert await app.transport().depths() == {}
 
 
 PROGRAM = """

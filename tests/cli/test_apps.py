@@ -1,0 +1,38 @@
+"""What MODULE:NAME names in the user's code, for commands that take a function or a table of them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from redrive.cli.apps import find_object
+from redrive.cli.exits import Stopped
+
+HINT = "make it a dictionary of queues and functions"
+
+
+@pytest.fixture(autouse=True)
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    (tmp_path / "some_handlers.py").write_text("handlers = {'q.audit': print}\nothers = 7\n")
+    (tmp_path / "broken_handlers.py").write_text("import no_such_library_at_all\n")
+
+
+def test_a_name_or_the_usual_one() -> None:
+    assert find_object("some_handlers", "handlers", HINT) == {"q.audit": print}
+    assert find_object("some_handlers:others", "handlers", HINT) == 7
+
+
+@pytest.mark.parametrize(
+    ("target", "says"),
+    [
+        ("some_handlers:nothing", "'some_handlers' has no 'nothing': make it a dictionary"),
+        ("some_handler", "no module 'some_handler' in .*did you mean 'some_handlers'"),
+        ("broken_handlers", "module 'broken_handlers' cannot be imported: No module named 'no_such_library_at_all'"),
+    ],
+)
+def test_what_is_wrong_with_a_name(target: str, says: str) -> None:
+    with pytest.raises(Stopped, match=says):
+        find_object(target, "handlers", HINT)
