@@ -1,4 +1,4 @@
-"""`redrive files`: documents on their way through RabbitMQ."""
+"""`redrive files`: file processing on RabbitMQ."""
 
 from __future__ import annotations
 
@@ -138,7 +138,7 @@ def _show_difference(found: Difference) -> None:
 @scraped
 @common
 def worker(target: str, queues: tuple[str, ...], bury: str, grace: timedelta | None, scrape: Place | None) -> None:
-    """Handle the queues until Ctrl-C; a second Ctrl-C stops at once, and loses nothing.
+    """Handle the queues of the files until Ctrl-C; a second Ctrl-C stops at once, and loses nothing.
 
     HANDLERS is a dictionary in your module: a function for each queue. They get the body and, if they take two
     arguments, the Message.
@@ -155,27 +155,27 @@ def worker(target: str, queues: tuple[str, ...], bury: str, grace: timedelta | N
     run_on_fast_loop(_run(FilesWorker(handlers, loaded().settings, bury=bury), grace, scrape))
 
 
-async def _run(files_worker: FilesWorker, grace: timedelta | None, scrape: Place | None) -> None:
-    async with files_worker.app as app:
-        _log(files_worker)
+async def _run(files: FilesWorker, grace: timedelta | None, scrape: Place | None) -> None:
+    async with files.app as app:
+        _log(files)
         await app.transport().check()
-        await work(app, grace=grace, beside=[files_worker.sweep, *beside(app, scrape)])
+        await work(app, grace=grace, beside=[files.sweep, *beside(app, scrape)])
 
 
-def _log(files_worker: FilesWorker) -> None:
+def _log(files: FilesWorker) -> None:
     """Log in the contract's fields for programs, in ours for people."""
     from redrive.forensics.redact import Redactor
     from redrive.systems.files.logs import FilesLog
     from redrive.telemetry.logs import EventLog, is_for_people, setup_logs
 
-    logs = files_worker.settings.logs
+    logs = files.settings.logs
     setup_logs(logs.level, logs.format)
-    redactor = Redactor.of(files_worker.settings.redact)
+    redactor = Redactor.of(files.settings.redact)
     ours = EventLog(redactor)
     if is_for_people(logs.format):
-        files_worker.app.events.subscribe(ours)
+        files.app.events.subscribe(ours)
     else:
-        files_worker.log_to(FilesLog(QUEUES, files_worker.settings.files.retries + 1, ours, redactor=redactor))
+        files.log_to(FilesLog(QUEUES, files.settings.files.retries + 1, ours, redactor=redactor))
 
 
 def _handlers(target: str) -> dict[str, Callable[..., Any]]:

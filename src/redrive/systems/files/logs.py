@@ -1,4 +1,4 @@
-"""The log of the files system: failures, retries and dead messages in the contract's fields, one JSON object a line."""
+"""The log of file processing: failures, retries and dead messages in the contract's fields, one JSON object a line."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The files system, wired from the parts: a Redrive app with a handler for each of its queues."""
+"""File processing, wired from the parts: a Redrive app with a handler for each of its queues."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _SWEEP_EVERY = timedelta(hours=1)
 
 
 class FilesWorker:
-    """Handles the queues of the files system. A failed message goes round its own queue; one that keeps failing lies
+    """Handles the queues of the files. A failed message goes round its own queue; one that keeps failing lies
     in `q.X.dlq`, or is kept as a letter where `bury` says so (dlq, store or both).
 
     handlers   a function for each queue: sync or async, with the body and, if it wants it, the Message
@@ -51,7 +51,7 @@ class FilesWorker:
             raise ConfigError(f"no handler: give one for each queue that is to be handled, of {', '.join(QUEUES)}")
         for queue in handlers:
             if queue not in QUEUES:
-                raise ConfigError(f"the files system has no queue {queue!r}{nearest(queue, QUEUES)}")
+                raise ConfigError(f"file processing has no queue {queue!r}{nearest(queue, QUEUES)}")
         self.settings = settings or load()
         self.app = Redrive(
             settings=self.settings,
@@ -108,7 +108,7 @@ def vhost_of(files: Files) -> str:
 
 
 async def examined(files: Files) -> Examined:
-    """How the broker differs from the topology; TransportUnavailable if it does not answer."""
+    """How the broker differs from the topology of the files; TransportUnavailable if it does not answer."""
     from redrive.transports.rabbitmq.examining import examined
     from redrive.transports.rabbitmq.link import Link
     from redrive.transports.rabbitmq.management import Management
