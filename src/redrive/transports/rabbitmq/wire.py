@@ -16,6 +16,7 @@ from pika import BasicProperties
 
 from redrive.clock import Clock, microseconds, moment
 from redrive.model import Failure, Headers, Message
+from redrive.transports.rabbitmq.redelivery import Redelivery, state_of
 
 OURS, STORY, TYPED = "redrive", "redrive-failures", "redrive-amqp"
 X_DEATH = "x-death"
@@ -46,7 +47,7 @@ class Ours(Struct, frozen=True, omit_defaults=True):
     priority: int = 0
     expires: Microseconds | None = None
     attempt: Count = 1
-    unsettled: Times = 0  # how often it was delivered, and settled by nobody
+    unsettled: Times = 0  # its state (redelivery.py), as a number
     origin: str = ""  # exchange/key where it came in first: a retry comes by another way
     pairs: tuple[tuple[str, bytes], ...] | None = None  # headers that a table cannot hold: repeated, or long names
 
@@ -61,7 +62,7 @@ class Arrived(Struct, frozen=True):
 
     message: Message
     failures: tuple[Failure, ...]
-    unsettled: int
+    state: Redelivery
     properties: BasicProperties
 
 
@@ -96,7 +97,7 @@ def properties_of(message: Message) -> BasicProperties:
 
 
 def copy_of(
-    came: Arrived, *, attempt: int, unsettled: int, failures: Sequence[Failure] = (), **more: str | int
+    came: Arrived, *, attempt: int, state: Redelivery, failures: Sequence[Failure] = (), **more: str | int
 ) -> BasicProperties:
     """How a message goes out that came in: as it was, but for its count, its story, and those headers."""
     old, message = came.properties, came.message
@@ -104,7 +105,7 @@ def copy_of(
     ours = structs.replace(
         _read(table.get(OURS)),
         attempt=attempt,
-        unsettled=unsettled,
+        unsettled=int(state),
         id=_too_long(message.id),
         origin=message.origin,
     )
@@ -191,7 +192,7 @@ def arrived(source: str, origin: str, properties: BasicProperties, body: bytes, 
         None if ours.expires is None else moment(ours.expires),
         origin or ours.origin or _first_way(table, source),
     )
-    return Arrived(message, read_story(table.get(STORY)), ours.unsettled, properties)
+    return Arrived(message, read_story(table.get(STORY)), state_of(ours.unsettled), properties)
 
 
 def rejections(table: Mapping[str, Any], queue: str) -> int:
