@@ -99,8 +99,8 @@ class Caller:
         await asyncio.gather(*(instance.aclose() for instance in self.instances.values()))
 
     async def _let_in(self) -> None:
-        """Wait until a call may be tried while the breaker is not closed: one goes first, and its outcome decides for all
-        that wait."""
+        """Wait until a call may be tried while the breaker is not closed: one goes first, and its outcome decides for
+        all that wait."""
         while not self.breaker.room(1):
             if self.breaker.position is Position.OPEN:
                 await self._take_turn()
@@ -113,7 +113,7 @@ class Caller:
         self.breaker.sent(1)
 
     async def _take_turn(self) -> None:
-        """Limit how fast streams are given up while other modules have work: giving one up costs as much as processing it.
+        """Limit how fast streams are given up while other modules work: giving one up costs as much as processing it.
 
         The first go at once, the next together on the next beat: what is done for many at once costs less.
         """
@@ -181,9 +181,7 @@ class Caller:
                 self.instances[address] = Instance(address, self._tls, self.breaker.hopeful)
         self._current = [self.instances[address] for address in addresses]
         gone = [instance for instance in self.instances.values() if instance.address not in addresses]
-        self._listed = (
-            None if any(instance.busy for instance in gone) else addresses
-        )  # None: look again at the next call
+        self._listed = None if any(instance.busy for instance in gone) else addresses  # None: the next call looks again
         leaving = [self.instances.pop(instance.address) for instance in gone if not instance.busy]
         for instance in leaving:
             await instance.aclose()

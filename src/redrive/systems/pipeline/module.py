@@ -160,7 +160,7 @@ class Module:
 
 
 class _OpenCalls:
-    """The calls of `ProcessEach` that are open. One that waits for its next request does not keep a module from stopping."""
+    """The open calls of `ProcessEach`. One that waits for its next request does not keep a module from stopping."""
 
     def __init__(self, answer: Callable[[ProcessRequest], Awaitable[ProcessResponse]]) -> None:
         self._answer = answer

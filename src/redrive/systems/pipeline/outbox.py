@@ -1,4 +1,4 @@
-"""The outbox of an engine: streams for the next nodes, of many handlers in one write, durable before a handler returns."""
+"""The outbox of an engine: the streams of many handlers go on in one write, durable before any handler returns."""
 
 from __future__ import annotations
 

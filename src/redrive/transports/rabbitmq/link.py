@@ -1,6 +1,6 @@
-"""One connection to RabbitMQ on the event loop, its channels, and their errors in our words.
+"""A connection to RabbitMQ on the event loop, its channels, and their errors as Redrive's.
 
-pika tells by callbacks what happened; here they are futures. A channel that closes fails everything that waits on it.
+pika answers by callbacks; here they are futures. A channel that closes fails everything that waits on it.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ class Channel:
             self._waiting.discard(answer)
 
     def tell(self, method: Callable[..., object], *arguments: Any, **options: Any) -> None:
-        """What has no answer, such as an ack. Where it cannot be said, the broker does as if it never was."""
+        """Send what has no answer, such as an ack. If it gets lost, what it was about is delivered again."""
         try:
             method(*arguments, **options)
         except AMQPError as error:
@@ -75,7 +75,7 @@ class Channel:
             await done
 
     def abandon(self) -> None:
-        """Close it, and wait for nothing."""
+        """Close it without waiting for the broker."""
         if self.raw.is_open:
             self.raw.close()
 
@@ -105,7 +105,7 @@ class Link:
         self.blocked = ""  # why the broker takes nothing from publishers now
 
     async def channel(self) -> Channel:
-        """A new one; TransportUnavailable, saying why, if there is no connection to be had."""
+        """Open a channel; TransportUnavailable, saying why, if there is no connection."""
         connection = await self._connected()
         opened: asyncio.Future[Raw] = asyncio.get_running_loop().create_future()
         self._waiting.add(opened)
@@ -179,7 +179,7 @@ class Link:
 
 
 def _abandon(connection: Connection) -> None:
-    """Nobody waits for it any more, so it must not come up later."""
+    """Close a connection that nobody waits for any more, so that it does not open later."""
     if not (connection.is_closing or connection.is_closed):
         connection.close()
 
