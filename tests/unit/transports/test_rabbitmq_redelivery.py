@@ -36,12 +36,8 @@ def test_the_table_has_a_row_for_every_state_and_event() -> None:
     assert len(ROWS) == len(drawn)
 
 
-@pytest.mark.parametrize(
-    ("state", "is_redelivered", "perhaps_untried"),
-    [(Redelivery.FRESH, False, False), (Redelivery.RETURNED, True, True), (Redelivery.SUSPECT, True, False)],
-)
-def test_what_a_state_tells_the_worker(state: Redelivery, is_redelivered: bool, perhaps_untried: bool) -> None:
-    assert (state.is_redelivered, state.perhaps_untried) == (is_redelivered, perhaps_untried)
+def test_only_what_was_returned_once_is_perhaps_untried() -> None:
+    assert [state for state in Redelivery if state.perhaps_untried] == [Redelivery.RETURNED]
 
 
 def test_the_state_in_a_header() -> None:

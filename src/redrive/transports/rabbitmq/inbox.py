@@ -50,9 +50,9 @@ class Inbox(Generic[M]):
         """The next messages, up to a SUSPECT one; while they go one by one, the next, whatever it is."""
         if self.pace.is_one_by_one:
             return self._hand_out_one()
-        ready: deque[M] = self._ready
+        ready, suspect = self._ready, Redelivery.SUSPECT
         out: list[M] = []
-        while ready and len(out) < limit and ready[0].state is not Redelivery.SUSPECT:
+        while ready and len(out) < limit and ready[0].state is not suspect:
             out.append(ready.popleft())
         return out
 

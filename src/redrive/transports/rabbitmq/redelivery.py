@@ -54,10 +54,6 @@ class Redelivery(IntEnum):
     SUSPECT = 2  # twice or more, or its lease expired: it may kill its worker
 
     @property
-    def is_redelivered(self) -> bool:
-        return self is not Redelivery.FRESH
-
-    @property
     def perhaps_untried(self) -> bool:
         """Redelivered, and nothing says that a worker ever began it."""
         return self is Redelivery.RETURNED
@@ -99,9 +95,13 @@ _TABLE = {
 }
 
 
+_STATES = tuple(Redelivery)
+_SUSPECT_FROM = int(Redelivery.SUSPECT)
+
+
 def state_of(times: int) -> Redelivery:
     """The state of a message whose header says so; older versions counted on beyond two."""
-    return Redelivery(min(times, Redelivery.SUSPECT))
+    return _STATES[times] if times < _SUSPECT_FROM else Redelivery.SUSPECT
 
 
 def after(state: Redelivery, event: Event) -> Next:

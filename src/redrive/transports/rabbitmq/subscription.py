@@ -30,15 +30,15 @@ from redrive.transports.rabbitmq.wire import Arrived, arrived
 
 
 class Taken(Struct, frozen=True, gc=False):
-    """A message that a subscription has, by its delivery tag. It is also the proof of a lease on it."""
+    """A message that a subscription has, by its delivery tag. It is also the proof of a lease on it.
+
+    The garbage collector does not follow it (`gc=False`), so whoever keeps it for a subscription drops it when that ends.
+    """
 
     subscription: Subscription
     tag: int
     came: Arrived
-
-    @property
-    def state(self) -> Redelivery:
-        return self.came.state
+    state: Redelivery
 
 
 Count: TypeAlias = "Callable[[Subscription], Awaitable[None]]"
@@ -124,17 +124,8 @@ class Subscription:
         until = self._clock.elapsed() + self._lease
         out: list[Delivery] = []
         for taken in self.inbox.hand_out(limit):
-            came, state = taken.came, taken.came.state
             self._leases[taken.tag] = until, taken
-            out.append(
-                Delivery(
-                    came.message,
-                    taken,
-                    came.failures,
-                    state.is_redelivered,
-                    perhaps_untried=state.perhaps_untried,
-                )
-            )
+            out.append(_delivery(taken))
         return out
 
     async def slow_down(self) -> list[Taken]:
@@ -191,7 +182,7 @@ class Subscription:
         origin = f"{method.exchange}/{method.routing_key}" if method.exchange else ""
         came = arrived(self.source, origin, properties, body, self._clock)
         self._is_asking = False
-        self.inbox.add(Taken(self, method.delivery_tag, came), redelivered=method.redelivered)
+        self.inbox.add(Taken(self, method.delivery_tag, came, came.state), redelivered=method.redelivered)
         self._arrived.set()
 
     def _found_empty(self, _: Any) -> None:
@@ -228,3 +219,10 @@ class Subscription:
         for taken in found:
             del self._leases[taken.tag]
         return found
+
+
+def _delivery(taken: Taken) -> Delivery:
+    came, state = taken.came, taken.state
+    if state is Redelivery.FRESH:
+        return Delivery(came.message, taken, came.failures)  # as almost all are
+    return Delivery(came.message, taken, came.failures, redelivered=True, perhaps_untried=state.perhaps_untried)

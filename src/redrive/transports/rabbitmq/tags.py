@@ -26,8 +26,9 @@ class Tags:
         The last tag of the first ack is one of these: RabbitMQ takes an ack of what was settled before for an error.
         """
         first = self._first
-        mine = [tag for tag in dict.fromkeys(tags) if self.is_open(tag)]
-        self._settled.update(mine)
+        settled = self._settled
+        mine = [tag for tag in dict.fromkeys(tags) if tag >= first and tag not in settled]
+        settled.update(mine)
         self._advance()
         last = max([tag for tag in mine if tag < self._first], default=0)
         acks = [(last, last > first)] if last else []
