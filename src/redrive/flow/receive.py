@@ -108,7 +108,7 @@ class Consumer:
             self._arrived.set()
 
     def _is_suspect(self, delivery: Delivery) -> bool:
-        return delivery.message.attempt == self._most_attempts and not delivery.blameless
+        return delivery.message.attempt == self._most_attempts and not delivery.perhaps_untried
 
     async def _alone(self, suspect: Delivery, deliveries: Sequence[Delivery]) -> None:
         """Whoever held it did not settle it, and this is its last attempt: with nothing else in our hands, so that

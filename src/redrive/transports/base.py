@@ -54,7 +54,7 @@ class Delivery(Struct, frozen=True, gc=False):
     failures: tuple[Failure, ...] = ()
     redelivered: bool = False  # some earlier lease on it ended without a settlement, however long ago
     lane: Hashable = None  # those of one lane are attempted one after the other; None: in any order
-    blameless: bool = False  # redelivered, but the broker says so of much that nobody ever began
+    perhaps_untried: bool = False  # redelivered, but the broker says so also of what no worker had begun
 
 
 class Settlement(Struct, frozen=True, gc=False):

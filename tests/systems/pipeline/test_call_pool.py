@@ -14,8 +14,7 @@ import pytest
 
 from redrive.clock import Clock, SystemClock
 from redrive.flow.breaker import Position
-from redrive.systems.pipeline import Document, Module, PipeStream, ProcessRequest, ProcessResponse
-from redrive.systems.pipeline import call_pool as talking
+from redrive.systems.pipeline import Document, Module, PipeStream, ProcessRequest, ProcessResponse, call_pool
 from redrive.systems.pipeline import module as serving
 from redrive.systems.pipeline.caller import RULE, Caller
 from redrive.systems.pipeline.faults import ErrorType, NodeFault, fault_of
@@ -78,9 +77,9 @@ async def calling(address: str, clock: Clock | None = None, **more: Any) -> Asyn
     await caller.aclose()
 
 
-def free_talks(caller: Caller) -> list[Any]:
+def free_streams(caller: Caller) -> list[Any]:
     [instance] = caller.instances.values()
-    return instance._talks._free
+    return instance._calls._free
 
 
 class _Plain(grpc.GenericRpcHandler):  # type: ignore[type-arg]
@@ -220,7 +219,7 @@ async def test_a_module_that_goes_answers_what_it_was_asked(monkeypatch: pytest.
         asked = asyncio.create_task(caller(asking("wait"), LONG))
         await until(lambda: "wait" in flexible.asked)
         flexible.stop.set()
-        await until(lambda: all(talk.is_over for talk in free_talks(caller)), what="idle streams are ended")
+        await until(lambda: all(stream.is_over for stream in free_streams(caller)), what="idle streams are ended")
         flexible.gate.set()
         answer, _ = await asked
         assert answer.document.document_id == "wait"
@@ -235,11 +234,11 @@ async def test_a_module_that_goes_answers_what_it_was_asked(monkeypatch: pytest.
 
 
 async def test_a_stream_that_is_not_used_is_ended(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(talking, "_IDLE", 0.05)
+    monkeypatch.setattr(call_pool, "_IDLE", 0.05)
     flexible = Flexible()
     async with flexible.served(), calling(flexible.address) as caller:
         await asyncio.gather(*(caller(asking("one"), LONG) for _ in range(3)))
-        await until(lambda: not free_talks(caller))
+        await until(lambda: not free_streams(caller))
         await caller(asking("two"), LONG)
 
 

@@ -74,7 +74,7 @@ async def test_what_outlived_its_lease_is_handed_out_with_nothing_taken_ahead(ur
     await clock.advance(1.1 * LEASE.total_seconds())
     for _ in range(3):
         [again] = await asyncio.wait_for(transport.receive("orders", 3), 20)
-        assert (again.message.attempt, again.redelivered, again.blameless) == (2, True, False)
+        assert (again.message.attempt, again.redelivered, again.perhaps_untried) == (2, True, False)
     await transport.aclose()
 
 
@@ -129,7 +129,7 @@ async def test_what_only_came_back_is_not_handled_one_by_one(transport: RabbitTr
     await transport.send([make_message(id=f"{n}") for n in range(20)])
     victim = open_transport(url, clock=SystemClock(), lease=LEASE)
     await victim.receive("orders", 1)
-    await until(lambda: victim._subscriptions["orders"].waiting == 19, what="all are taken ahead")
+    await until(lambda: len(victim._subscriptions["orders"].inbox) == 19, what="all are taken ahead")
     await die(victim)
     work = Work(url, attempts=1, together=5)
     await work.until(lambda: len(work.done) == 20, "all are handled, some at once")

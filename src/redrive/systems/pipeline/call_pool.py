@@ -1,5 +1,5 @@
-"""Calls to one instance of a module over streams of gRPC that stay open: to set a call up costs four times what it
-costs to ask once more on one that is there."""
+"""A pool of gRPC streams to one instance of a module that stay open: opening one costs four times as much as asking
+once more on an open one."""
 
 from __future__ import annotations
 
@@ -15,26 +15,26 @@ from redrive.systems.pipeline.wire import END, each_method, process_method
 _IDLE = 20.0  # seconds: before either side has reason to ask whether the other one is still there
 
 
-class _Unheard(Exception):
-    """The talk broke off before the module had the request, or it ended with no answer and no error."""
+class _NoAnswer(Exception):
+    """The stream broke before the module had the request, or ended with no answer and no error."""
 
 
 class CallPool:
-    """As many as are asked for at once. Whatever goes wrong ends the talk it went wrong in, so that an error is always
-    that of one request. Where talks do not serve, `Process` does: a module may know nothing else."""
+    """Open streams, as many as there are requests at once. An error ends the stream that it came on, so that it is
+    always the error of one request. Where streams do not work, `Process` is called: a module may know nothing else."""
 
     def __init__(self, channel: grpc.aio.Channel) -> None:
         self._each = each_method(channel)
         self._once = process_method(channel)
-        self._has_each: bool | None = None  # nobody knows before it was tried
-        self._free: list[_Call] = []  # the one used last is the last
+        self._has_each: bool | None = None  # None: it was not tried yet
+        self._free: list[_OpenStream] = []  # the most recently used is the last
         self._pruning: asyncio.TimerHandle | None = None
 
     async def ask(self, request: bytes, seconds: float) -> ProcessResponse:
-        """The answer, or AioRpcError, as of `Process`. Whoever has waited long enough cancels it."""
+        """The answer, or AioRpcError, as of `Process`. The caller keeps the time on streams, and cancels."""
         try:
-            answer = await self._talked(request)
-        except _Unheard:
+            answer = await self._on_stream(request)
+        except _NoAnswer:
             answer = await self._once(request, timeout=seconds)
         if answer is None:
             said = "its answer is no ProcessResponse"
@@ -44,37 +44,37 @@ class CallPool:
     def close(self) -> None:
         if self._pruning is not None:
             self._pruning.cancel()
-        for talk in self._free:
-            talk.end()
+        for stream in self._free:
+            stream.end()
         self._free.clear()
 
-    async def _talked(self, request: bytes) -> ProcessResponse | None:
+    async def _on_stream(self, request: bytes) -> ProcessResponse | None:
         if self._has_each is False:
-            raise _Unheard
-        talk = self._taken()
+            raise _NoAnswer
+        stream = self._taken()
         try:
-            answer = await talk.ask(request)
+            answer = await stream.ask(request)
         except AioRpcError as error:
             if not self._has_each and error.code() is grpc.StatusCode.UNIMPLEMENTED:
                 self._has_each = False
-                raise _Unheard from None
+                raise _NoAnswer from None
             raise
         self._has_each = True
-        self._keep(talk)
+        self._keep(stream)
         return answer
 
-    def _taken(self) -> _Call:
+    def _taken(self) -> _OpenStream:
         while self._free:
-            talk = self._free.pop()
-            if not talk.is_over:
-                return talk
-        return _Call(self._each())
+            stream = self._free.pop()
+            if not stream.is_over:
+                return stream
+        return _OpenStream(self._each())
 
-    def _keep(self, talk: _Call) -> None:
-        """For whoever asks next."""
+    def _keep(self, stream: _OpenStream) -> None:
+        """Keep it for the next request."""
         loop = asyncio.get_running_loop()
-        talk.since = loop.time()
-        self._free.append(talk)
+        stream.since = loop.time()
+        self._free.append(stream)
         if self._pruning is None:
             self._pruning = loop.call_later(_IDLE, self._prune, loop)
 
@@ -85,8 +85,8 @@ class CallPool:
         self._pruning = loop.call_at(self._free[0].since + _IDLE, self._prune, loop) if self._free else None
 
 
-class _Call:
-    """One stream, with one question at a time."""
+class _OpenStream:
+    """One stream, with one request at a time."""
 
     def __init__(self, call: Any) -> None:
         self.since = 0.0  # when it was last used
@@ -105,7 +105,7 @@ class _Call:
             self.end()
             raise
         if answer is END:
-            raise _Unheard
+            raise _NoAnswer
         return answer
 
     async def _write(self, request: bytes) -> None:
@@ -113,7 +113,7 @@ class _Call:
             await self._call.write(request)
         except AioRpcError as error:
             if error.code() is grpc.StatusCode.INTERNAL:  # which hides why
-                raise _Unheard from None
+                raise _NoAnswer from None
             raise
 
     def end(self) -> None:

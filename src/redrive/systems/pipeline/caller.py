@@ -1,97 +1,41 @@
-"""Calls one module: spreads calls over its healthy instances, leaves dead and hanging ones aside, and sheds fast when
-none is left."""
+"""The caller of a module: spreads calls over its healthy instances, leaves dead and hanging ones aside, and fails calls
+at once when none is left. gRPC's own `round_robin` was tried instead: docs/decisions/0027-grpc-round-robin.md."""
 
 from __future__ import annotations
 
 import asyncio
-import logging
 from collections.abc import Awaitable, Callable, Collection, Sequence
 from datetime import timedelta
 from math import ceil
-from typing import Any, TypeAlias
+from operator import attrgetter
+from typing import TypeAlias
 
 import grpc
 
-from redrive.clock import Clock, Pause
+from redrive.clock import Clock
 from redrive.config.durations import spoken
 from redrive.flow.breaker import Breaker, BreakerRule, Position
 from redrive.flow.deadline import Deadline, Deadlines
-from redrive.systems.pipeline.call_pool import CallPool
 from redrive.systems.pipeline.faults import ErrorType, NodeFault, fault_of
+from redrive.systems.pipeline.instance import Instance
 from redrive.systems.pipeline.pipeline_pb2 import ProcessResponse
-from redrive.systems.pipeline.wire import Tls, open_channel
+from redrive.systems.pipeline.wire import Tls
 from redrive.telemetry.events import BreakerMoved, Events
 
 Addresses: TypeAlias = Callable[[], Awaitable[Collection[str]]]
 RULE = BreakerRule(failures=10, wait=timedelta(seconds=1), longest=timedelta(seconds=15))
 _SHED, _BEAT = 0.02, 0.25  # seconds for each stream that is given up without a call; between some and the next
-_HEALTH = "/grpc.health.v1.Health/Check"
-_SERVING = b"\x08\x01"  # HealthCheckResponse(status=SERVING)
-_SHORTEST, _LONGEST = 0.25, 15.0  # seconds that an instance is left aside before its health is asked
-_PROBE, _AGAIN = 2.0, 0.5  # seconds that it has to answer; before it is asked again
-log = logging.getLogger("redrive.pipeline")
-
-
-class Instance:
-    """One address of a module.
-
-    well_again   told when it was aside, and is no longer
-    """
-
-    def __init__(self, address: str, tls: Tls, well_again: Callable[[], None]) -> None:
-        self.address = address
-        self.busy = 0
-        self.aside = False
-        self.pause = Pause(_SHORTEST, _LONGEST)
-        self._channel = open_channel(address, tls)
-        self._talks = CallPool(self._channel)
-        self.ask = self._talks.ask
-        self._well_again = well_again
-        self._probing: asyncio.Task[None] | None = None
-
-    def set_aside(self) -> None:
-        """Until its health check answers; longer each time that it is set aside again without a success between."""
-        if self._probing is None or self._probing.done():
-            self.aside = True
-            self._probing = asyncio.create_task(self._until_healthy())
-
-    def worked(self) -> None:
-        self.pause.reset()
-
-    async def aclose(self) -> None:
-        if self._probing is not None:
-            self._probing.cancel()
-            await asyncio.gather(self._probing, return_exceptions=True)
-        self._talks.close()
-        await self._channel.close(None)
-
-    async def _until_healthy(self) -> None:
-        """Asked often once the pause is over: as long as it is thought to be dead, its streams die."""
-        await asyncio.sleep(self.pause.next())
-        while not await self._is_healthy():  # noqa: ASYNC110 - it is another process, and has no event of ours
-            await asyncio.sleep(_AGAIN)
-        self.aside = False
-        self._well_again()
-
-    async def _is_healthy(self) -> bool:
-        channel: Any = self._channel
-        check = channel.unary_unary(_HEALTH)
-        try:
-            answer: bytes = await check(b"", timeout=_PROBE)
-        except grpc.aio.AioRpcError as error:
-            return error.code() is grpc.StatusCode.UNIMPLEMENTED  # it answers, and has no health to tell of
-        return answer == _SERVING
 
 
 class NobodyKnown(NodeFault):
-    """No address of the module is known now."""
+    """There is no address of the module now."""
 
 
 class Caller:
     """One module as an engine sees it.
 
     addresses         who can be called now
-    why               why nobody can, if so
+    why               why there is none, if so
     others_are_busy   whether other modules have work now
     """
 
@@ -154,7 +98,8 @@ class Caller:
         await asyncio.gather(*(instance.aclose() for instance in self.instances.values()))
 
     async def _let_in(self) -> None:
-        """One call, when it may be tried again: what comes of it decides for all that wait. Until then none."""
+        """Wait until a call may be tried while the breaker is not closed: one goes first, and its outcome decides for
+        all that wait."""
         while not self.breaker.room(1):
             if self.breaker.position is Position.OPEN:
                 await self._take_turn()
@@ -167,11 +112,11 @@ class Caller:
         self.breaker.sent(1)
 
     async def _take_turn(self) -> None:
-        """To give a stream up costs what it costs to have it processed: while others are, so few that nobody feels it.
+        """Limit how fast streams are given up while other modules work: giving one up costs as much as processing it.
 
         The first go at once, the next together on the next beat: what is done for many at once costs less.
         """
-        await asyncio.sleep(0)  # whoever has just got work is busy then
+        await asyncio.sleep(0)  # a module that has just got work is busy then
         if not self._others_are_busy():
             return
         now = self._clock.elapsed()
@@ -180,7 +125,7 @@ class Caller:
             await self._clock.sleep(ceil(self._turn / _BEAT) * _BEAT - now)
 
     async def _on_some_instance(self, request: bytes, timeout: timedelta) -> tuple[ProcessResponse, str]:
-        """On another one at once, if what was tried never got the call. Never longer than the timeout."""
+        """Call an instance, and another one at once if the call never arrived. Never longer than the timeout."""
         tried: list[Instance] = []
         deadlines = self._deadlines.get(timeout) or self._deadlines.setdefault(timeout, Deadlines(timeout))
         try:
@@ -198,8 +143,8 @@ class Caller:
     def _may_go_on(self, fault: NodeFault, tried: Sequence[Instance]) -> bool:
         if fault.blames_instance:
             tried[-1].set_aside()
-        others = (one for one in self._current if one not in tried)  # one aside may be well again, and not asked yet
-        return fault.never_arrived and next(others, None) is not None
+        untried = (instance for instance in self._current if instance not in tried)  # also those aside: one may be back
+        return fault.never_arrived and next(untried, None) is not None
 
     def _too_late(self, timeout: timedelta, tried: Sequence[Instance]) -> NodeFault:
         who = f"module {self.module!r}"
@@ -220,7 +165,7 @@ class Caller:
         return answer
 
     async def _known(self) -> Sequence[Instance]:
-        """Channels as the addresses are now: made for new ones, closed for those that are gone."""
+        """The instances at the addresses of now."""
         addresses = await self._addresses()
         if not addresses:
             raise NobodyKnown(ErrorType.MODULE_UNAVAILABLE, f"module {self.module!r}: {self._why()}")
@@ -229,26 +174,27 @@ class Caller:
         return self._current
 
     async def _follow(self, addresses: Collection[str]) -> None:
+        """Open a channel for each new address; close those of the others when their calls have ended."""
         for address in addresses:
             if address not in self.instances:
                 self.instances[address] = Instance(address, self._tls, self.breaker.hopeful)
         self._current = [self.instances[address] for address in addresses]
-        gone = [one for one in self.instances.values() if one.address not in addresses]
-        self._listed = None if any(one.busy for one in gone) else addresses  # what they still do may end
-        leaving = [self.instances.pop(one.address) for one in gone if not one.busy]
+        gone = [instance for instance in self.instances.values() if instance.address not in addresses]
+        self._listed = None if any(instance.busy for instance in gone) else addresses  # None: the next call looks again
+        leaving = [self.instances.pop(instance.address) for instance in gone if not instance.busy]
         for instance in leaving:
             await instance.aclose()
 
     def _pick(self, known: Sequence[Instance], tried: Collection[Instance]) -> Instance:
-        """The least busy that is well; of those aside the one that was so the least often."""
+        """The least busy instance that is not aside; if all are, the one that was set aside the least often."""
         if len(known) == 1:
             return known[0]
-        wanted = [one for one in known if one not in tried] or known
-        well = [one for one in wanted if not one.aside]
-        return min(well, key=lambda one: one.busy) if well else min(wanted, key=lambda one: one.pause.seconds)
+        wanted = [instance for instance in known if instance not in tried] or known
+        well = [instance for instance in wanted if not instance.aside]
+        return min(well, key=attrgetter("busy")) if well else min(wanted, key=attrgetter("pause.seconds"))
 
     def _forget(self) -> None:
-        """It says nothing of the module."""
+        """The outcome of the call says nothing of the module."""
         self.breaker.forgotten()
         self._verdict.set()
 

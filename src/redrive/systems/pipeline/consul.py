@@ -23,7 +23,7 @@ log = logging.getLogger("redrive.pipeline")
 
 
 class Registration:
-    """One instance of a module. Consul itself asks its gRPC health, and forgets it when it is gone for a minute."""
+    """An instance of a module in Consul, which checks its gRPC health and forgets it when it is gone for a minute."""
 
     def __init__(self, url: str, module: str, host: str, port: int, *, tls: bool = False) -> None:
         self._url = url.rstrip("/")
@@ -34,13 +34,13 @@ class Registration:
             "TLSSkipVerify": tls,
             "Interval": "2s",
             "Timeout": "2s",
-            "Status": "passing",  # it listens already: nobody has to wait for the first check
+            "Status": "passing",  # it listens already, so nobody waits for the first check
             "DeregisterCriticalServiceAfter": "1m",
         }
         self._body = {"ID": self._id, "Name": module, "Address": host, "Port": port, "Check": check}
 
     async def enter(self) -> None:
-        """Until Consul has it: a module without Consul serves nobody, and need not die for it."""
+        """Register it, again and again until Consul answers: a module need not die because Consul is away."""
         pause = Pause(_SHORTEST, _LONGEST)
         while True:
             try:
@@ -51,7 +51,7 @@ class Registration:
             await asyncio.sleep(pause.next())
 
     async def leave(self) -> None:
-        """If Consul is away, its health check finds out."""
+        """Deregister it. If Consul is away, its health check finds out later."""
         try:
             await self._put(f"deregister/{quote(self._id, safe='')}")
         except httpx.HTTPError as error:
@@ -65,7 +65,7 @@ class Registration:
 class Watch:
     """The healthy instances of one module, kept current by blocking queries.
 
-    While Consul is away the last answer stands, for `keep`; after that nobody is known.
+    While Consul is away the last answer stands, for `keep`; after that there is none.
     """
 
     def __init__(self, url: str, module: str, *, keep: timedelta, elapsed: Callable[[], float]) -> None:
@@ -109,7 +109,7 @@ class Watch:
         asked: dict[str, Any] = {"passing": "1", "index": index, "wait": f"{_WAIT}s"}
         answer = await client.get(self._url, params=asked)
         answer.raise_for_status()
-        self._found = tuple(sorted(_address(one) for one in answer.json()))
+        self._found = tuple(sorted(_address(entry) for entry in answer.json()))
         self.why = "" if self._found else "Consul knows no healthy instance of it"
         self._heard = None
         self._first.set()
@@ -117,7 +117,7 @@ class Watch:
         return following if following >= index else 0  # an index that went back: Consul began anew
 
     def _failed(self, error: Exception) -> None:
-        """From now on the last answer ages."""
+        """Note that Consul does not answer: from now on its last answer ages."""
         if self._heard is None:
             self._heard = self._elapsed()
             log.warning("Consul does not answer (%s): going on with the %d addresses known", error, len(self._found))

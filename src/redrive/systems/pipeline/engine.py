@@ -84,7 +84,7 @@ class Engine:
             )
 
     async def create_topics(self) -> None:
-        """Those of the graph that are missing."""
+        """Create the topics of the graph that are missing."""
         await self.transport.make(self.settings.pipeline.partitions)
 
     async def send(
@@ -94,18 +94,18 @@ class Engine:
         node: str | None = None,
         metadata: dict[str, str] | None = None,
     ) -> str:
-        """A new stream to that node, or to where the graph begins; durable when it returns the stream's id."""
+        """Send a new stream to that node, or to where the graph begins; returns its id when it is durable."""
         stream = _stream_of(document, metadata)
         _check_inline(stream, "the document")
         nodes = self.graph.entries if node is None else [self.graph.node(node)]
         if not nodes:
             raise ConfigError("every node of the graph has one before it: say which node the stream begins at")
         body = stream.SerializeToString()
-        await self._outbox.send([self._message(self.graph.topic(one), stream, body, "") for one in nodes])
+        await self._outbox.send([self._message(self.graph.topic(at), stream, body, "") for at in nodes])
         return stream.stream_id
 
     def worker(self, **how: Any) -> Worker:
-        """What runs it."""
+        """A worker that runs it."""
         return Worker(self.app, **how)
 
     async def aclose(self) -> None:
@@ -151,7 +151,7 @@ class Engine:
         )
 
     def _advance(self, stream: PipeStream, response: ProcessResponse, step: Step) -> None:
-        """One hop further. Where the module says success=false the document stays as it was."""
+        """Put the answer into the stream. Where the module says success=false the document stays as it was."""
         step.outcome = Step.OK if response.success else Step.FAILED
         if not response.success:
             step.error_message = response.error_message
@@ -205,7 +205,7 @@ class Engine:
                 tls=tls,
                 clock=self.clock,
                 events=self.app.events,
-                others_are_busy=lambda: any(one.is_busy for name, one in self.callers.items() if name != module),
+                others_are_busy=lambda: any(other.is_busy for name, other in self.callers.items() if name != module),
             )
         return self.callers[module]
 

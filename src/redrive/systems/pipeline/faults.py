@@ -1,4 +1,4 @@
-"""What can go wrong at a node, in the words of the contract, and how an error of gRPC is told apart."""
+"""Faults of a node, in the words of the contract, and which of them an error of gRPC is."""
 
 from __future__ import annotations
 

@@ -87,7 +87,7 @@ class Graph:
             log.warning("the graph has a cycle: %s. A stream that does not leave it ends in the DLQ (MAX_HOPS)", way)
 
     def node(self, id: str) -> Node:
-        """By its id, or by its name where only one node has it."""
+        """The node of that id, or of that name where only one node has it."""
         found = self.nodes.get(id)
         if found is not None:
             return found
@@ -110,7 +110,7 @@ class Graph:
 
     @property
     def entries(self) -> list[Node]:
-        """Those that no node leads to."""
+        """The nodes that no other node leads to."""
         led_to = {id for node in self.nodes.values() for id in node.next}
         return [node for node in self.nodes.values() if node.id not in led_to]
 
@@ -157,13 +157,13 @@ class Graph:
             raise ConfigError(f"node {node.id}: its DLQ topic is {self.dlq_topic(node)!r}, which streams travel on")
 
     def _cycle(self) -> tuple[str, ...]:
-        """A way that comes back to where it began; empty if there is none."""
+        """Ids of a path that comes back to where it began; empty if there is none."""
         done: set[str] = set()
         for start in self.nodes:
             way: list[str] = []
             ahead: list[Iterator[str]] = [iter([start])]
             while ahead:
-                id = next((one for one in ahead[-1] if one not in done), None)
+                id = next((following for following in ahead[-1] if following not in done), None)
                 if id is None:
                     ahead.pop()
                     if way:
@@ -198,7 +198,7 @@ class Graph:
             read = msgspec.convert(given, _Graph)
         except msgspec.ValidationError as error:
             raise ConfigError(f"the graph cannot be used: {error}") from error
-        nodes = [_node(one, read.max_hops) for one in read.nodes]
+        nodes = [_node(given, read.max_hops) for given in read.nodes]
         return cls(read.cluster, nodes, modules=read.modules, finished=read.finished)
 
 

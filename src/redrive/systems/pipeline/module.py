@@ -59,7 +59,7 @@ class Module:
         return function
 
     async def answer(self, request: ProcessRequest) -> ProcessResponse:
-        """What a call is answered with."""
+        """Process one request."""
         assert self._function is not None
         document = await self._document(request.stream)
         given = (document, request.stream) if self._wants_stream else (document,)
@@ -89,10 +89,10 @@ class Module:
         started: Callable[[str], None] = lambda address: None,
         stop: asyncio.Event | None = None,
     ) -> None:
-        """Until SIGTERM, Ctrl-C or `stop`: then it leaves Consul, ends what it does, and goes."""
+        """Serve until SIGTERM, Ctrl-C or `stop`: then leave Consul, finish the calls that run, and return."""
         stop = stop or asyncio.Event()
-        talks = _Talks(self.answer)
-        server, health = await self._server(talks)
+        calls = _OpenCalls(self.answer)
+        server, health = await self._server(calls)
         credentials = (tls or Tls()).of_server()
         place = f"{host}:{port}"
         try:
@@ -113,7 +113,7 @@ class Module:
                 if registration is not None:
                     await registration.leave()
                 await health.enter_graceful_shutdown()
-                talks.end()
+                calls.end()
                 await server.stop(_GRACE)
                 if self._repository is not None:
                     await self._repository.aclose()
@@ -130,7 +130,7 @@ class Module:
         """`serve` as a whole process."""
         asyncio.run(self.serve(host, port, consul=consul, tls=tls, started=started))
 
-    async def _server(self, talks: _Talks) -> tuple[grpc.aio.Server, Any]:
+    async def _server(self, calls: _OpenCalls) -> tuple[grpc.aio.Server, Any]:
         if self._function is None:
             raise ConfigError(f"module {self.name!r} has no function: decorate one with @module.process")
         try:
@@ -149,7 +149,7 @@ class Module:
         }
         methods = {
             "Process": grpc.unary_unary_rpc_method_handler(process, **forms),
-            "ProcessEach": grpc.stream_stream_rpc_method_handler(talks.each, **forms),
+            "ProcessEach": grpc.stream_stream_rpc_method_handler(calls.each, **forms),
         }
         server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(SERVICE, methods),))
         servicer: Any = aio.HealthServicer()
@@ -159,8 +159,8 @@ class Module:
         return server, servicer
 
 
-class _Talks:
-    """`ProcessEach`, as it is served. A talk in which nobody waits for an answer does not keep a module from going."""
+class _OpenCalls:
+    """The open calls of `ProcessEach`. One that waits for its next request does not keep a module from stopping."""
 
     def __init__(self, answer: Callable[[ProcessRequest], Awaitable[ProcessResponse]]) -> None:
         self._answer = answer
@@ -174,7 +174,7 @@ class _Talks:
             await context.write(await self._answer(request))
 
     def end(self) -> None:
-        """What is asked is still answered; nothing more is heard."""
+        """End those that are idle; the others end when they have answered."""
         self._is_over = True
         for task in self._idle:
             task.cancel()
@@ -213,7 +213,7 @@ def _until_signal(stop: asyncio.Event) -> Iterator[None]:
     try:
         for number in numbers:
             loop.add_signal_handler(number, stop.set)
-    except (ValueError, RuntimeError):  # not in the main thread: whoever runs it there stops it himself
+    except (ValueError, RuntimeError):  # not in the main thread: its caller stops it
         yield
         return
     try:

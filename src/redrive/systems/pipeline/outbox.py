@@ -1,4 +1,4 @@
-"""Streams on their way to the next nodes: those of many handlers in one write, confirmed before any handler returns."""
+"""The outbox of an engine: the streams of many handlers go on in one write, durable before any handler returns."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _SHORTEST, _LONGEST = 0.1, 5.0
 
 
 class Outbox:
-    """While the transport is away it goes on trying: what a module has done is not to be done again for that."""
+    """Sends streams on. While the transport is away it keeps trying, so that no module has to do its work again."""
 
     def __init__(self, streams: Streams, events: Events, clock: Clock) -> None:
         self._streams = streams
@@ -38,7 +38,7 @@ class Outbox:
                 raise result
 
     async def aclose(self) -> None:
-        """What nobody has been told of is sent again by whoever gets its message next."""
+        """Stop sending. The messages of streams that were not sent yet are handled again by the next engine."""
         if self._task is not None:
             self._task.cancel()
             await asyncio.gather(self._task, return_exceptions=True)
@@ -46,7 +46,7 @@ class Outbox:
     async def _flush(self) -> None:
         pause = Pause(_SHORTEST, _LONGEST)
         while self._waiting:
-            batch, self._waiting = [one for one in self._waiting if not one[1].done()], []
+            batch, self._waiting = [(message, sent) for message, sent in self._waiting if not sent.done()], []
             errors = await self._streams.outcomes([message for message, _ in batch])
             down = None
             for (message, sent), error in zip(batch, errors, strict=True):

@@ -1,4 +1,4 @@
-"""Where documents lie that are carried by reference."""
+"""Repositories: where documents lie that streams carry by reference."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Documents in a bucket: Amazon's, or of anything that speaks its protocol."""
+"""A repository in a bucket of S3, or of anything that speaks its protocol."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def s3_repository(url: str) -> S3Repository:
 
 
 class S3Repository:
-    """One client, made when it is first needed; `aclose` lets go of it."""
+    """A repository in a bucket. Its client is made when it is first needed."""
 
     def __init__(self, bucket: str, prefix: str = "", endpoint: str | None = None, region: str | None = None) -> None:
         self._bucket = bucket

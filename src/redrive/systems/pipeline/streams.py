@@ -1,4 +1,4 @@
-"""What streams travel on between nodes: Kafka, or one SQLite file where everything runs on one machine."""
+"""The transport of streams between nodes: Kafka, or one SQLite file where everything runs on one machine."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class Streams(Transport, Protocol):
     buried: list[Told]  # told how many streams of a node are dead now
 
     async def make(self, partitions: int) -> None:
-        """The topics of the graph that are missing."""
+        """Create the topics of the graph that are missing."""
         ...
 
     async def outcomes(self, messages: Sequence[Message]) -> Sequence[Exception | None]:
@@ -40,7 +40,7 @@ class Streams(Transport, Protocol):
         ...
 
     async def records(self, stream_id: str, since: datetime | None) -> Sequence[Record]:
-        """Whatever the topics of the graph still hold that has this id in it."""
+        """The records on the topics of the graph that have this id in them, as far as they are still kept."""
         ...
 
 

@@ -74,11 +74,12 @@ class Tracer:
 
     async def trace(self, stream_id: str, *, since: datetime | None = None) -> Trace:
         records = await self._streams.records(stream_id, since)
-        found = [one for one in map(self._on_topic, records) if one is not None and one[1].stream_id == stream_id]
+        found = [seen for record in records if (seen := self._on_topic(record)) and _is_of(stream_id, seen)]
         seen_dead = {sighting.node_id for sighting, _ in found if sighting.error}
-        found += [one for one in await self._in_letters(stream_id, since, seen_dead) if one[1].stream_id == stream_id]
-        seen = sorted(found, key=lambda one: one[0].at)
-        return Trace(stream_id, self._passed(stream for _, stream in seen), [sighting for sighting, _ in seen])
+        buried = await self._in_letters(stream_id, since, seen_dead)
+        found += [seen for seen in buried if _is_of(stream_id, seen)]
+        found.sort(key=lambda seen: seen[0].at)
+        return Trace(stream_id, self._passed(stream for _, stream in found), [sighting for sighting, _ in found])
 
     def _on_topic(self, record: Record) -> Seen | None:
         topic, error = record.topic, ""
@@ -103,7 +104,7 @@ class Tracer:
         ), stream
 
     async def _in_letters(self, stream_id: str, since: datetime | None, seen_dead: set[str]) -> list[Seen]:
-        """Of the nodes where it was not seen dead."""
+        """The stream in letters of the nodes where it was not seen dead."""
         graph = self._graph
         sources = tuple(graph.topic(node) for node in graph.nodes.values() if node.id not in seen_dead)
         if not sources:
@@ -156,3 +157,8 @@ class Tracer:
             error=step.error_message,
             repeat=repeat,
         )
+
+
+def _is_of(stream_id: str, seen: Seen) -> bool:
+    """Whether it is that stream: its id may stand in the document of another."""
+    return seen[1].stream_id == stream_id

@@ -1,4 +1,4 @@
-"""Queues with everything around them, made once, or looked for where they are somebody else's to make."""
+"""Declares queues with their retry and dead-letter parts, once, or checks that they exist where `declare=no`."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from redrive.transports.rabbitmq.topology import Declared, Topology, declared, r
 
 
 class Declaring:
-    """What this transport knows to be on the broker."""
+    """The queues that this transport has declared, or found."""
 
     def __init__(self, link: Link, options: Options) -> None:
         self._link = link
@@ -20,11 +20,11 @@ class Declaring:
         self.known: dict[str, None] = {}
 
     def forget(self, source: str) -> None:
-        """Look again when it is next needed: it may have been deleted."""
+        """Declare it again when it is next needed: it may have been deleted."""
         self.known.pop(source, None)
 
     async def ensure(self, source: str) -> None:
-        """It is there, with its retry and dead-letter parts, as we would make it."""
+        """Declare the queue with its retry and dead-letter parts, or check that it exists."""
         if source in self.known:
             return
         async with self._lock:

@@ -16,9 +16,9 @@ def definitions(wanted: Declared, vhost: str = "/") -> Definitions:
     """The same topology gives the same file, to the byte."""
     return {
         "vhosts": [{"name": vhost}],
-        "exchanges": [exchange_entry(one, vhost) for one in wanted.exchanges],
-        "queues": [queue_entry(one, vhost) for one in wanted.queues],
-        "bindings": [binding_entry(one, vhost) for one in wanted.bindings],
+        "exchanges": [exchange_entry(exchange, vhost) for exchange in wanted.exchanges],
+        "queues": [queue_entry(queue, vhost) for queue in wanted.queues],
+        "bindings": [binding_entry(binding, vhost) for binding in wanted.bindings],
     }
 
 
@@ -26,23 +26,23 @@ def as_text(content: Definitions) -> str:
     return msgspec.json.format(msgspec.json.encode(content), indent=2).decode() + "\n"
 
 
-def exchange_entry(one: DeclaredExchange, vhost: str) -> Definitions:
-    entry = asdict(one)
+def exchange_entry(exchange: DeclaredExchange, vhost: str) -> Definitions:
+    entry = asdict(exchange)
     entry["type"] = entry.pop("kind")
     return {"name": entry.pop("name"), "vhost": vhost, "type": entry.pop("type"), **entry}
 
 
-def queue_entry(one: DeclaredQueue, vhost: str) -> Definitions:
-    entry = asdict(one)
+def queue_entry(queue: DeclaredQueue, vhost: str) -> Definitions:
+    entry = asdict(queue)
     return {"name": entry.pop("name"), "vhost": vhost, **entry}
 
 
-def binding_entry(one: DeclaredBinding, vhost: str) -> Definitions:
+def binding_entry(binding: DeclaredBinding, vhost: str) -> Definitions:
     return {
-        "source": one.exchange,
+        "source": binding.exchange,
         "vhost": vhost,
-        "destination": one.queue,
+        "destination": binding.queue,
         "destination_type": "queue",
-        "routing_key": one.key,
-        "arguments": one.arguments,
+        "routing_key": binding.key,
+        "arguments": binding.arguments,
     }

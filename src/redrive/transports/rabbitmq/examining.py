@@ -1,4 +1,4 @@
-"""Whether a broker has what it should, and takes messages now: for `redrive doctor`. Nothing is made or published."""
+"""Checks of `redrive doctor`: whether a broker has what it should, and takes messages now. It changes nothing."""
 
 from __future__ import annotations
 
@@ -26,5 +26,9 @@ async def examined(link: Link, management: Management, wanted: Declared) -> Exam
 
 
 async def _missing(link: Link, wanted: Declared) -> list[str]:
-    names = [f"exchange {one.name}" for one in wanted.exchanges if not await is_there(link, one.name, exchange=True)]
-    return names + [f"queue {one.name}" for one in wanted.queues if not await is_there(link, one.name)]
+    names = [
+        f"exchange {exchange.name}"
+        for exchange in wanted.exchanges
+        if not await is_there(link, exchange.name, exchange=True)
+    ]
+    return names + [f"queue {queue.name}" for queue in wanted.queues if not await is_there(link, queue.name)]

@@ -1,6 +1,6 @@
-"""One connection to RabbitMQ on the event loop, its channels, and their errors in our words.
+"""A connection to RabbitMQ on the event loop, its channels, and their errors as Redrive's.
 
-pika tells by callbacks what happened; here they are futures. A channel that closes fails everything that waits on it.
+pika answers by callbacks; here they are futures. A channel that closes fails everything that waits on it.
 """
 
 from __future__ import annotations
@@ -13,15 +13,13 @@ from redrive.errors import ConfigError, MissingExtra, TransportUnavailable
 
 try:
     import pika
-    from pika.adapters.asyncio_connection import AsyncioConnection
     from pika.channel import Channel as Raw
     from pika.exceptions import AMQPError, ChannelClosedByBroker, ProbableAccessDeniedError, ProbableAuthenticationError
-    from pika.frame import Method
-    from pika.spec import Basic
 except ImportError as error:  # pragma: no cover
     raise MissingExtra("RabbitMQ", "rabbitmq") from error
 
 from redrive.transports.rabbitmq.options import Options
+from redrive.transports.rabbitmq.pika_internals import Connection
 
 NOT_FOUND, CLASHES, REFUSED = 404, 406, 403
 Frame: TypeAlias = Any
@@ -63,7 +61,7 @@ class Channel:
             self._waiting.discard(answer)
 
     def tell(self, method: Callable[..., object], *arguments: Any, **options: Any) -> None:
-        """What has no answer, such as an ack. Where it cannot be said, the broker does as if it never was."""
+        """Send what has no answer, such as an ack. If it gets lost, what it was about is delivered again."""
         try:
             method(*arguments, **options)
         except AMQPError as error:
@@ -77,7 +75,7 @@ class Channel:
             await done
 
     def abandon(self) -> None:
-        """Close it, and wait for nothing."""
+        """Close it without waiting for the broker."""
         if self.raw.is_open:
             self.raw.close()
 
@@ -89,37 +87,6 @@ class Channel:
                 answer.set_exception(self.closed)
         for told in tuple(self.on_close):
             told(self.closed)
-
-
-class Connection(AsyncioConnection):  # type: ignore[misc]
-    """Says in one system call what there is to say in one turn of the loop, where pika would need three for a message,
-    and does not look who waits for a frame that nobody can wait for. There is no public place for either, hence pika's
-    cap below 2."""
-
-    def __init__(self, parameters: pika.URLParameters, loop: asyncio.AbstractEventLoop, **told: Any) -> None:
-        self._loop = loop
-        self._unsent: list[bytes] = []
-        super().__init__(parameters, custom_ioloop=loop, **told)
-
-    def _adapter_emit_data(self, data: bytes) -> None:
-        if not self._unsent:
-            self._loop.call_soon(self._flush)
-        self._unsent.append(data)
-
-    def abort(self) -> None:
-        """End it without the broker, which reads nothing from who publishes while it has an alarm."""
-        if self._transport is not None:
-            self._transport.abort()
-
-    def _process_callbacks(self, frame: Frame) -> bool:
-        if type(frame) is not Method or type(frame.method) is Basic.Deliver:
-            return False
-        return bool(super()._process_callbacks(frame))
-
-    def _flush(self) -> None:
-        data, self._unsent = b"".join(self._unsent), []
-        if self._transport is not None:  # otherwise the connection was lost, and these with it
-            super()._adapter_emit_data(data)
 
 
 class Link:
@@ -138,7 +105,7 @@ class Link:
         self.blocked = ""  # why the broker takes nothing from publishers now
 
     async def channel(self) -> Channel:
-        """A new one; TransportUnavailable, saying why, if there is no connection to be had."""
+        """Open a channel; TransportUnavailable, saying why, if there is no connection."""
         connection = await self._connected()
         opened: asyncio.Future[Raw] = asyncio.get_running_loop().create_future()
         self._waiting.add(opened)
@@ -195,8 +162,8 @@ class Link:
 
     def _lost(self, _: Any, reason: BaseException) -> None:
         self.blocked = ""
-        for one in self._waiting:
-            _fail(one, TransportUnavailable(self.name, _why(reason)))
+        for opened in self._waiting:
+            _fail(opened, TransportUnavailable(self.name, _why(reason)))
 
     def _is_blocked(self, _: Any, frame: Frame) -> None:
         reason = frame.method.reason
@@ -212,7 +179,7 @@ class Link:
 
 
 def _abandon(connection: Connection) -> None:
-    """Nobody waits for it any more, so it must not come up later."""
+    """Close a connection that nobody waits for any more, so that it does not open later."""
     if not (connection.is_closing or connection.is_closed):
         connection.close()
 

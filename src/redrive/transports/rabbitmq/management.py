@@ -29,7 +29,7 @@ class Clashes(RedriveError):
 
     def __init__(self, clashes: Sequence[str]) -> None:
         self.clashes = tuple(clashes)
-        lines = "\n".join(f"  {one}" for one in clashes)
+        lines = "\n".join(f"  {clash}" for clash in clashes)
         super().__init__(
             f"the broker has declarations of the same name that differ, so nothing was changed:\n{lines}\n"
             "Delete or rename those on the broker once they are empty, or make the topology agree with them."
@@ -75,9 +75,9 @@ class Management:
         """How the broker differs from what is wanted."""
         live = await self._live()
         return Difference(
-            missing=tuple(_name(one) for one in _missing(wanted, live)),
+            missing=tuple(_name(part) for part in _missing(wanted, live)),
             clashes=tuple(_clashes(wanted, live)),
-            extra=tuple(_name(one) for one in _extra(wanted, live)),
+            extra=tuple(_name(part) for part in _extra(wanted, live)),
         )
 
     async def apply(self, wanted: Declared) -> Sequence[str]:
@@ -89,7 +89,7 @@ class Management:
         missing = list(_missing(wanted, live))
         if missing:
             await self._call("POST", f"definitions/{_quoted(self._vhost)}", _definitions(missing, self._vhost))
-        return [_name(one) for one in missing]
+        return [_name(part) for part in missing]
 
     async def depths(self, queues: Iterable[str]) -> dict[str, int | None]:
         """How many messages each holds; None: there is no such queue. These lag behind by some seconds."""
@@ -103,7 +103,7 @@ class Management:
         if answer["status"] == "ok":
             return []
         return [
-            f"{one.get('resource', 'unknown')} on {one.get('node', 'a node')}" for one in answer.get("alarms", [])
+            f"{alarm.get('resource', 'unknown')} on {alarm.get('node', 'a node')}" for alarm in answer.get("alarms", [])
         ] or [str(answer.get("reason", "it does not say which"))]
 
     async def _live(self) -> Declared:
@@ -137,15 +137,16 @@ Declaration = DeclaredExchange | DeclaredQueue | DeclaredBinding
 
 
 def _missing(wanted: Declared, live: Declared) -> Iterator[Declaration]:
-    exchanges, queues = {one.name for one in live.exchanges}, {one.name for one in live.queues}
-    bindings = {_place(one) for one in live.bindings}
-    yield from (one for one in wanted.exchanges if one.name not in exchanges)
-    yield from (one for one in wanted.queues if one.name not in queues)
-    yield from (one for one in wanted.bindings if _place(one) not in bindings)
+    exchanges, queues = {exchange.name for exchange in live.exchanges}, {queue.name for queue in live.queues}
+    bindings = {_place(binding) for binding in live.bindings}
+    yield from (exchange for exchange in wanted.exchanges if exchange.name not in exchanges)
+    yield from (queue for queue in wanted.queues if queue.name not in queues)
+    yield from (binding for binding in wanted.bindings if _place(binding) not in bindings)
 
 
 def _clashes(wanted: Declared, live: Declared) -> Iterator[str]:
-    exchanges, queues = {one.name: one for one in live.exchanges}, {one.name: one for one in live.queues}
+    exchanges = {exchange.name: exchange for exchange in live.exchanges}
+    queues = {queue.name: queue for queue in live.queues}
     for exchange in wanted.exchanges:
         if exchange.name in exchanges:
             yield from _differences(_name(exchange), exchange, exchanges[exchange.name])
@@ -173,30 +174,30 @@ def _plain(arguments: dict[str, Any]) -> dict[str, Any]:
 
 def _extra(wanted: Declared, live: Declared) -> Iterator[DeclaredBinding]:
     """Bindings that nobody asked for, and through which messages come all the same."""
-    queues, bindings = {one.name for one in wanted.queues}, {_place(one) for one in wanted.bindings}
-    for one in live.bindings:
-        if one.queue in queues and one.exchange and _place(one) not in bindings:
-            yield one
+    queues, bindings = {queue.name for queue in wanted.queues}, {_place(binding) for binding in wanted.bindings}
+    for binding in live.bindings:
+        if binding.queue in queues and binding.exchange and _place(binding) not in bindings:
+            yield binding
 
 
-def _place(one: DeclaredBinding) -> tuple[str, str, str, str]:
-    return one.exchange, one.queue, one.key, repr(sorted(one.arguments.items()))
+def _place(binding: DeclaredBinding) -> tuple[str, str, str, str]:
+    return binding.exchange, binding.queue, binding.key, repr(sorted(binding.arguments.items()))
 
 
-def _name(one: Declaration) -> str:
-    match one:
+def _name(part: Declaration) -> str:
+    match part:
         case DeclaredExchange():
-            return f"exchange {one.name}"
+            return f"exchange {part.name}"
         case DeclaredQueue():
-            return f"queue {one.name}"
-    return f"binding {one.exchange} --{one.key}--> {one.queue}"
+            return f"queue {part.name}"
+    return f"binding {part.exchange} --{part.key}--> {part.queue}"
 
 
 def _definitions(parts: Sequence[Declaration], vhost: str) -> Definitions:
     return {
-        "exchanges": [exchange_entry(one, vhost) for one in parts if isinstance(one, DeclaredExchange)],
-        "queues": [queue_entry(one, vhost) for one in parts if isinstance(one, DeclaredQueue)],
-        "bindings": [binding_entry(one, vhost) for one in parts if isinstance(one, DeclaredBinding)],
+        "exchanges": [exchange_entry(part, vhost) for part in parts if isinstance(part, DeclaredExchange)],
+        "queues": [queue_entry(part, vhost) for part in parts if isinstance(part, DeclaredQueue)],
+        "bindings": [binding_entry(part, vhost) for part in parts if isinstance(part, DeclaredBinding)],
     }
 
 

@@ -1,4 +1,4 @@
-"""What a URL of RabbitMQ says.
+"""The options in a URL of RabbitMQ.
 
 amqp://user:password@host:5672/vhost?delay=1s,10s,1m&prefetch=200
 amqps://…                                                the same over TLS
@@ -31,10 +31,10 @@ class RetryBy(StrEnum):
 
 
 class BuryIn(StrEnum):
-    """Where a dead message is laid."""
+    """Where dead messages are kept."""
 
     STORE = "store"
-    DLQ = "dlq"  # parked in q.X.dlq, and not in the store
+    DLQ = "dlq"  # in q.X.dlq, and not in the store
     BOTH = "both"
 
 
@@ -43,7 +43,7 @@ class Options(Struct, frozen=True, kw_only=True):
 
     delay     how long failed messages wait: one time, or several for a policy with growing pauses
     retry     publish: a confirmed copy that carries its failures. reject: as RabbitMQ does it, with one delay
-    bury      store, dlq (parked in q.X.dlq), or both
+    bury      store, dlq (the queue q.X.dlq), or both
     queues    classic or quorum
     declare   whether queues that are missing are made
     prefetch  how many messages the broker sends ahead
@@ -80,7 +80,7 @@ class Options(Struct, frozen=True, kw_only=True):
 
 
 def options_of(url: str) -> Options:
-    """ConfigError says which part of it is wrong."""
+    """Read a URL; ConfigError says which part of it is wrong."""
     parts = urlsplit(url)
     if parts.scheme not in ("amqp", "amqps") or not parts.hostname:
         raise ConfigError("no URL of RabbitMQ: write it like amqp://user:password@host:5672/vhost")
@@ -123,7 +123,7 @@ def _read(ours: dict[str, str], start: Options) -> Options:
 
 
 def _delays(text: str) -> tuple[timedelta, ...]:
-    return tuple(sorted({duration(one.strip()) for one in text.split(",")}))
+    return tuple(sorted({duration(part.strip()) for part in text.split(",")}))
 
 
 E = TypeVar("E", bound=StrEnum)
@@ -134,7 +134,7 @@ def _one_of(kind: type[E], name: str, value: str) -> E:
         return kind(value)
     except ValueError:
         raise ConfigError(
-            f"{name}={value!r}: it is {' or '.join(kind)}{nearest(value, [one.value for one in kind])}"
+            f"{name}={value!r}: it is {' or '.join(kind)}{nearest(value, [member.value for member in kind])}"
         ) from None
 
 

@@ -78,7 +78,7 @@ def queue(
 ) -> Queue:
     """`queue("q.mail", bind=[("domain.events", "mail.#")], delay=["1s", "10s", "1m"])`."""
     given = [delay] if isinstance(delay, str | int | float | timedelta) else list(delay)
-    return Queue(name, tuple(bind), tuple(duration(one) for one in given), kind)
+    return Queue(name, tuple(bind), tuple(duration(pause) for pause in given), kind)
 
 
 class Topology(Struct, frozen=True):
@@ -128,18 +128,20 @@ class Declared(Struct, frozen=True):
 def declared(topology: Topology) -> Declared:
     """What the broker has to have; ConfigError where it could not, or where messages would go astray."""
     _check(topology)
-    exchanges = [DeclaredExchange(one.name, one.kind) for one in topology.exchanges]
+    exchanges = [DeclaredExchange(exchange.name, exchange.kind) for exchange in topology.exchanges]
     queues: list[DeclaredQueue] = []
     bindings: list[DeclaredBinding] = []
-    for one in topology.queues:
-        exchanges += [DeclaredExchange(name, "direct") for name in (retry_exchange(one.name), dlq_exchange(one.name))]
-        queues += [_main(one), *_waiting(one), DeclaredQueue(dlq_queue(one.name), arguments=_kind(one))]
-        bindings += [DeclaredBinding(exchange, one.name, key) for exchange, key in one.bindings]
-        bindings += [
-            DeclaredBinding(retry_exchange(one.name), retry_queue(one.name, delay), retry_key(delay))
-            for delay in rungs(one)
+    for queue in topology.queues:
+        exchanges += [
+            DeclaredExchange(name, "direct") for name in (retry_exchange(queue.name), dlq_exchange(queue.name))
         ]
-        bindings.append(DeclaredBinding(dlq_exchange(one.name), dlq_queue(one.name), PARKING))
+        queues += [_main(queue), *_waiting(queue), DeclaredQueue(dlq_queue(queue.name), arguments=_kind(queue))]
+        bindings += [DeclaredBinding(exchange, queue.name, key) for exchange, key in queue.bindings]
+        bindings += [
+            DeclaredBinding(retry_exchange(queue.name), retry_queue(queue.name, delay), retry_key(delay))
+            for delay in rungs(queue)
+        ]
+        bindings.append(DeclaredBinding(dlq_exchange(queue.name), dlq_queue(queue.name), PARKING))
     return Declared(_in_order(exchanges), _in_order(queues), _in_order(bindings))
 
 
@@ -165,7 +167,7 @@ def _kind(queue: Queue) -> dict[str, Any]:
 
 
 def _in_order(values: list[Any]) -> tuple[Any, ...]:
-    return tuple(sorted(values, key=lambda one: tuple(str(getattr(one, name)) for name in one.__struct_fields__)))
+    return tuple(sorted(values, key=lambda part: tuple(str(getattr(part, name)) for name in part.__struct_fields__)))
 
 
 # -- what could not be, or would not do what was meant ------------------------------------------------------------
@@ -177,8 +179,8 @@ def _check(topology: Topology) -> None:
     for exchange in topology.exchanges:
         _check_exchange(exchange)
     known = {exchange.name for exchange in topology.exchanges}
-    for one in topology.queues:
-        _check_queue(one, known)
+    for queue in topology.queues:
+        _check_queue(queue, known)
     _check_names(topology)
 
 
@@ -221,9 +223,9 @@ def _check_name(what: str, name: str) -> None:
 
 def _check_names(topology: Topology) -> None:
     """A queue named like a part of another would swallow what is not its own."""
-    names = [name for one in topology.queues for name in _names(one)]
+    names = [name for queue in topology.queues for name in _names(queue)]
     names += [exchange.name for exchange in topology.exchanges]
-    names += [name for one in topology.queues for name in (retry_exchange(one.name), dlq_exchange(one.name))]
+    names += [name for queue in topology.queues for name in (retry_exchange(queue.name), dlq_exchange(queue.name))]
     twice = [name for name, count in Counter(names).items() if count > 1]
     if twice:
         raise ConfigError(f"{twice[0]!r} is named twice: by you, or as the retry or dead-letter part of another queue")

@@ -6,7 +6,7 @@ import asyncio
 from collections import defaultdict
 from collections.abc import Sequence
 from datetime import timedelta
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
 from msgspec.structs import replace
 
@@ -21,12 +21,15 @@ from redrive.transports.rabbitmq.link import Link
 from redrive.transports.rabbitmq.options import BuryIn, Options, RetryBy, options_of
 from redrive.transports.rabbitmq.parking import ParkedLetters
 from redrive.transports.rabbitmq.publisher import Parcel, Publisher
-from redrive.transports.rabbitmq.subscription import SUSPICIOUS, Held, Overdue, Subscription, Taken, is_suspicious
+from redrive.transports.rabbitmq.redelivery import Event, after
+from redrive.transports.rabbitmq.subscription import Subscription, Taken
 from redrive.transports.rabbitmq.topology import Declared, Topology, declared, retry_exchange, retry_key
 from redrive.transports.rabbitmq.wire import Arrived, copy_of, properties_of
 
 if TYPE_CHECKING:
     from redrive.transports.rabbitmq.examining import Examined
+
+Refused: TypeAlias = list[tuple[Taken, TransportUnavailable]]  # what the broker did not take, and why
 
 
 class RabbitTransport:
@@ -59,23 +62,19 @@ class RabbitTransport:
     async def receive(self, source: str, limit: int) -> Sequence[Delivery]:
         while True:
             subscription = await self._subscribed(source)
-            if subscription.is_narrow:
-                taken = await subscription.receive_alone(self._adopt)
-            elif not (taken := await subscription.receive(limit, self._adopt)):
-                await self._narrow(subscription)
-            if taken:
-                return taken
+            if deliveries := await subscription.receive(limit, self._count):
+                return deliveries
+            if subscription.inbox.must_slow_down:
+                await self._slow_down(subscription)
 
-    async def _narrow(self, subscription: Subscription) -> None:
-        """What was taken ahead goes back as it was: nobody has begun it."""
-        ahead = await subscription.narrow()
-        kept = ahead
+    async def _slow_down(self, subscription: Subscription) -> None:
+        """Stop prefetching, and give back what nobody has started."""
+        kept = prefetched = await subscription.slow_down()
         try:
-            outcomes = await self._publisher.outcomes([_unchanged(subscription, one) for one in ahead])
-            subscription.ack([one[0] for one, error in zip(ahead, outcomes, strict=True) if error is None])
-            kept = [one for one, error in zip(ahead, outcomes, strict=True) if error is not None]
+            kept = [taken for taken, _ in await self._copy_all(subscription, prefetched, Event.NOT_STARTED)]
         finally:
-            subscription.keep(kept)
+            if subscription.closed is None:
+                subscription.inbox.put_back(kept)
 
     async def _subscribed(self, source: str) -> Subscription:
         async with self._subscribing[source]:
@@ -87,7 +86,7 @@ class RabbitTransport:
                 await known.aclose()
             await self._declaring.ensure(source)
             channel = await self._link.channel()
-            made = Subscription(source, channel, self._clock, self._lease, self._count)
+            made = Subscription(source, channel, self._clock, self._lease, self._expire)
             try:
                 await made.begin(self.options.prefetch)
             except BaseException:
@@ -96,37 +95,35 @@ class RabbitTransport:
             self._subscriptions[source] = made
             return made
 
-    async def _adopt(self, subscription: Subscription) -> None:
-        """Somebody had them and settled nothing. RabbitMQ does not count that, so a copy does: it goes in at the end
-        of the queue, and only then is the old one acknowledged."""
-        taken = subscription.suspects()
-        unsettled = taken
+    async def _count(self, subscription: Subscription) -> None:
+        """Count the redeliveries in the inbox: RabbitMQ does not, so a copy at the end of the queue does."""
+        refused: Refused = []
+        uncounted = waiting = subscription.inbox.take_uncounted()
         try:
-            outcomes = await self._publisher.outcomes([_counted(subscription, one) for one in taken])
-            subscription.ack([one[0] for one, error in zip(taken, outcomes, strict=True) if error is None])
-            unsettled = [one for one, error in zip(taken, outcomes, strict=True) if error is not None]
+            refused = await self._copy_all(subscription, uncounted, Event.REDELIVERED)
+            waiting = [taken for taken, _ in refused]
         finally:
-            subscription.take_back(unsettled)
-        for error in outcomes:
-            if error is not None:
-                raise error
+            if subscription.closed is None:
+                subscription.inbox.put_back_uncounted(waiting)
+        for _, error in refused:
+            raise error
 
-    async def _count(self, subscription: Subscription, overdue: Sequence[Overdue]) -> None:
-        """Their leases ended in our hands: they were tried, and are suspicious. Where that cannot be written, they
-        just go back."""
-        parcels = [
-            _copied(came, attempt=came.message.attempt + 1, unsettled=max(came.unsettled, SUSPICIOUS))
-            for _, came in overdue
-        ]
-        outcomes = await self._publisher.outcomes(parcels)
-        for (tag, _), error in zip(overdue, outcomes, strict=True):
-            if error is None:
-                subscription.ack([tag])
-            else:
-                subscription.reject(tag, requeue=True)
+    async def _expire(self, subscription: Subscription, expired: Sequence[Taken]) -> None:
+        """Give back messages whose lease ended in our hands. Where that cannot be counted, they just go back."""
+        for taken, _ in await self._copy_all(subscription, expired, Event.LEASE_EXPIRED):
+            subscription.reject(taken.tag, requeue=True)
+
+    async def _copy_all(self, subscription: Subscription, messages: Sequence[Taken], event: Event) -> Refused:
+        """Put copies that say what happened at the end of the queue, and acknowledge those that are confirmed.
+
+        Returns the others, each with why it was not.
+        """
+        outcomes = await self._publisher.outcomes([_copy_after(taken.came, event) for taken in messages])
+        subscription.ack([taken.tag for taken, error in zip(messages, outcomes, strict=True) if error is None])
+        return [(taken, error) for taken, error in zip(messages, outcomes, strict=True) if error is not None]
 
     async def extend(self, deliveries: Sequence[Delivery]) -> Sequence[Delivery]:
-        return [one for one in deliveries if not _held(one).subscription.extend(_held(one).tag)]
+        return [delivery for delivery in deliveries if not _extended(_taken(delivery))]
 
     # -- settling ----------------------------------------------------------------------------------------------------
 
@@ -135,39 +132,41 @@ class RabbitTransport:
         lost: list[Delivery] = []
         done: list[Settlement] = []
         copied: list[Settlement] = []
-        for one in settlements:
-            held = _held(one.delivery)
-            if not held.subscription.holds(held.tag):
-                lost.append(one.delivery)
-            elif isinstance(one.outcome, Done):
-                done.append(one)
-            elif isinstance(one.outcome, Retry) and self.options.retry is RetryBy.REJECT:
-                held.subscription.reject(held.tag, requeue=False)
+        for settlement in settlements:
+            taken, outcome = _taken(settlement.delivery), settlement.outcome
+            if not taken.subscription.holds(taken.tag):
+                lost.append(settlement.delivery)
+            elif isinstance(outcome, Done):
+                done.append(settlement)
+            elif isinstance(outcome, Retry) and self.options.retry is RetryBy.REJECT:
+                taken.subscription.reject(taken.tag, requeue=False)
             else:
-                copied.append(one)
+                copied.append(settlement)
         _ack(done)
         if copied:
             await self._copy(copied)
         return lost
 
     async def _copy(self, settlements: Sequence[Settlement]) -> None:
-        outcomes = await self._publisher.outcomes([self._parcel(one) for one in settlements])
-        _ack([one for one, error in zip(settlements, outcomes, strict=True) if error is None])
+        outcomes = await self._publisher.outcomes([self._parcel(settlement) for settlement in settlements])
+        _ack([settlement for settlement, error in zip(settlements, outcomes, strict=True) if error is None])
         for error in outcomes:
             if error is not None:
                 raise error
 
-    def _parcel(self, one: Settlement) -> Parcel:
-        held, delivery, outcome = _held(one.delivery), one.delivery, one.outcome
-        message, failures = delivery.message, delivery.failures
+    def _parcel(self, settlement: Settlement) -> Parcel:
+        delivery, outcome = settlement.delivery, settlement.outcome
+        came, failures = _taken(delivery).came, delivery.failures
         if isinstance(outcome, Retry):
-            failures = failures if one.failure is None else (*failures, one.failure)
-            wait, attempt = outcome.after, message.attempt + 1
+            failures = failures if settlement.failure is None else (*failures, settlement.failure)
+            wait, following = outcome.after, after(came.state, Event.RETRIED)
         else:
             assert isinstance(outcome, Release)
-            wait, attempt = outcome.pause, message.attempt
-        unsettled = min(held.came.unsettled, 1)  # it has not taken its worker down, but may have a letter
-        properties = copy_of(held.came, attempt=attempt, unsettled=unsettled, failures=failures)
+            wait, following = outcome.pause, after(came.state, Event.RELEASED)
+        message = delivery.message
+        properties = copy_of(
+            came, attempt=message.attempt + following.attempts, state=following.state, failures=failures
+        )
         return Parcel(*self._way(message.source, wait), properties, message.body)
 
     def _way(self, source: str, wait: timedelta) -> tuple[str, str]:
@@ -175,7 +174,7 @@ class RabbitTransport:
         if wait <= timedelta():
             return "", source
         delays = sorted(self.options.delays)
-        chosen = next((one for one in delays if one >= wait), delays[-1])
+        chosen = next((delay for delay in delays if delay >= wait), delays[-1])
         return retry_exchange(source), retry_key(chosen if len(delays) > 1 else None)
 
     # -- sending -----------------------------------------------------------------------------------------------------
@@ -200,7 +199,7 @@ class RabbitTransport:
             ready, delayed = await self._declaring.counts(source)
             mine = self._subscriptions.get(source)
             if mine is not None and mine.closed is None:
-                found[source] = Depth(ready + mine.waiting, delayed, mine.leased)
+                found[source] = Depth(ready + len(mine.inbox), delayed, mine.leased)
             else:
                 found[source] = Depth(ready, delayed, 0)
         return {source: depth for source, depth in found.items() if depth.total or source in self._subscriptions}
@@ -222,7 +221,7 @@ class RabbitTransport:
         from redrive.transports.rabbitmq.management import Management
 
         options = self.options
-        used = [one for one in sources if not options.declare or await is_there(self._link, one)]
+        used = [source for source in sources if not options.declare or await is_there(self._link, source)]
         management = Management(options.management_url, vhost=options.vhost)
         try:
             wanted = declared(Topology(tuple(map(options.queue, used)))) if used else Declared((), (), ())
@@ -231,7 +230,7 @@ class RabbitTransport:
             await management.aclose()
         if options.declare:
             return found
-        return replace(found, missing=tuple([one for one in found.missing if self._needs(one)]), clashes=())
+        return replace(found, missing=tuple([part for part in found.missing if self._needs(part)]), clashes=())
 
     def _needs(self, part: str) -> bool:
         is_parking = part.endswith(".dlq") or part.startswith("exchange dlq.")
@@ -245,57 +244,47 @@ class RabbitTransport:
         return RelayedStore(store, parked)
 
     async def aclose(self) -> None:
-        """What was taken ahead and not begun goes back as it was: it was not delivered to anybody."""
+        """What was prefetched and not started goes back as it was: it was not delivered to anybody."""
         subscriptions, self._subscriptions = self._subscriptions, {}
-        for one in subscriptions.values():
+        for subscription in subscriptions.values():
             try:
-                await one.stop()
-                await self._give_back(one)
+                await subscription.stop()
+                await self._give_back(subscription)
             except TransportUnavailable:
                 pass  # it comes back by itself, as delivered before
-            await one.aclose()
+            await subscription.aclose()
         await self._link.aclose()
         await self._publisher.aclose()
 
     async def _give_back(self, subscription: Subscription) -> None:
-        suspects = subscription.suspects()
-        parcels = [_counted(subscription, one) for one in suspects]
-        unread = subscription.unread()
-        parcels += [_unchanged(subscription, one) for one in unread]
-        outcomes = await self._publisher.outcomes(parcels)
-        taken = [*suspects, *unread]
-        subscription.ack([one[0] for one, error in zip(taken, outcomes, strict=True) if error is None])
+        await self._copy_all(subscription, subscription.inbox.take_uncounted(), Event.REDELIVERED)
+        await self._copy_all(subscription, subscription.inbox.take_ready(), Event.NOT_STARTED)
 
 
-def _counted(subscription: Subscription, taken: Taken) -> Parcel:
-    """A copy that says that somebody had it before. Who was handed out with nothing taken ahead has been tried; of
-    the others nobody can tell."""
-    came = subscription.read(taken)
-    return _copied(came, attempt=came.message.attempt + is_suspicious(came), unsettled=came.unsettled + 1)
+def _copy_after(came: Arrived, event: Event) -> Parcel:
+    """The message as it goes back to the end of its queue after that event."""
+    following, message = after(came.state, event), came.message
+    attempt = message.attempt + following.attempts
+    properties = copy_of(came, attempt=attempt, state=following.state, failures=came.failures)
+    return Parcel("", message.source, properties, message.body)
 
 
-def _unchanged(subscription: Subscription, taken: Taken) -> Parcel:
-    came = subscription.read(taken)
-    return _copied(came, attempt=came.message.attempt, unsettled=came.unsettled)
+def _taken(delivery: Delivery) -> Taken:
+    taken: Taken = delivery.token
+    return taken
 
 
-def _copied(came: Arrived, *, attempt: int, unsettled: int) -> Parcel:
-    properties = copy_of(came, attempt=attempt, unsettled=unsettled, failures=came.failures)
-    return Parcel("", came.message.source, properties, came.message.body)
-
-
-def _held(delivery: Delivery) -> Held:
-    held: Held = delivery.token
-    return held
+def _extended(taken: Taken) -> bool:
+    return taken.subscription.extend(taken.tag)
 
 
 def _ack(settlements: Sequence[Settlement]) -> None:
     tags: dict[Subscription, list[int]] = defaultdict(list)
-    for one in settlements:
-        held = _held(one.delivery)
-        tags[held.subscription].append(held.tag)
-    for subscription, some in tags.items():
-        subscription.ack(some)
+    for settlement in settlements:
+        taken = _taken(settlement.delivery)
+        tags[taken.subscription].append(taken.tag)
+    for subscription, finished in tags.items():
+        subscription.ack(finished)
 
 
 def open_transport(url: str, *, clock: Clock, lease: timedelta) -> RabbitTransport:

@@ -16,6 +16,7 @@ from pika import BasicProperties
 
 from redrive.clock import Clock, microseconds, moment
 from redrive.model import Failure, Headers, Message
+from redrive.transports.rabbitmq.redelivery import Redelivery, state_of
 
 OURS, STORY, TYPED = "redrive", "redrive-failures", "redrive-amqp"
 X_DEATH = "x-death"
@@ -46,7 +47,7 @@ class Ours(Struct, frozen=True, omit_defaults=True):
     priority: int = 0
     expires: Microseconds | None = None
     attempt: Count = 1
-    unsettled: Times = 0  # how often it was delivered, and settled by nobody
+    unsettled: Times = 0  # its state (redelivery.py), as a number
     origin: str = ""  # exchange/key where it came in first: a retry comes by another way
     pairs: tuple[tuple[str, bytes], ...] | None = None  # headers that a table cannot hold: repeated, or long names
 
@@ -61,7 +62,7 @@ class Arrived(Struct, frozen=True):
 
     message: Message
     failures: tuple[Failure, ...]
-    unsettled: int
+    state: Redelivery
     properties: BasicProperties
 
 
@@ -69,7 +70,7 @@ class Arrived(Struct, frozen=True):
 
 
 def properties_of(message: Message) -> BasicProperties:
-    """How a message goes out that comes from us."""
+    """The properties of a message that is sent."""
     kept, typed, headers = _as_it_came(message.headers)
     table: dict[str, Any] = {name: _value(value) for name, value in headers if len(name.encode()) <= _SHORT}
     ours = Ours(
@@ -96,15 +97,15 @@ def properties_of(message: Message) -> BasicProperties:
 
 
 def copy_of(
-    came: Arrived, *, attempt: int, unsettled: int, failures: Sequence[Failure] = (), **more: str | int
+    came: Arrived, *, attempt: int, state: Redelivery, failures: Sequence[Failure] = (), **more: str | int
 ) -> BasicProperties:
-    """How a message goes out that came in: as it was, but for its count, its story, and those headers."""
+    """The properties of a copy: as they came, but for the counts, the failures and those headers."""
     old, message = came.properties, came.message
     table = without_deaths(old.headers)
     ours = structs.replace(
         _read(table.get(OURS)),
         attempt=attempt,
-        unsettled=unsettled,
+        unsettled=int(state),
         id=_too_long(message.id),
         origin=message.origin,
     )
@@ -174,7 +175,7 @@ def story(failures: Sequence[Failure]) -> bytes:
 
 
 def arrived(source: str, origin: str, properties: BasicProperties, body: bytes, clock: Clock) -> Arrived:
-    """What came from the broker. A message of somebody else is as good as ours."""
+    """Read what came from the broker, sent by Redrive or by anybody else."""
     table: Mapping[str, Any] = properties.headers or {}
     ours = _read(table.get(OURS))
     message = Message(
@@ -191,7 +192,7 @@ def arrived(source: str, origin: str, properties: BasicProperties, body: bytes, 
         None if ours.expires is None else moment(ours.expires),
         origin or ours.origin or _first_way(table, source),
     )
-    return Arrived(message, read_story(table.get(STORY)), ours.unsettled, properties)
+    return Arrived(message, read_story(table.get(STORY)), state_of(ours.unsettled), properties)
 
 
 def rejections(table: Mapping[str, Any], queue: str) -> int:
@@ -200,23 +201,23 @@ def rejections(table: Mapping[str, Any], queue: str) -> int:
     if not isinstance(deaths, list):
         return 0
     return sum(
-        one["count"]
-        for one in deaths
-        if isinstance(one, dict)
-        and one.get("queue") == queue
-        and one.get("reason") == "rejected"
-        and isinstance(one.get("count"), int)
-        and 0 < one["count"] < 1 << 31
+        death["count"]
+        for death in deaths
+        if isinstance(death, dict)
+        and death.get("queue") == queue
+        and death.get("reason") == "rejected"
+        and isinstance(death.get("count"), int)
+        and 0 < death["count"] < 1 << 31
     )
 
 
 def _first_way(table: Mapping[str, Any], queue: str) -> str:
     """Exchange and key by which a message came that RabbitMQ itself has sent round."""
     deaths = table.get(X_DEATH)
-    for one in deaths if isinstance(deaths, list) else ():
-        if isinstance(one, dict) and one.get("queue") == queue and one.get("exchange"):
-            keys = one.get("routing-keys")
-            return f"{one['exchange']}/{keys[0] if isinstance(keys, list) and keys else ''}"
+    for death in deaths if isinstance(deaths, list) else ():
+        if isinstance(death, dict) and death.get("queue") == queue and death.get("exchange"):
+            keys = death.get("routing-keys")
+            return f"{death['exchange']}/{keys[0] if isinstance(keys, list) and keys else ''}"
     return ""
 
 
