@@ -7,7 +7,7 @@ JOBS ?= 2
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
 
 .DEFAULT_GOAL := help
-.PHONY: help install run test check format servers bench docs wheel clean
+.PHONY: help install venv run test check format servers bench docs wheel clean
 
 help: ## what there is to make
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | awk -F'\t' '{printf "  make %-10s %s\n", $$1, $$2}'
@@ -15,8 +15,15 @@ help: ## what there is to make
 $(VENV)/.made:
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
 	  { echo "Redrive needs Python 3.11 or newer: make PYTHON=/path/to/python3.11 $(MAKECMDGOALS)"; exit 2; }
+	@$(PYTHON) -c 'import ensurepip' 2>/dev/null || $(MAKE) --no-print-directory venv || \
+	  { echo "Redrive needs Python's venv: as root, apt-get install python3-venv"; exit 2; }
 	$(PYTHON) -m venv $(VENV)
 	@touch $@
+
+# Debian has it in a package of its own
+venv:
+	apt-get -q -y update >/dev/null
+	apt-get -q -y install --no-install-recommends python3-venv >/dev/null
 
 $(VENV)/.runtime: $(VENV)/.made pyproject.toml constraints.txt
 	$(PIP) -e '.[all]'

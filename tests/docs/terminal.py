@@ -14,7 +14,7 @@ import threading
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
-_PATIENCE = 60.0  # until something is taken to be stuck; nothing waits that long when all is well
+PATIENCE = 120.0  # until something is taken to be stuck; nothing waits that long when all is well
 _QUESTION = re.compile(r"\[y/N\]: $")
 
 
@@ -48,17 +48,17 @@ class Command:
     def wait_for(self, is_there: Callable[[str], bool]) -> bool:
         """Until what it printed is that; False if it ends without."""
         with self._news:
-            self._news.wait_for(lambda: self._ended or is_there(self._printed), _PATIENCE)
+            self._news.wait_for(lambda: self._ended or is_there(self._printed), PATIENCE)
             return is_there(self._printed)
 
     def ended(self) -> int:
         """Its exit code, when it has ended."""
         try:
-            code = self._process.wait(_PATIENCE)
+            code = self._process.wait(PATIENCE)
         except subprocess.TimeoutExpired:
             self._kill()
             raise AssertionError(f"{self.text} does not end; it printed:\n{self._printed}") from None
-        self._reader.join(_PATIENCE)
+        self._reader.join(PATIENCE)
         return code
 
     def interrupt(self) -> int:
@@ -70,7 +70,7 @@ class Command:
         """Whatever it does. The terminal goes last: who has it when it goes is hung up on."""
         if self._process.poll() is None:
             self._kill()
-        self._reader.join(_PATIENCE)
+        self._reader.join(PATIENCE)
         os.close(self._terminal)
 
     def _kill(self) -> None:

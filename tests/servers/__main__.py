@@ -26,6 +26,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except PermissionError as error:
         print(f"{error}; name a directory of yours in REDRIVE_SERVERS_HOME", file=sys.stderr)
         return 1
+    except KeyboardInterrupt:
+        print("interrupted; what was made already is kept", file=sys.stderr)
+        return 130
     return 0
 
 

@@ -1,17 +1,22 @@
 """The one directory, outside the tree, where fetched and built servers live."""
 
+from __future__ import annotations
+
 import fcntl
 import os
 import shutil
 import subprocess
+import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from tests.servers.errors import InstallError
+from tests.servers.errors import WITHOUT_SERVERS, InstallError
 from tests.servers.manifest import Manifest
+from tests.servers.steps import STEPS
+from tests.servers.tools import Tool
 
 LOCKS = Path(__file__).parent / "locks"
 
@@ -22,22 +27,26 @@ def home() -> Path:
 
 
 def say(server: str, step: str) -> None:
-    """One line in the log of whoever installs."""
-    print(f"{server}: {step}", flush=True)
+    """One line in the log of whoever installs, in one piece whoever else writes at the same time."""
+    sys.stdout.write(f"{server}: {step}\n")
+    sys.stdout.flush()
 
 
 @dataclass(frozen=True)
 class Artefact:
     """A directory of the cache that is whole or absent: built aside, sealed, then renamed into place.
 
-    `build` fills its first argument and may leave anything in the second, which is thrown away.
-    A change of `inputs` makes what was built before stale.
+    `build` fills its first argument and may leave anything in the second, which is thrown away. It calls `tools`,
+    and wants the artefacts of `after` to be there. A change of `inputs` makes what was built before stale; they are
+    asked for when they are needed, since an install may bring the Java that they tell of.
     """
 
     name: str
     version: str
     build: Callable[[Path, Path], None]
-    inputs: str = ""
+    inputs: Callable[[], str] = str
+    tools: tuple[Tool, ...] = ()
+    after: tuple[Artefact, ...] = ()
 
     @property
     def path(self) -> Path:
@@ -46,10 +55,12 @@ class Artefact:
     def is_intact(self) -> bool:
         """Whether the directory is there, made from these inputs, and no file of it changed since."""
         manifest = Manifest.read(self.path)
-        return manifest is not None and manifest.inputs == self.inputs and manifest.matches(self.path)
+        return manifest is not None and manifest.inputs == self.inputs() and manifest.matches(self.path)
 
     def install(self) -> None:
         """Builds it anew, whatever was there before. The caller holds `install_lock`."""
+        for tool in self.tools:
+            tool.require(self.name)
         say(self.name, f"making {self.path.name}")
         started = time.monotonic()
         scratch = home() / "tmp" / f"{self.name}-{os.getpid()}"
@@ -70,7 +81,7 @@ def _fresh(directory: Path) -> Path:
 def _publish(target: Path, artefact: Artefact) -> None:
     """Seals the target and puts it where the artefact belongs; the old one goes with the scratch."""
     subprocess.run(["chmod", "-R", "a+rX", target], check=True)  # a server may run as another user
-    Manifest.of(target, artefact.inputs).write(target)
+    Manifest.of(target, artefact.inputs()).write(target)
     if artefact.path.exists():
         artefact.path.rename(target.parent / "replaced")
     target.rename(artefact.path)
@@ -96,30 +107,16 @@ def run_step(
     *,
     cwd: Path | None = None,
     env: Mapping[str, str] | None = None,
+    may_be_killed: bool = True,
 ) -> None:
     """Runs a command to its end; its output goes to a log that the error quotes when it fails."""
     log = home() / "log" / f"{server}.log"
     log.parent.mkdir(parents=True, exist_ok=True)
     with log.open("w") as output:
-        done = subprocess.run(
-            command,
-            cwd=cwd,
-            env={**os.environ, **(env or {})},
-            stdin=subprocess.DEVNULL,
-            stdout=output,
-            stderr=subprocess.STDOUT,
-        )
-    if done.returncode:
+        code = STEPS.run(command, output, cwd=cwd, env=env, may_be_killed=may_be_killed)
+    if code:
         tail = "\n".join(log.read_text(errors="replace").splitlines()[-15:])
         raise InstallError(
-            f"{server}: `{' '.join(map(str, command[:3]))} …` failed:\n{tail}\n"
-            f"Full log: {log}. Check that the package registries can be reached, then run make servers again."
+            f"{server}: `{' '.join(map(str, command[:3]))} …` failed:\n{tail}\nFull log: {log}. "
+            f"Check that the package registries can be reached, then run make servers again, {WITHOUT_SERVERS}"
         )
-
-
-def require_tool(server: str, tool: str, advice: str) -> str:
-    """The path of a command that must be on PATH; the error says how to get it."""
-    path = shutil.which(tool)
-    if path is None:
-        raise InstallError(f"{server}: needs `{tool}` on PATH; {advice}, then run make servers again")
-    return path

@@ -13,11 +13,16 @@ from pwd import getpwnam
 UNLESS_ORPHANED = '[ "$PPID" = "$0" ] && exec "$@"'
 
 
+class Keeper(threading.Thread):
+    """A thread that outlives the servers it starts: it stops them itself, or they end when it ends."""
+
+
 def spawn(
     command: Sequence[str | Path], *, cwd: Path, log: Path, env: Mapping[str, str], user: str | None = None
 ) -> subprocess.Popen[bytes]:
     """Starts a command in its own session; the kernel kills it when this process ends, however it ends."""
-    if threading.current_thread() is not threading.main_thread():
+    thread = threading.current_thread()
+    if thread is not threading.main_thread() and not isinstance(thread, Keeper):
         raise RuntimeError("start servers from the main thread: a child is tied to the thread that made it")
     with log.open("ab") as output:
         return subprocess.Popen(

@@ -5,10 +5,9 @@ from pathlib import Path
 
 from tests.servers import web
 from tests.servers.base import Server
-from tests.servers.cache import Artefact
+from tests.servers.goprogram import GoProgram
 from tests.servers.needs import Needs
 from tests.servers.ports import LOOPBACK, claim_port
-from tests.servers.registries import GoProgram
 
 VERSION = "1.21.0"
 MODULE = "github.com/hashicorp/consul"
@@ -22,7 +21,7 @@ PROGRAM = GoProgram(
     commands={"consul": "."},
     dropped_replaces=tuple(f"{MODULE}/{name}" for name in NESTED),
 )
-CONSUL = Artefact("consul", VERSION, PROGRAM.build, inputs=PROGRAM.checksum)
+CONSUL = PROGRAM.artefact()
 SETTINGS = "disable_update_check = true, connect { enabled = false }, performance { raft_multiplier = 1 }"
 
 

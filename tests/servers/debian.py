@@ -1,13 +1,14 @@
 """Debian packages, installed without ever starting the daemons they bring."""
 
 import os
+import shutil
 import subprocess
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-from tests.servers.cache import require_tool, run_step, say
-from tests.servers.errors import InstallError
+from tests.servers.cache import run_step, say
+from tests.servers.errors import WITHOUT_SERVERS, InstallError
 
 POLICY = Path("/usr/sbin/policy-rc.d")
 ASIDE = POLICY.with_name("policy-rc.d.before-redrive")
@@ -19,7 +20,9 @@ def missing(packages: Sequence[str]) -> list[str]:
     """Those of the packages that are not fully installed."""
     if not packages:
         return []
-    dpkg = require_tool("servers", "dpkg-query", "these servers are taken from Debian 12")
+    dpkg = shutil.which("dpkg-query")
+    if dpkg is None:
+        raise InstallError(f"servers: {', '.join(packages)} come from Debian 12, which this is not; {WITHOUT_SERVERS}")
     query = [dpkg, "-W", "-f", "${Package} ${db:Status-Status}\\n", *packages]
     lines = subprocess.run(query, capture_output=True, text=True).stdout.splitlines()
     return [package for package in packages if f"{package} installed" not in lines]
@@ -32,11 +35,15 @@ def install(server: str, packages: Sequence[str]) -> None:
         return
     command = (*APT, "install", "--no-install-recommends", *lacking)
     if os.geteuid() != 0:
-        raise InstallError(f"{server}: run as root: {' '.join(command)}")
+        raise InstallError(f"{server}: run as root: {' '.join(command)}, {WITHOUT_SERVERS}")
     say(server, f"apt-get install {' '.join(lacking)}")
-    with daemons_held_back():
-        run_step(server, (*APT, "update"))
-        run_step(server, command, env={"DEBIAN_FRONTEND": "noninteractive"})
+    try:
+        with daemons_held_back():
+            run_step(server, (*APT, "update"), may_be_killed=False)
+            # killed half way, it would leave a machine whose every later call of apt-get fails
+            run_step(server, command, env={"DEBIAN_FRONTEND": "noninteractive"}, may_be_killed=False)
+    except InstallError as error:
+        raise InstallError(f"{', '.join(lacking)}: Debian does not give them; {WITHOUT_SERVERS}\n{error}") from error
     _keep_from_next_boot(server, lacking)
 
 

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from tests.servers.cache import Artefact, run_step
 from tests.servers.errors import InstallError
+from tests.servers.tools import DEBOOTSTRAP
 
 MIRROR = "http://deb.debian.org/debian"
 NOT_NEEDED = ("usr/share/doc", "usr/share/man", "usr/share/locale", "var/cache/apt", "var/lib/apt/lists")
@@ -31,7 +32,7 @@ def tree(package: str, version: str, proof: str) -> Artefact:
             run_step(name, ("rm", "-rf", target / path))
         _keep_links_inside(target)
 
-    return Artefact(f"{package}-debian13", version, build, inputs=proof)
+    return Artefact(f"{package}-debian13", version, build, inputs=lambda: proof, tools=(DEBOOTSTRAP,))
 
 
 def inside(root: Path, directory: Path, command: Sequence[str | Path]) -> Sequence[str | Path]:

@@ -6,6 +6,8 @@ ServersError
 └── ServerFailed     a started server is not there (any more)
 """
 
+WITHOUT_SERVERS = "or leave out the tests that need a server: REDRIVE_SERVERS=none make test"
+
 
 class ServersError(Exception):
     """The base of every error of this package."""

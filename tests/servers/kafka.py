@@ -14,6 +14,7 @@ from tests.servers.needs import Needs
 from tests.servers.ports import LOOPBACK, claim_port
 from tests.servers.registries import fetch_maven
 from tests.servers.rundirs import new_directory
+from tests.servers.tools import JAVA, MAVEN
 
 VERSION = "4.3.1"
 LOCK = f"kafka-{VERSION}.sha256"
@@ -59,7 +60,7 @@ def _fetch(target: Path, work: Path) -> None:
     fetch_maven("kafka", COORDINATES, LOCK, target, work, transitive=True)
 
 
-JARS = Artefact("kafka", VERSION, _fetch, inputs=(LOCKS / LOCK).read_text())
+JARS = Artefact("kafka", VERSION, _fetch, inputs=(LOCKS / LOCK).read_text, tools=(JAVA, MAVEN))
 
 
 def _prepare(target: Path, work: Path) -> None:
@@ -74,7 +75,7 @@ def _prepare(target: Path, work: Path) -> None:
     cluster.stop()
 
 
-PREPARED = Artefact("kafka-prepared", VERSION, _prepare, inputs=java.java_release())
+PREPARED = Artefact("kafka-prepared", VERSION, _prepare, inputs=java.java_release, tools=(JAVA,), after=(JARS,))
 
 
 def _new_id() -> str:
@@ -86,7 +87,7 @@ class KafkaNode(Server):
     """One broker of a `Kafka`, to be killed and restarted on its own."""
 
     name = "kafka"
-    needs = Needs(artefacts=(JARS,), tools=("java",))
+    needs = Needs(artefacts=(JARS,), tools=(JAVA,))
 
     def __init__(self, cluster: "Kafka", node_id: int) -> None:
         super().__init__(_made(cluster.directory / f"node-{node_id}"))
@@ -141,7 +142,7 @@ class Kafka(Lifecycle):
     """`bootstrap` reaches all nodes; with three, topics have three replicas and two must be in sync."""
 
     name = "kafka"
-    needs = Needs(artefacts=(JARS, PREPARED), tools=("java",))
+    needs = Needs(artefacts=(JARS, PREPARED), tools=(JAVA,))
 
     def __init__(
         self,

@@ -25,7 +25,7 @@ def _fetch(target: Path, work: Path) -> None:
     (target / "mongod").chmod(0o755)
 
 
-MONGOD = Artefact("mongod", VERSION, _fetch, inputs=LOCK.read_text())
+MONGOD = Artefact("mongod", VERSION, _fetch, inputs=LOCK.read_text)
 
 
 class MongoDB(Server):

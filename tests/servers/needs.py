@@ -1,24 +1,25 @@
 """What a server needs on this machine before it can be started."""
 
-import shutil
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 from tests.servers import debian
-from tests.servers.cache import Artefact, require_tool
+from tests.servers.cache import Artefact
 from tests.servers.errors import NotInstalled
+from tests.servers.tools import Tool
 
 
 @dataclass(frozen=True)
 class Needs:
-    """Debian packages, directories of the cache, and commands that the machine itself has to bring."""
+    """Debian packages, directories of the cache, and commands that are called to start it."""
 
     packages: tuple[str, ...] = ()
     artefacts: tuple[Artefact, ...] = ()
-    tools: tuple[str, ...] = ()
+    tools: tuple[Tool, ...] = ()
 
     def lacking(self) -> list[str]:
         """Everything that is absent or damaged, by name."""
-        tools = [tool for tool in self.tools if shutil.which(tool) is None]
+        tools = [tool.name for tool in self.tools if not tool.is_there]
         artefacts = [artefact.path.name for artefact in self.artefacts if not artefact.is_intact()]
         return [*tools, *debian.missing(self.packages), *artefacts]
 
@@ -27,11 +28,16 @@ class Needs:
         if lacking := self.lacking():
             raise NotInstalled(server, ", ".join(lacking))
 
-    def install(self, server: str) -> None:
-        """Brings what is lacking, and touches nothing else. The caller holds `install_lock`."""
-        for tool in self.tools:
-            require_tool(server, tool, f"install {tool}")
-        debian.install(server, self.packages)
-        for artefact in self.artefacts:
+    def to_make(self) -> Iterator[Artefact]:
+        """The artefacts that are absent or damaged, and those that their builds want and that are, too."""
+        waiting = list(self.artefacts)
+        while waiting:
+            artefact = waiting.pop()
             if not artefact.is_intact():
-                artefact.install()
+                yield artefact
+                waiting += artefact.after
+
+    def packages_to_bring(self) -> list[str]:
+        """The Debian packages to ask for: its own, and those of tools that are not there."""
+        tools = [*self.tools, *(tool for artefact in self.to_make() for tool in artefact.tools)]
+        return [*self.packages, *(tool.package for tool in tools if not tool.is_there)]

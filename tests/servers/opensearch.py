@@ -11,6 +11,7 @@ from tests.servers.cache import Artefact
 from tests.servers.needs import Needs
 from tests.servers.opensearch_parts import SERVER, VERSION
 from tests.servers.ports import LOOPBACK, claim_port
+from tests.servers.tools import JAVA
 
 ARCHIVE = "classes.jsa"
 CONFIG = """\
@@ -54,14 +55,14 @@ def _prepare(target: Path, _work: Path) -> None:
     server.discard()
 
 
-PREPARED = Artefact("opensearch-prepared", VERSION, _prepare, inputs=java.java_release())
+PREPARED = Artefact("opensearch-prepared", VERSION, _prepare, inputs=java.java_release, tools=(JAVA,), after=(SERVER,))
 
 
 class OpenSearch(Server):
     """Green or yellow when started. It refuses to run as root, so root starts it as nobody."""
 
     name = "opensearch"
-    needs = Needs(artefacts=(SERVER, PREPARED), tools=("java",))
+    needs = Needs(artefacts=(SERVER, PREPARED), tools=(JAVA,))
     user = "nobody"
 
     def __init__(self, directory: Path | None = None) -> None:
@@ -113,7 +114,7 @@ class OpenSearch(Server):
 class _Recorder(OpenSearch):
     """The same server, leaving the archive of its classes behind when it stops."""
 
-    needs = Needs(artefacts=(SERVER,), tools=("java",))
+    needs = Needs(artefacts=(SERVER,), tools=(JAVA,))
 
     @property
     def archive_options(self) -> Sequence[str]:

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from tests.servers.cache import LOCKS, Artefact
 from tests.servers.registries import fetch_maven
+from tests.servers.tools import JAVA, MAVEN
 
 VERSION = "2.19.6"
 LOCK = f"opensearch-{VERSION}.sha256"
@@ -123,4 +124,4 @@ def _assemble(target: Path, work: Path) -> None:
         module.install(fetched, target / "modules")
 
 
-SERVER = Artefact("opensearch", VERSION, _assemble, inputs=(LOCKS / LOCK).read_text())
+SERVER = Artefact("opensearch", VERSION, _assemble, inputs=(LOCKS / LOCK).read_text, tools=(JAVA, MAVEN))

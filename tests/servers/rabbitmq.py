@@ -15,12 +15,13 @@ from tests.servers.base import Server
 from tests.servers.debian13 import inside, tree
 from tests.servers.needs import Needs
 from tests.servers.ports import LOOPBACK, claim_port
+from tests.servers.tools import EPMD, UNSHARE
 
 # Not the wrappers on PATH, which change to the user rabbitmq.
 PROGRAMS = Path("/usr/lib/rabbitmq/bin")
 IS_4 = os.environ.get("REDRIVE_SERVERS_RABBITMQ") == "4"
 TREE_OF_4 = tree("rabbitmq-server", "4.0.5", "usr/lib/rabbitmq/lib/rabbitmq_server-4.0.5")
-NEEDS_OF_4 = Needs(packages=("debootstrap",), artefacts=(TREE_OF_4,), tools=("unshare", "epmd"))
+NEEDS_OF_4 = Needs(artefacts=(TREE_OF_4,), tools=(UNSHARE, EPMD))
 NODE = "redrive@localhost"
 GUEST = ("guest", "guest")
 CONFIG = """\

@@ -1,6 +1,11 @@
 """What installing promises: whole or absent, once, one at a time, and the machine left as it was."""
 
 import os
+import select
+import signal
+import subprocess
+import sys
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from threading import Event
@@ -13,18 +18,31 @@ from tests.servers.catalogue import CATALOGUE, Entry
 from tests.servers.errors import InstallError
 from tests.servers.manifest import sha256, verify_lock
 from tests.servers.needs import Needs
+from tests.servers.steps import Steps, Stopped
+from tests.servers.tools import Tool
+
+REPOSITORY = Path(__file__).parents[2]
+# An install whose one build never ends, and tells the process that its command started.
+ENDLESS = """
+import sys
+from tests.servers import __main__, cache, catalogue, needs
+build = lambda *_: cache.run_step("endless", ["sh", "-c", "sleep 600 & echo $! > " + sys.argv[1] + "; wait"])
+artefact = cache.Artefact("endless", "1", build)
+catalogue.CATALOGUE["endless"] = catalogue.Entry(needs.Needs(artefacts=(artefact,)), "1")
+sys.exit(__main__.main(["install", "endless"]))
+"""
 
 
 class Toy:
     """A server of one file, which remembers how often it was built."""
 
-    def __init__(self) -> None:
+    def __init__(self, name: str = "toy") -> None:
         self.builds = 0
         self.fails = False
         self.begun = Event()
         self.may_end = Event()
         self.may_end.set()
-        self.artefact = Artefact("toy", "1", self.build)
+        self.artefact = Artefact(name, "1", self.build)
 
     def build(self, target: Path, work: Path) -> None:
         self.builds += 1
@@ -73,7 +91,7 @@ def test_a_file_that_was_only_copied_is_not_built_again(toy: Toy) -> None:
 
 def test_new_inputs_make_it_stale(toy: Toy) -> None:
     install.install(["toy"])
-    assert not Artefact("toy", "1", toy.build, inputs="another Java").is_intact()
+    assert not Artefact("toy", "1", toy.build, inputs=lambda: "another Java").is_intact()
 
 
 def test_a_build_that_fails_leaves_nothing(toy: Toy) -> None:
@@ -106,6 +124,76 @@ def test_two_installs_at_once_build_once(toy: Toy, monkeypatch: pytest.MonkeyPat
     assert toy.builds == 1
 
 
+def test_what_does_not_wait_for_another_is_built_beside_it(toy: Toy, monkeypatch: pytest.MonkeyPatch) -> None:
+    other = Toy("other")
+    monkeypatch.setitem(CATALOGUE, "other", Entry(Needs(artefacts=(other.artefact,)), "1"))
+    toy.may_end, other.may_end = other.begun, toy.begun  # neither ends before the other has begun
+    install.install(["toy", "other"])
+    assert (toy.builds, other.builds) == (1, 1)
+
+
+def test_what_waits_for_another_is_built_after_it(toy: Toy, monkeypatch: pytest.MonkeyPatch) -> None:
+    was_there = []
+    later = Artefact("later", "1", lambda *_: was_there.append(toy.artefact.is_intact()), after=(toy.artefact,))
+    monkeypatch.setitem(CATALOGUE, "later", Entry(Needs(artefacts=(later,)), "1"))
+    install.install(["later"])
+    assert (toy.builds, was_there) == (1, [True])
+
+
+def test_apt_brings_the_tools_of_a_build_before_it(toy: Toy, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    asked: list[str] = []
+
+    def bring(_: str, packages: Sequence[str]) -> None:
+        asked.extend(packages)
+        (tmp_path / "maven").touch()
+
+    monkeypatch.setattr(debian, "missing", list)
+    monkeypatch.setattr(debian, "install", bring)
+    artefact = Artefact("jars", "1", toy.build, tools=(Tool(str(tmp_path / "maven"), "maven"),))
+    monkeypatch.setitem(CATALOGUE, "jars", Entry(Needs(packages=("libjars",), artefacts=(artefact,)), "1"))
+    install.install(["jars"])
+    assert sorted(asked) == ["libjars", "maven"]
+    assert artefact.is_intact()
+
+
+def test_the_first_failure_ends_what_runs_beside_it(toy: Toy, monkeypatch: pytest.MonkeyPatch) -> None:
+    endless = Artefact("endless", "1", lambda *_: cache.run_step("endless", ["sh", "-c", "sleep 600 & wait"]))
+    monkeypatch.setitem(CATALOGUE, "endless", Entry(Needs(artefacts=(endless,)), "1"))
+    toy.fails = True
+    with pytest.raises(InstallError, match="toy: the build failed"):
+        install.install(["endless", "toy"])
+    assert list((cache.home() / "tmp").glob("*")) == []
+    toy.fails = False
+    install.install(["toy"])  # the next one is not hindered
+    assert toy.binary.exists()
+
+
+def test_ctrl_c_ends_the_commands_that_run_and_all_they_started(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pid")
+    env = {**os.environ, "REDRIVE_SERVERS_HOME": str(tmp_path / "home")}
+    installing = subprocess.Popen([sys.executable, "-c", ENDLESS, tmp_path / "pid"], cwd=REPOSITORY, env=env)
+    grandchild = os.pidfd_open(int((tmp_path / "pid").read_text()))
+    installing.send_signal(signal.SIGINT)
+    assert installing.wait(60) == 130
+    assert select.select([grandchild], [], [], 60)[0]
+    os.close(grandchild)
+
+
+def test_apt_half_way_is_not_killed(tmp_path: Path) -> None:
+    steps, done = Steps(), tmp_path / "done"
+    with (tmp_path / "log").open("w") as log, ThreadPoolExecutor() as threads:
+        os.mkfifo(tmp_path / "go")
+        command = ["sh", "-c", f"read line < {tmp_path / 'go'}; touch {done}"]
+        step = threads.submit(steps.run, command, log, may_be_killed=False)
+        with (tmp_path / "go").open("w") as go:  # opens when the command reads it
+            steps.end()
+            go.write("on\n")
+        assert step.result(60) == 0
+        with pytest.raises(Stopped):
+            steps.run(["true"], log)
+    assert done.exists()
+
+
 def test_an_unknown_server_is_named() -> None:
     with pytest.raises(InstallError, match="postgres: no such server; there are redis"):
         install.install(["postgres"])
@@ -122,9 +210,9 @@ def test_a_failing_step_names_the_server_and_quotes_its_output(toy: Toy) -> None
         cache.run_step("toy", ["sh", "-c", "echo no route to registry; exit 3"])
 
 
-def test_a_missing_tool_is_named_with_advice() -> None:
-    with pytest.raises(InstallError, match="consul: needs `gone` on PATH; install Go"):
-        cache.require_tool("consul", "gone", "install Go")
+def test_a_missing_tool_is_named_with_its_package_and_the_way_around() -> None:
+    with pytest.raises(InstallError, match=r"^kafka: needs `gone` on PATH; .* gone-jre,.*REDRIVE_SERVERS=none.*$"):
+        Tool("gone", "gone-jre").require("kafka")
 
 
 @pytest.mark.parametrize("wrong", ["changed", "absent", "extra"])
@@ -145,6 +233,20 @@ def test_a_lock_admits_exactly_its_files(tmp_path: Path, wrong: str) -> None:
             file.rename(folder / "unknown.jar")
     with pytest.raises(InstallError, match=r"\.jar: not the file pinned in toy\.sha256"):
         verify_lock(folder, lock)
+
+
+def test_what_debian_does_not_give_is_named_in_the_first_line(monkeypatch: pytest.MonkeyPatch, policy: Path) -> None:
+    monkeypatch.setattr(debian, "missing", list)
+    monkeypatch.setattr(os, "geteuid", lambda: 0)
+    monkeypatch.setenv("REDRIVE_SERVERS_HOME", str(policy.parent))
+    monkeypatch.setattr(debian, "APT", ("sh", "-c", "echo no route to Debian; exit 100"))
+    with pytest.raises(InstallError) as failed:
+        debian.install("debian", ["openjdk-17-jre-headless", "maven"])
+    first, *rest = str(failed.value).splitlines()
+    assert first.startswith("openjdk-17-jre-headless, maven: Debian does not give them")
+    assert first.endswith("REDRIVE_SERVERS=none make test")
+    assert "no route to Debian" in rest
+    assert not policy.exists()
 
 
 @pytest.fixture
@@ -177,7 +279,7 @@ def test_the_policy_of_the_machine_is_back_as_it_was(policy: Path, killed_before
 def test_who_is_not_root_is_told_what_to_run(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(debian, "missing", list)
     monkeypatch.setattr(os, "geteuid", lambda: 1000)
-    with pytest.raises(InstallError, match=r"redis: run as root: apt-get .*install .*redis-server"):
+    with pytest.raises(InstallError, match=r"^redis: run as root: apt-get .*redis-server, .*REDRIVE_SERVERS=none.*$"):
         debian.install("redis", ["redis-server"])
 
 

@@ -6,10 +6,9 @@ from pathlib import Path
 
 from tests.servers import web
 from tests.servers.base import Server
-from tests.servers.cache import Artefact
+from tests.servers.goprogram import GoProgram
 from tests.servers.needs import Needs
 from tests.servers.ports import LOOPBACK, claim_port
-from tests.servers.registries import GoProgram
 
 VERSION = "2.12.0"
 PROGRAM = GoProgram(
@@ -19,7 +18,7 @@ PROGRAM = GoProgram(
     checksum="h1:d1x++lYZg/zijXPPcv7PH0MvHMzEI5aX/YuUi/Sw+yg=",
     commands={"toxiproxy-server": "./cmd/server"},
 )
-TOXIPROXY = Artefact("toxiproxy", VERSION, PROGRAM.build, inputs=PROGRAM.checksum)
+TOXIPROXY = PROGRAM.artefact()
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,90 @@
+"""How a store sums up its letters."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Sequence
+from datetime import datetime
+from typing import Any
+
+from msgspec.structs import replace
+
+from redrive.forensics.query import Query
+from redrive.model import Category, Letter, State, merge_failures
+from redrive.stores.base import MAY_BECOME, Store
+from redrive.testing.builders import make_failure, make_letter, make_message
+from redrive.testing.clock import START
+from redrive.testing.reference import Reference, counted, told
+from redrive.testing.stores.backend import ALL, HOUR, MINUTE, every_page
+from redrive.testing.stores.examples import corpus
+from redrive.testing.stores.queries import QUERIES
+
+
+class Groups:
+    """Groups and tallies equal a recount, whatever happened to the letters."""
+
+    async def test_the_largest_groups_come_first_and_no_more_than_asked_for(self, store: Store) -> None:
+        sizes = {"a": 3, "b": 5, "c": 1, "d": 5, "e": 2}
+        await store.letters.record([make_letter(group=name) for name, size in sizes.items() for _ in range(size)])
+        for query in (ALL, Query(text="it did not work")):
+            groups = await store.letters.groups(query, limit=3)
+            assert [(group.id, group.count) for group in groups] == [("b", 5), ("d", 5), ("a", 3)]
+
+    async def test_a_group_tells_what_its_letters_have_in_common(self, store: Store) -> None:
+        common = make_failure(type="smtplib.SMTPError", message="mailbox full", category=Category.RESOURCE)
+        await store.letters.record(
+            [
+                make_letter(make_message(source=name), replace(common, at=at), at=at, group="g")
+                for name, at in (("b", START + HOUR), ("a", START), ("b", START + 2 * HOUR))
+            ]
+        )
+        [group] = await store.letters.groups(ALL)
+        assert (group.error_type, group.message) == ("smtplib.SMTPError", "mailbox full")
+        assert (group.category, group.sources, group.count) == (Category.RESOURCE, ("a", "b"), 3)
+        assert (group.first_at, group.last_at) == (START, START + 2 * HOUR)
+
+    async def test_tallies_and_groups_equal_a_recount_after_a_long_history(self, store: Store) -> None:
+        rng, reference = random.Random(5), Reference()
+        for step in range(80):
+            now = START + step * MINUTE
+            await _one_thing(rng, store, reference, now)
+            assert counted(await store.letters.tallies()) == reference.tallies()
+        assert await every_page(store, ALL, oldest_first=True) == reference.selected(ALL)
+        for query in QUERIES.values():
+            assert told(await store.letters.groups(query)) == reference.groups(query), query
+            assert await store.letters.count(query) == len(reference.selected(query)), query
+
+
+async def _one_thing(rng: random.Random, store: Store, reference: Reference, now: datetime) -> None:
+    """One of the things that happen to letters, to both alike."""
+    known = list(reference.letters.values())
+    match rng.randrange(5):
+        case 0 | 1:
+            batch = _some_deaths(rng, known, now)
+            reference.record(batch)
+            await store.letters.record(batch)
+        case 2:
+            to = rng.choice(list(MAY_BECOME))
+            claim: dict[str, Any] = {"to": to, "owner": rng.choice("ab"), "now": now, "until": now + 5 * MINUTE}
+            taken = await store.letters.claim(ALL, limit=4, **claim)
+            assert list(taken) == reference.claim(ALL, limit=4, **claim)
+        case 3:
+            ids = [letter.id for letter in rng.sample(known, min(5, len(known)))]
+            move: dict[str, Any] = {"expect": rng.sample(list(State), 3), "to": rng.choice(list(State)), "now": now}
+            assert set(await store.letters.move(ids, **move)) == reference.move(ids, **move)
+        case _:
+            query = Query(groups=(f"group-{rng.randrange(4)}",))
+            assert set(await store.letters.prune(query, limit=2)) == reference.prune(query, limit=2)
+
+
+def _some_deaths(rng: random.Random, known: Sequence[Letter], now: datetime) -> list[Letter]:
+    fresh = [replace(letter, created_at=now) for letter in corpus(6, seed=rng.randrange(1 << 30))]
+    fresh = [
+        make_letter(make_message(source=letter.message.source), *letter.failures, at=now, group=letter.group)
+        for letter in fresh
+    ]
+    again = [
+        replace(letter, failures=merge_failures((), [make_failure(attempt=rng.randrange(3), at=now)]), group="group-0")
+        for letter in rng.sample(list(known), min(3, len(known)))
+    ]
+    return fresh + again

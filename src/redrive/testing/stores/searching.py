@@ -1,0 +1,70 @@
+"""What a store finds, page by page."""
+
+from __future__ import annotations
+
+import pytest
+
+from redrive.errors import BadQuery
+from redrive.forensics.query import Query
+from redrive.model import State
+from redrive.stores.base import Store
+from redrive.testing.builders import make_letter, make_message
+from redrive.testing.clock import START
+from redrive.testing.reference import Reference, told
+from redrive.testing.stores.backend import ALL, MINUTE, every_page
+from redrive.testing.stores.examples import corpus
+from redrive.testing.stores.queries import QUERIES
+
+
+class Searching:
+    """Every filter selects what the reference says; pages lose and repeat nothing."""
+
+    async def test_every_query_selects_what_the_reference_says(self, store: Store) -> None:
+        reference = Reference()
+        reference.record(corpus(90))
+        await store.letters.record(corpus(90))
+        for name, query in QUERIES.items():
+            expected = reference.selected(query)
+            assert await every_page(store, query, oldest_first=True) == expected, name
+            assert await every_page(store, query, oldest_first=False, limit=7) == expected[::-1], name
+            assert await store.letters.count(query) == len(expected), name
+            groups = await store.letters.groups(query)
+            assert told(groups) == reference.groups(query), name
+            assert [group.count for group in groups] == sorted((group.count for group in groups), reverse=True), name
+
+    @pytest.mark.parametrize("oldest_first", [False, True])
+    @pytest.mark.parametrize("query", [ALL, Query(states=tuple(State)), Query(sources=("orders", "mails", "straße"))])
+    async def test_paging_while_letters_come_and_go(self, store: Store, query: Query, oldest_first: bool) -> None:
+        stays = corpus(60, seed=2)
+        await store.letters.record(stays)
+        seen: list[str] = []
+        after, number = None, 0
+        while True:
+            page = await store.letters.search(query, after=after, limit=7, oldest_first=oldest_first)
+            assert len(page.letters) <= 7
+            seen += [letter.id for letter in page.letters]
+            after, number = page.after, number + 1
+            if after is None:
+                break
+            extra = [make_letter(make_message(id=f"extra-{number}-{n}"), at=START + n * MINUTE) for n in range(5)]
+            await store.letters.record(extra)
+            await store.letters.prune(Query(ids=(extra[0].id,)), limit=1)
+        assert len(seen) == len(set(seen)), "a letter came twice"
+        known = [letter.id for letter in sorted(stays, key=lambda letter: letter.created_at)]
+        assert [id for id in seen if id in known] == (known if oldest_first else known[::-1])
+
+    async def test_a_page_that_ends_exactly_with_the_letters(self, store: Store) -> None:
+        await store.letters.record([make_letter(at=START + n * MINUTE) for n in range(4)])
+        first = await store.letters.search(ALL, limit=4)
+        assert len(first.letters) == 4
+        rest = await store.letters.search(ALL, after=first.after, limit=4) if first.after else None
+        assert rest is None or (rest.letters, rest.after) == ((), None)
+
+    @pytest.mark.parametrize("cursor", ["", "x", "1", ".", "1.", "².²", "1.1.1", "2030-01-01|1", "9" * 40 + ".1", "|"])
+    async def test_a_cursor_that_is_none(self, store: Store, cursor: str) -> None:
+        await store.letters.record([make_letter()])
+        with pytest.raises(BadQuery, match="cursor"):
+            await store.letters.search(ALL, after=cursor)
+        await store.ledger.freeze("r", ALL, now=START)
+        with pytest.raises(BadQuery, match="cursor"):
+            await store.ledger.entries("r", after=f"no {cursor}")
