@@ -52,6 +52,11 @@ class Lanes(Generic[L]):
         """How many lanes have something that was begun and is not settled."""
         return len(self._busy)
 
+    @property
+    def is_blocked(self) -> bool:
+        """Whether something that blocks its lane is being settled."""
+        return bool(self._settling)
+
     def add(self, items: Iterable[L]) -> None:
         """They have arrived, in order."""
         self._ready.extend(items)
@@ -95,7 +100,7 @@ class Lanes(Generic[L]):
         return item.lane not in self._busy and all(other.lane != item.lane for other in (*self._ready, *earlier))
 
     def held_up(self) -> list[L]:
-        """All that blocks now is about to be settled: what has to go back to the transport with it, in the same step."""
+        """What blocks now is about to be settled: what has to go back to the transport with it, in the same step."""
         self._settling, self._undecided = self._undecided, []
         held_up: list[L] = []
         for item, outcome in self._settling:

@@ -207,7 +207,7 @@ async def test_stopping_gives_back_what_is_behind_in_every_lane() -> None:
     consumer = Consumer(world.context(handler, concurrency=5))
     task = asyncio.create_task(consumer.run(timedelta(seconds=SOON)))
     await inside.wait()
-    await until(lambda: len(consumer._lanes) == 3)
+    await until(lambda: consumer.lanes.busy == 3)
     consumer.stop()
     gate.set()
     await asyncio.wait_for(task, SOON)

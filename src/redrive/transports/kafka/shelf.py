@@ -1,6 +1,6 @@
-"""What a reader holds of its partitions: offsets, leases and due times, and how far the committed offset may go. What may
-be handed out while something of its key waits is not decided here, but in `flow/lanes.py`. No Kafka in it, and no time
-but what it is given: it is tested without a broker.
+"""What a reader holds of its partitions: offsets, leases and due times, and how far the committed offset may go.
+What may be handed out while something of its key waits is decided in `flow/lanes.py`. No Kafka in it, and no time but
+what it is given: it is tested without a broker.
 
     offset   1001   1002   1003   1004   1005
              done   held   done   ready  ready
