@@ -42,6 +42,7 @@ class Consumer:
         self.released = 0  # how many were given back
         self.lanes: Lanes[Delivery] = Lanes(retries_block=context.policy.holds is not Holds.NOTHING)
         self._is_ours = context.transport.is_ours if isinstance(context.transport, KeepsOrder) else None
+        self._next = self.lanes.next if self._is_ours is None else self._next_of_ours
         self._availability = Availability(context.events)
         self._leases = Leases(context, max(2 * context.batch, 2 * context.handler.concurrency), self._availability)
         self._deadlines = Deadlines(context.handler.timeout)
@@ -150,11 +151,11 @@ class Consumer:
             finally:
                 self._decided.set()
 
-    def _next(self) -> Delivery | None:
-        """The first that may begin."""
+    def _next_of_ours(self) -> Delivery | None:
+        """The first that may begin, where what was received can be taken from us before that."""
         while (delivery := self.lanes.next()) is not None:
-            if self._is_ours is None or (delivery := self._first_of_ours(delivery)) is not None:
-                return delivery
+            if (ours := self._first_of_ours(delivery)) is not None:
+                return ours
         return None
 
     def _behind(self, decision: Decision) -> Delivery | None:
