@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+from typing import NamedTuple
 
 from redrive.flow.context import Context
 from redrive.flow.deadline import Deadline
+from redrive.flow.decide import admit
 from redrive.forensics.fingerprint import own_frames, stack_text
-from redrive.model import Category, Failure, Message, Stage
+from redrive.model import Category, Failure, Message, Reason, Stage
 
 _LONGEST_MESSAGE = 4_000
 
@@ -81,19 +83,50 @@ def undecodable(context: Context, message: Message, error: Exception) -> Failure
     )
 
 
-def undelivered(context: Context, message: Message, type: str, text: str, category: Category) -> Failure:
-    """It could not even be attempted."""
-    return Failure(
-        type=type,
-        message=text,
-        category=category,
-        retryable=False,
-        stage=Stage.DELIVERY,
-        at=context.clock.now(),
-        attempt=message.attempt,
-        worker=context.worker,
-        version=context.version,
+class Refusal(NamedTuple):
+    """Why a message is buried without an attempt."""
+
+    reason: Reason
+    failure: Failure
+
+
+def refusal(context: Context, message: Message) -> Refusal | None:
+    """None: it may be attempted."""
+    reason = admit(message, context.policy, context.body_limit, context.clock.now())
+    if reason is None:
+        return None
+    type, text, category = _why(reason, message, context)
+    return Refusal(
+        reason,
+        Failure(
+            type=type,
+            message=text,
+            category=category,
+            retryable=False,
+            stage=Stage.DELIVERY,
+            at=context.clock.now(),
+            attempt=message.attempt,
+            worker=context.worker,
+            version=context.version,
+        ),
     )
+
+
+def _why(reason: Reason, message: Message, context: Context) -> tuple[str, str, Category]:
+    """Type, message and category of a failure that came before any attempt."""
+    match reason:
+        case Reason.CRASHED:
+            tried = message.attempt - 1
+            return (
+                "redrive.Crashed",
+                f"delivered {tried} times and settled by nobody: it takes its worker down, or outlives its lease",
+                Category.PERMANENT,
+            )
+        case Reason.EXPIRED:
+            return "redrive.Expired", f"its time to live ended at {message.expires_at}", Category.PERMANENT
+        case _:
+            size = f"{len(message.body):,} bytes, over the limit of {context.body_limit:,} (`body_limit`)"
+            return "redrive.TooLarge", size, Category.VALIDATION
 
 
 def type_name(error: BaseException) -> str:

@@ -36,7 +36,7 @@ _BAD_VALUE = (ValueError, TypeError, OverflowError)  # what a broker carries, an
 log = logging.getLogger("redrive")
 
 
-class Attempted(Struct, frozen=True, gc=False):
+class Decision(Struct, frozen=True, gc=False):
     """A delivery and what was decided of it."""
 
     delivery: Delivery
@@ -52,7 +52,7 @@ class Settled(Struct, frozen=True):
     kept_back: Sequence[Delivery] = ()  # what the store did not take was given back instead
 
 
-async def settle(context: Context, batch: Sequence[Attempted], pause: timedelta = _PAUSE) -> Settled:
+async def settle(context: Context, batch: Sequence[Decision], pause: timedelta = _PAUSE) -> Settled:
     """Letters are durable and resolutions written before anything is acked. Raises TransportUnavailable only."""
     plain, others = _told_apart(batch)
     buried: Sequence[Letter] = ()
@@ -70,7 +70,7 @@ async def settle(context: Context, batch: Sequence[Attempted], pause: timedelta 
     return settled
 
 
-def _told_apart(batch: Sequence[Attempted]) -> tuple[list[Attempted], list[Attempted]]:
+def _told_apart(batch: Sequence[Decision]) -> tuple[list[Decision], list[Decision]]:
     """Those that succeeded at the first delivery and carry no headers, which need no second look; and the others."""
     plain, others = [], []
     for item in batch:
@@ -83,8 +83,8 @@ def _told_apart(batch: Sequence[Attempted]) -> tuple[list[Attempted], list[Attem
 
 
 async def _write(
-    context: Context, batch: Sequence[Attempted], pause: timedelta
-) -> tuple[list[Attempted], Sequence[Letter], bool]:
+    context: Context, batch: Sequence[Decision], pause: timedelta
+) -> tuple[list[Decision], Sequence[Letter], bool]:
     """The batch, with what could not be written turned into a release; the letters that were; whether all were.
 
     What is recorded is never given back: its next success would not know that it has a letter.
@@ -107,7 +107,7 @@ async def _write(
     return list(batch), buried if recorded else (), resolved
 
 
-def _letter(context: Context, item: Attempted) -> Letter | None:
+def _letter(context: Context, item: Decision) -> Letter | None:
     """The letter to be recorded for it, if any."""
     if item.failure is None:
         return None
@@ -128,11 +128,11 @@ def _letter(context: Context, item: Attempted) -> Letter | None:
     return None
 
 
-def _kept_back(item: Attempted, letter: Letter | None, refused: set[str]) -> Attempted:
+def _kept_back(item: Decision, letter: Letter | None, refused: set[str]) -> Decision:
     return item if letter is None or letter.id not in refused else replace(item, outcome=Release(_REFUSED))
 
 
-async def _record(context: Context, batch: Sequence[Attempted], letters: Sequence[Letter]) -> set[str]:
+async def _record(context: Context, batch: Sequence[Decision], letters: Sequence[Letter]) -> set[str]:
     """Tell the ledgers of replays which of theirs died again, and record the letters: last, because it counts.
 
     Returns the letters that the store will not have. There should be none; one that is must not hold up the others.
@@ -167,7 +167,7 @@ async def _at_rest(context: Context, ids: set[str]) -> set[str]:
     return {letter.id for letter in found if letter and letter.state in (State.PENDING, State.EXHAUSTED)}
 
 
-async def _resolve(context: Context, batch: Sequence[Attempted]) -> None:
+async def _resolve(context: Context, batch: Sequence[Decision]) -> None:
     """A success of a message that has a letter resolves it."""
     back = [item for item in batch if _came_back(item)]
     if not back:
@@ -180,7 +180,7 @@ async def _resolve(context: Context, batch: Sequence[Attempted]) -> None:
         context.events.emit(LetterResolved(source=context.source, letter=id, replay=origin.replay if origin else None))
 
 
-async def _mark(context: Context, items: Sequence[Attempted], status: EntryStatus) -> None:
+async def _mark(context: Context, items: Sequence[Decision], status: EntryStatus) -> None:
     """Write the outcome into the ledger of the replay that sent each back."""
     now = context.clock.now()
     origins = [lineage(item.delivery.message) for item in items]
@@ -189,17 +189,17 @@ async def _mark(context: Context, items: Sequence[Attempted], status: EntryStatu
         await context.store.ledger.mark(replayed)
 
 
-def _entry(origin: Lineage, status: EntryStatus, item: Attempted, now: datetime) -> Entry:
+def _entry(origin: Lineage, status: EntryStatus, item: Decision, now: datetime) -> Entry:
     note = f"{item.failure.type}: {item.failure.message}"[:200] if item.failure else ""
     return Entry(origin.replay or "", origin.letter, status, now, note)
 
 
-def _is_to_write(item: Attempted) -> bool:
+def _is_to_write(item: Decision) -> bool:
     """Whether a store has to hear of it; a plain success is nobody's business but its transport's."""
     return item.failure is not None or _came_back(item)
 
 
-def _came_back(item: Attempted) -> bool:
+def _came_back(item: Decision) -> bool:
     """A success that may have a letter: it was sent back, or an earlier lease on it ended unsettled."""
     return isinstance(item.outcome, Done) and (
         item.delivery.redelivered
@@ -207,7 +207,7 @@ def _came_back(item: Attempted) -> bool:
     )
 
 
-def _settlement(item: Attempted, parks: bool) -> Settlement:
+def _settlement(item: Decision, parks: bool) -> Settlement:
     """Its transport knows three outcomes; to it, a buried or parked message is done."""
     outcome = item.outcome
     if isinstance(outcome, Retry) and not parks:
@@ -217,8 +217,8 @@ def _settlement(item: Attempted, parks: bool) -> Settlement:
 
 def _tell(
     context: Context,
-    plain: Sequence[Attempted],
-    others: Sequence[Attempted],
+    plain: Sequence[Decision],
+    others: Sequence[Decision],
     buried: Sequence[Letter],
     lost: Sequence[Delivery],
 ) -> None:
@@ -244,7 +244,7 @@ def _tell(
         context.events.emit(LeaseLost(source=context.source, messages=tuple(one.message.id for one in lost)))
 
 
-def _tell_retried(context: Context, item: Attempted, after: timedelta) -> None:
+def _tell_retried(context: Context, item: Decision, after: timedelta) -> None:
     message = item.delivery.message
     assert item.failure is not None
     context.events.emit(

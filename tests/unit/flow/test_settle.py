@@ -11,7 +11,7 @@ import pytest
 from redrive import Policy, constant
 from redrive.errors import StoreUnavailable, TransportUnavailable
 from redrive.flow.lineage import sent_back
-from redrive.flow.settle import Attempted, Settled, settle
+from redrive.flow.settle import Decision, Settled, settle
 from redrive.forensics.query import Query
 from redrive.model import Bury, Category, Done, Letter, Message, Outcome, Reason, Release, Retry, Stage, State
 from redrive.stores.base import Entry, EntryStatus
@@ -32,9 +32,9 @@ BURY, DONE, RETRY = Bury(Reason.ATTEMPTS), Done(), Retry(timedelta(seconds=15))
 DOWN = StoreUnavailable("letters", "disk is full")
 
 
-def _attempted(world: World, delivery: Delivery, outcome: Outcome, **failure: Any) -> Attempted:
+def _attempted(world: World, delivery: Delivery, outcome: Outcome, **failure: Any) -> Decision:
     failed = None if isinstance(outcome, Done | Release) else make_failure(at=world.clock.now(), **failure)
-    return Attempted(delivery, outcome, failed, 0.25)
+    return Decision(delivery, outcome, failed, 0.25)
 
 
 async def _settle(world: World, *pairs: tuple[Delivery, Outcome], policy: Policy | None = None) -> bool:
@@ -293,7 +293,7 @@ async def test_what_somebody_archived_meanwhile_stays_archived() -> None:
     assert world.seen(LetterResolved) == []
 
 
-def _crashed(delivery: Delivery, world: World) -> Attempted:
+def _crashed(delivery: Delivery, world: World) -> Decision:
     failure = make_failure(
         type="redrive.Crashed",
         stage=Stage.DELIVERY,
@@ -302,7 +302,7 @@ def _crashed(delivery: Delivery, world: World) -> Attempted:
         at=world.clock.now(),
         attempt=delivery.message.attempt,
     )
-    return Attempted(delivery, Bury(Reason.CRASHED), failure)
+    return Decision(delivery, Bury(Reason.CRASHED), failure)
 
 
 @pytest.mark.parametrize("state", [State.PENDING, State.EXHAUSTED])

@@ -96,7 +96,7 @@ class Reader:
             raise self._bug
         with self.lock:
             taken = self.shelf.take(limit, self._elapsed())
-            has_room = len(self.shelf.ready) < _AHEAD // 2
+            has_room = self.shelf.ready < _AHEAD // 2
         if has_room:
             self._settled.set()
         return taken
@@ -146,7 +146,7 @@ class Reader:
 
     def _polled(self) -> list[Any]:
         """What has come; waits a moment for it. Polls even when there is no room, or the group would drop us."""
-        if len(self.shelf.ready) >= _AHEAD:
+        if self.shelf.ready >= _AHEAD:
             return self._wait_for_room()
         if self._halted:
             self._resume()
@@ -161,7 +161,7 @@ class Reader:
         self._settled.clear()
         self._settled.wait(_TICK)
         self._full_since = self._full_since or time.monotonic()
-        if len(self.shelf.ready) < _AHEAD or time.monotonic() - self._full_since < _FULL_FOR:
+        if self.shelf.ready < _AHEAD or time.monotonic() - self._full_since < _FULL_FOR:
             return []
         if not self._halted:
             self._halted = True

@@ -1,0 +1,69 @@
+"""What a consumer holds: leased and not settled yet. How much more it may take, and the renewal of its leases."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable, Sequence
+
+from redrive.errors import Unavailable
+from redrive.flow.availability import Availability
+from redrive.flow.context import Context
+from redrive.telemetry.events import LeaseLost
+from redrive.transports.base import Delivery
+
+
+class Leases:
+    """The deliveries that are held, at most so many."""
+
+    def __init__(self, context: Context, most: int, availability: Availability) -> None:
+        self.changed = asyncio.Event()  # something is no longer held
+        self._context = context
+        self._most = most
+        self._availability = availability
+        self._held: dict[int, Delivery] = {}
+
+    def __len__(self) -> int:
+        return len(self._held)
+
+    def add(self, deliveries: Sequence[Delivery]) -> None:
+        self._held.update(zip(map(id, deliveries), deliveries, strict=True))
+
+    def drop(self, deliveries: Iterable[Delivery]) -> None:
+        """They are settled, or not ours to settle any more; whoever waits for capacity is told."""
+        held = self._held
+        for delivery in deliveries:
+            held.pop(id(delivery), None)
+        self.changed.set()
+
+    async def capacity(self) -> int:
+        """How many more may be taken; waits until it is worth a fetch."""
+        await self.until_at_most(self._most - max(1, self._most // 4))
+        return self._most - len(self._held)
+
+    async def until_at_most(self, number: int) -> None:
+        """Wait until no more than so many are held."""
+        while len(self._held) > number:
+            self.changed.clear()
+            await self.changed.wait()
+
+    async def renew(self) -> None:
+        """Keep the leases of what is held for as long as it is held; runs until it is cancelled."""
+        pause = self._context.lease.total_seconds() / 3
+        while True:
+            await self._context.clock.sleep(pause)
+            if not self._held:
+                continue
+            try:
+                lost = await self._context.transport.extend(list(self._held.values()))
+            except Unavailable as error:
+                self._availability.down(error, pause)
+                continue
+            self._availability.up()
+            self._let_go(lost)
+
+    def _let_go(self, lost: Sequence[Delivery]) -> None:
+        """Somebody else has them now. Their handlers run on; what comes of it is not settled by us."""
+        if lost:
+            names = tuple(delivery.message.id for delivery in lost)
+            self._context.events.emit(LeaseLost(source=self._context.source, messages=names))
+            self.drop(lost)
