@@ -13,7 +13,7 @@ from msgspec.structs import replace
 
 from redrive.model import Message
 from redrive.testing.transports import TransportBackend, TransportSuite
-from redrive.transports.base import Delivery, Depth, Settlement, Transport
+from redrive.transports.base import Delivery, Depth, SendResult, Settlement, Transport
 from redrive.transports.kafka.options import options_of
 from redrive.transports.kafka.transport import KafkaTransport
 from redrive.transports.kafka.writer import Writer
@@ -66,8 +66,8 @@ class Named:
         lost = await self._inner.settle(there)
         return [one.delivery for one, other in zip(settlements, there, strict=True) if other.delivery in lost]
 
-    async def send(self, messages: Sequence[Message]) -> None:
-        await self._inner.send([replace(one, source=self._topic(one.source)) for one in messages])
+    async def send(self, messages: Sequence[Message]) -> Sequence[SendResult]:
+        return await self._inner.send([replace(one, source=self._topic(one.source)) for one in messages])
 
     async def depths(self) -> dict[str, Depth]:
         return {self._topic.names[topic]: depth for topic, depth in (await self._inner.depths()).items()}

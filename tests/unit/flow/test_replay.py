@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from typing import Any
 
 import pytest
 from msgspec.structs import replace
 
-from redrive.errors import StoreUnavailable, TransportUnavailable, UnknownReplay, Unsendable, UsageError
+from redrive.errors import StoreUnavailable, TransportUnavailable, UnknownReplay, UsageError
 from redrive.flow.lineage import LETTER, REPLAY
 from redrive.flow.receive import Consumer
 from redrive.flow.replay import Replays, ReplayState, owner_of
@@ -18,7 +19,7 @@ from redrive.model import Done, Letter, Message, State
 from redrive.stores.base import EntryStatus
 from redrive.telemetry.events import LetterResolved, MessageBuried, ReplayMoved
 from redrive.testing.builders import make_failure, make_letter, make_message
-from redrive.transports.base import Delivery, Depth, Settlement, Transport
+from redrive.transports.base import ACCEPTED, Delivery, Depth, SendResult, Settlement, Transport, refused
 from tests.unit.support import SOON, Killed, World, running, until
 
 ALL = Query()
@@ -193,10 +194,9 @@ class RefusesOne:
     def __init__(self, world: World, bad: str) -> None:
         self._queue, self._bad = world.queue, bad
 
-    async def send(self, messages: Sequence[Message]) -> None:
+    async def send(self, messages: Sequence[Message]) -> Sequence[SendResult]:
         await self._queue.send([one for one in messages if one.id != self._bad])
-        if any(one.id == self._bad for one in messages):
-            raise Unsendable({("orders", self._bad): "too large"})
+        return [refused("too large") if one.id == self._bad else ACCEPTED for one in messages]
 
 
 async def test_a_letter_of_a_transport_that_this_process_has_not_is_skipped_with_a_note() -> None:
@@ -265,7 +265,7 @@ async def test_killed_at_any_step_it_is_run_on_by_another_and_each_letter_is_sen
     for letter in letters:
         now = await world.letter_of(letter.message)
         assert (now.state, now.owner, now.resends) == (State.REPLAYING, None, 1)
-    assert dead or number > 15
+    assert dead or number > 13
 
 
 async def test_who_dies_before_the_selection_is_written_down_has_started_nothing() -> None:
@@ -293,14 +293,12 @@ async def test_a_runner_that_is_killed_leaves_it_to_others_when_its_lease_ends()
     assert len(await _queued(world)) == 3
 
 
-@pytest.mark.parametrize(
-    "error", [TransportUnavailable("queue"), StoreUnavailable("letters"), asyncio.CancelledError()]
-)
+@pytest.mark.parametrize("error", [StoreUnavailable("letters"), asyncio.CancelledError()])
 async def test_a_runner_that_gives_up_lets_others_go_on_at_once(error: BaseException) -> None:
     world = World()
     await _bury(world, 3)
     replay = await _replays(world).start(ALL, actor="ann")
-    world.calls.fail("transport.send", error)
+    world.calls.fail("letters.claim", error)
     with pytest.raises(type(error)):
         await _replays(world).run(replay.id, runner="a")
     assert (await _replays(world).run(replay.id, runner="b")).state is ReplayState.SENT
@@ -354,13 +352,13 @@ async def test_a_runner_that_lost_its_hold_stops_and_leaves_the_rest_to_who_has_
     replay = await replays.start(ALL, actor="ann")
     other: list[asyncio.Task[Any]] = []
 
-    async def slow_send(messages: Any) -> None:
+    async def slow_send(messages: Any) -> Sequence[SendResult]:
         """While the first batch of the first runner is under way its lease ends, and another takes over."""
         if not other:
             await world.clock.advance(61)
             other.append(asyncio.create_task(_replays(world).run(replay.id, runner="b")))
             await asyncio.wait_for(asyncio.shield(other[0]), SOON)
-        await world.queue.send(messages)
+        return await world.queue.send(messages)
 
     class Slow:
         features = world.queue.features
@@ -378,10 +376,11 @@ async def test_a_runner_that_lost_its_hold_does_not_take_it_back() -> None:
     replay = await _replays(world).start(ALL, actor="ann", rate=10)
     other: list[asyncio.Task[Any]] = []
 
-    async def slow_send(messages: Any) -> None:
+    async def slow_send(messages: Any) -> Sequence[SendResult]:
         await world.clock.advance(61)
         other.append(asyncio.create_task(_replays(world).run(replay.id, runner="b")))
         await until(lambda: world.calls.count("transport.send"))
+        return [ACCEPTED] * len(messages)
 
     class Slow:
         features = world.queue.features
@@ -537,3 +536,22 @@ async def test_nothing_of_it_is_kept_in_memory_whatever_its_size() -> None:
     await replays.run(replay.id, runner="a")
     limits = [kwargs.get("limit") for name, _, kwargs in world.calls.arguments if name == "ledger.entries"]
     assert max(limit or 10_000 for limit in limits) <= 500
+
+
+async def test_while_one_of_two_transports_is_away_the_other_gets_each_message_once() -> None:
+    world, other = World(), World()
+    ours = await _bury(world, 3)
+    theirs = await _bury(world, 3, transport="other")
+    other.calls.break_down("transport.send", TransportUnavailable("other", "connection refused"))
+    replays = _replays(world, {"default": world.transport, "other": other.transport})
+    replay = await replays.start(ALL, actor="ann")
+    for _ in range(5):
+        with suppress(TransportUnavailable):
+            await replays.run(replay.id, runner="upkeep")
+        await world.clock.advance(60)
+    sent = [message.id for name, args, _ in world.calls.arguments if name == "transport.send" for message in args[0]]
+    assert sorted(sent) == sorted(letter.message.id for letter in ours)
+    assert await world.letters.ledger.tally(replay.id) == {EntryStatus.SENT: 3, EntryStatus.SELECTED: 3}
+    other.calls.mend("transport.send")
+    assert (await replays.run(replay.id, runner="upkeep")).state is ReplayState.SENT
+    assert {one.message.id for one in await _queued(other)} == {letter.message.id for letter in theirs}
