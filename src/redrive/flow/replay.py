@@ -126,7 +126,7 @@ class Replays:
         if replay.state is ReplayState.CANCELLED:  # by somebody who may have died before it was through
             await self._let_go(replay)
             return replay
-        replay = await self._change(id, state=ReplayState.CANCELLED, ended_at=self._clock.now())
+        replay = await self._change(id, state=ReplayState.CANCELLED, ended_at=self._clock.now(), waits=())
         await self._let_go(replay)
         self._tell(replace(replay, actor=actor))
         return replay

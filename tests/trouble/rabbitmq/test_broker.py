@@ -146,8 +146,5 @@ async def _refuses(transport: RabbitTransport, why: str) -> bool:
 
 
 async def _takes(transport: RabbitTransport, id: str) -> bool:
-    try:
-        await transport.send([make_message(id=id)])
-    except TransportUnavailable:
-        return False
-    return True
+    [result] = await transport.send([make_message(id=id)])
+    return result.status is SendStatus.ACCEPTED
