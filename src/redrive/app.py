@@ -15,7 +15,7 @@ from redrive.clock import Clock, SystemClock
 from redrive.config.durations import Duration
 from redrive.config.load import load
 from redrive.config.settings import Settings
-from redrive.errors import ConfigError, MessageTooLarge, UnknownSource, UsageError
+from redrive.errors import ConfigError, MessageTooLarge, TransportUnavailable, UnknownSource, UsageError, not_sent
 from redrive.flow.classify import Classifier
 from redrive.flow.context import Context, Handler, Span
 from redrive.flow.decode import encode, name_of, signature_of
@@ -27,7 +27,7 @@ from redrive.policy import Policy
 from redrive.registry import open_store, open_transport
 from redrive.stores.base import Store
 from redrive.telemetry.events import Events
-from redrive.transports.base import HasGraves, KeepsLimits, KeepsOrder, Transport
+from redrive.transports.base import HasGraves, KeepsLimits, KeepsOrder, SendResult, SendStatus, Transport, unknown
 
 if TYPE_CHECKING:
     from redrive.alerts.model import Notifier
@@ -187,6 +187,7 @@ class Redrive:
         after: Iterable[MessageId] = (),
     ) -> MessageId:
         """Durable when it returns; gives the message's id. The same id again, while it is queued, changes nothing.
+        Raises NotSent, which says why, if the transport has not accepted it.
 
         delay   it is not received before, where the transport has a delay of its own
         after   ids of messages: if this one is buried, it is not retried before their letters are resolved or archived
@@ -245,17 +246,27 @@ class Redrive:
         )
 
     async def send_messages(self, messages: Sequence[Message]) -> None:
-        """Many at once: one write for each transport."""
-        by_transport: dict[str, list[Message]] = {}
-        for message in messages:
-            by_transport.setdefault(self._transport_of(message.source), []).append(message)
-        for name, some in by_transport.items():
-            transport = self.transport(name)
-            if not transport.features.delays_sends and any(message.not_before for message in some):
+        """Many at once: one write for each transport. Durable when it returns; NotSent, if some were not accepted, has
+        what became of each."""
+        by_transport: dict[str, list[int]] = {}
+        for number, message in enumerate(messages):
+            name = self._transport_of(message.source)
+            by_transport.setdefault(name, []).append(number)
+            if message.not_before is not None and not self.transport(name).features.delays_sends:
                 raise UsageError(
                     f"transport {name!r} cannot delay a message: send it when it is due, or without `delay`"
                 )
-            await transport.send(some)
+        results: dict[int, SendResult] = {}
+        for name, numbers in by_transport.items():
+            results.update(zip(numbers, await self._sent(name, [messages[n] for n in numbers]), strict=True))
+        if any(result.status is not SendStatus.ACCEPTED for result in results.values()):
+            raise not_sent([(message, results[number]) for number, message in enumerate(messages)])
+
+    async def _sent(self, transport: str, messages: Sequence[Message]) -> Sequence[SendResult]:
+        try:
+            return await self.transport(transport).send(messages)
+        except TransportUnavailable as error:
+            return [unknown(error)] * len(messages)
 
     def _transport_of(self, source: str) -> str:
         if source in self.handlers:

@@ -10,11 +10,13 @@ RedriveError
 │   ├── UnknownQueue         no such queue of parked messages
 │   ├── UnknownNode          no such node of a pipeline
 │   ├── MessageTooLarge      over the body limit
-│   ├── Unsendable           a broker will never take some messages; those beside them were sent
+│   ├── SendRefused          a broker will never take some of the messages that were sent (NotSent)
 │   └── BadQuery             a filter that cannot be read
 ├── Unavailable            a backend does not answer now; the message was kept, try again later
 │   ├── TransportUnavailable
+│   │   └── SendUnavailable      a broker has not taken some of the messages that were sent (NotSent)
 │   └── StoreUnavailable
+├── NotSent                both of those: `results` says what became of each message, in their order
 ├── MissingExtra           a library of an extra is not installed; the message gives the pip line
 └── HandlerError           raised by handlers, on purpose, to say what kind of failure it is
     ├── Permanent            do not try again
@@ -24,9 +26,13 @@ RedriveError
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING
 
-from redrive.model import Category
+from redrive.model import Category, Message
+
+if TYPE_CHECKING:
+    from redrive.transports.base import SendResult
 
 
 class RedriveError(Exception):
@@ -94,15 +100,6 @@ class MessageTooLarge(UsageError):
         )
 
 
-class Unsendable(UsageError):
-    """A broker will never take these messages; those that were sent with them are sent."""
-
-    def __init__(self, why: Mapping[tuple[str, str], str]) -> None:
-        self.why = why  # by source and id of the message
-        first, *others = why.values()
-        super().__init__(f"{first} (and {len(others):,} more)" if others else first)
-
-
 class BadQuery(UsageError):
     """A filter cannot be read."""
 
@@ -118,6 +115,47 @@ class Unavailable(RedriveError):
 
 class TransportUnavailable(Unavailable):
     """The transport does not answer; what was leased comes back when its lease ends."""
+
+
+class NotSent(RedriveError):
+    """Some messages were not accepted. The others were: their results say so."""
+
+    results: Sequence[tuple[Message, SendResult]] = ()  # one for each message, in the order they were sent
+
+    @property
+    def accepted(self) -> list[Message]:
+        """Those that are durable: not to be sent again."""
+        return [message for message, result in self.results if result.status == "accepted"]
+
+    @property
+    def not_accepted(self) -> list[Message]:
+        """The others. One that is `unknown` may have been taken: sent again, it may be there twice."""
+        return [message for message, result in self.results if result.status != "accepted"]
+
+
+class SendRefused(NotSent, UsageError):
+    """A broker will never take at least one of them: sent again as it is, it is refused again."""
+
+
+class SendUnavailable(NotSent, TransportUnavailable):
+    """Not now: what was not accepted may be sent again."""
+
+    def __init__(self, why: str) -> None:
+        RedriveError.__init__(self, why)
+        self.name, self.why = "transport", why
+
+
+def not_sent(results: Sequence[tuple[Message, SendResult]]) -> NotSent:
+    """The error to raise where not all of them were accepted."""
+    left = [(message, result) for message, result in results if result.status != "accepted"]
+    refused = next(((message, result) for message, result in left if result.status == "refused"), None)
+    message, result = refused or left[0]
+    why = f"message {message.id!r} to {message.source!r} was not sent ({result.status}): {result.why}"
+    if len(results) > 1:
+        why += f" ({len(left):,} of {len(results):,} messages were not accepted: `results` of this error has each)"
+    error = SendUnavailable(why) if refused is None else SendRefused(why)
+    error.results = results
+    return error
 
 
 class StoreUnavailable(Unavailable):

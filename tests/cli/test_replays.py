@@ -86,6 +86,26 @@ async def _changed(service: Service, id: str, **changes: Any) -> None:
     await service.app.store.documents.put(KIND, id, msgspec.to_builtins(replay))
 
 
+def test_a_replay_whose_broker_is_away_says_what_it_waits_for_and_until_when(shell: Shell) -> None:
+    (shell.place / "redrive.toml").write_text('[transports]\nrabbit = "amqp://127.0.0.1:1/"\n')
+    shell.keep([letter(1), msgspec.structs.replace(letter(2), transport="rabbit")])
+    process = shell.start("replay", "--source", "orders", "--yes")
+    assert process.stderr is not None
+    said = process.stderr.readline().decode()
+    assert said.startswith("waits for rabbit/orders: ")
+    assert "Given up at " in said
+    process.send_signal(signal.SIGINT)
+    said = process.communicate(timeout=SOON)[1].decode()
+    assert "is not at its end" in said
+    assert shell.queued() == {"orders": 1}
+    [listed] = shell.json("replays")["replays"]
+    assert (listed["replay"]["state"], listed["entries"]) == ("running", {"selected": 1, "sent": 1})
+    assert "waits for rabbit/orders: " in shell("replays").stdout
+    assert "asked again at " in shell("replays", "show", listed["replay"]["id"]).stdout
+    assert shell.json("replays", "cancel", listed["replay"]["id"])["replay"]["state"] == "cancelled"
+    assert shell.state_of("m2") is State.PENDING
+
+
 def test_resuming_what_is_at_its_end_changes_nothing(world: World) -> None:
     id = world.shell.json("replay", "--source", "mails", "--yes")["replay"]["id"]
     assert world.shell.json("replays", "resume", id)["entries"] == {"sent": 1}

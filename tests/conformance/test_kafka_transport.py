@@ -12,8 +12,9 @@ from confluent_kafka.admin import AdminClient, NewTopic
 from msgspec.structs import replace
 
 from redrive.model import Message
+from redrive.testing.builders import make_message
 from redrive.testing.transports import TransportBackend, TransportSuite
-from redrive.transports.base import Delivery, Depth, Settlement, Transport
+from redrive.transports.base import Delivery, Depth, SendResult, SendStatus, Settlement, Transport
 from redrive.transports.kafka.options import options_of
 from redrive.transports.kafka.transport import KafkaTransport
 from redrive.transports.kafka.writer import Writer
@@ -66,8 +67,8 @@ class Named:
         lost = await self._inner.settle(there)
         return [one.delivery for one, other in zip(settlements, there, strict=True) if other.delivery in lost]
 
-    async def send(self, messages: Sequence[Message]) -> None:
-        await self._inner.send([replace(one, source=self._topic(one.source)) for one in messages])
+    async def send(self, messages: Sequence[Message]) -> Sequence[SendResult]:
+        return await self._inner.send([replace(one, source=self._topic(one.source)) for one in messages])
 
     async def depths(self) -> dict[str, Depth]:
         return {self._topic.names[topic]: depth for topic, depth in (await self._inner.depths()).items()}
@@ -99,6 +100,11 @@ class Topics:
             self._topics[source], self.names[topic] = topic, source
         return self._topics[source]
 
+    def unmade(self, source: str) -> None:
+        """Nobody has made its topic."""
+        topic = f"{self._prefix}.unmade"
+        self._topics[source], self.names[topic] = topic, source
+
 
 class KafkaBackend(ManualBackend):
     """One partition, or `send` and `receive` would have no order to speak of without keys."""
@@ -114,6 +120,12 @@ class KafkaBackend(ManualBackend):
         transport = KafkaTransport(options_of(self.url), clock=self.clock, lease=self.lease)
         transport.writer = self.writer
         return Named(transport, self)
+
+    async def not_taken(self, transport: Transport) -> Sequence[tuple[Message, SendStatus]]:
+        """One that is too large for its topic, and one whose topic is missing."""
+        self.topic.unmade("unmade")
+        large = make_message(body=b"x" * (5 << 20))
+        return [(large, SendStatus.REFUSED), (make_message(source="unmade"), SendStatus.BUSY)]
 
 
 class TestKafka(TransportSuite):

@@ -7,7 +7,7 @@ to those queues by hand, as their time to live would do it; tests/trouble/rabbit
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Sequence
 from datetime import timedelta
 from typing import Any, TypeVar
 from urllib.parse import quote
@@ -15,9 +15,11 @@ from uuid import uuid4
 
 import pytest
 
+from redrive.model import Message
+from redrive.testing.builders import make_message
 from redrive.testing.clock import ManualClock
 from redrive.testing.transports import TransportBackend, TransportSuite
-from redrive.transports.base import Transport
+from redrive.transports.base import SendStatus, Transport
 from redrive.transports.rabbitmq.link import Channel, Link
 from redrive.transports.rabbitmq.options import options_of
 from redrive.transports.rabbitmq.transport import open_transport
@@ -66,6 +68,16 @@ class RabbitBackend(TransportBackend):
 
     async def eventually(self, awaitable: Awaitable[T]) -> T:
         return await asyncio.wait_for(awaitable, 30)
+
+    async def not_taken(self, transport: Transport) -> Sequence[tuple[Message, SendStatus]]:
+        """A queue that is at its limit, and headers that no frame of AMQP has room for."""
+        place = f"{self.server.management_url}/api/policies/{self.vhost}/limit"
+        definition = {"max-length": 1, "overflow": "reject-publish"}
+        limit = {"pattern": "^full$", "definition": definition, "apply-to": "queues"}
+        web.call("PUT", place, limit, credentials=GUEST)
+        await transport.send([make_message(source="full")])
+        huge = make_message(headers=(("x", b"y" * 130_000),))
+        return [(make_message(source="full"), SendStatus.BUSY), (huge, SendStatus.REFUSED)]
 
     async def aclose(self) -> None:
         await self._link.aclose()

@@ -34,12 +34,17 @@ class Calls:
         self.arguments: list[tuple[str, tuple[Any, ...], dict[str, Any]]] = []
         self._failures: dict[str, list[BaseException]] = {}
         self._always: dict[str, BaseException] = {}
+        self._answers: dict[str, list[Any]] = {}
         self._die_at: int | None = None
         self._die_after = False
 
     def fail(self, name: str, *errors: BaseException) -> None:
         """The next calls of that name raise these, one each."""
         self._failures.setdefault(name, []).extend(errors)
+
+    def answer(self, name: str, *answers: Any) -> None:
+        """The next calls of that name are not carried out, and give these answers, one each."""
+        self._answers.setdefault(name, []).extend(answers)
 
     def break_down(self, name: str, error: BaseException) -> None:
         """Every call of that name raises, until it is mended."""
@@ -65,6 +70,8 @@ class Calls:
         self.arguments.append((name, args, kwargs))
         if self._failures.get(name):
             raise self._failures[name].pop(0)
+        if self._answers.get(name):
+            return self._answers[name].pop(0)
         if name in self._always:
             raise self._always[name]
         if number == self._die_at and not self._die_after:

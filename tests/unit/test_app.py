@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
@@ -12,13 +12,15 @@ from typing import Any
 import pytest
 
 from redrive import Message, Policy, Redrive, exponential
+from redrive.clock import SystemClock
 from redrive.config.settings import Settings
-from redrive.errors import ConfigError, MessageTooLarge, UnknownSource, UsageError
+from redrive.errors import ConfigError, MessageTooLarge, NotSent, TransportUnavailable, UnknownSource, UsageError
 from redrive.flow.lineage import AFTER
 from redrive.model import Category
 from redrive.stores.memory import MemoryStore
 from redrive.stores.sqlite import SqliteStore
 from redrive.testing.clock import START, ManualClock
+from redrive.transports.base import SendResult, SendStatus
 from redrive.transports.memory import MemoryTransport
 from redrive.transports.sqlite import SqliteTransport
 from tests.unit.support import nothing
@@ -96,6 +98,69 @@ async def test_a_source_that_others_handle_is_declared(app: Redrive) -> None:
     assert (await _received(app, "events", "fast")).body == b"2"
     with pytest.raises(UnknownSource, match="did you mean 'emails'"):
         await app.send("emials", b"")
+
+
+class Choosy:
+    """A transport that answers for a message what its body says."""
+
+    def __init__(self, queue: MemoryTransport) -> None:
+        self.features = queue.features
+        self._queue = queue
+
+    async def send(self, messages: Sequence[Message]) -> list[SendResult]:
+        if any(message.body == b"away" for message in messages):
+            raise TransportUnavailable("queue", "it does not answer")
+        await self._queue.send([message for message in messages if message.body == b"accepted"])
+        return [SendResult(SendStatus(message.body.decode()), "it is full") for message in messages]
+
+    async def aclose(self) -> None: ...
+
+
+def _choosy() -> Redrive:
+    clock = SystemClock()
+    app = Redrive(transport="memory://", store="memory://", clock=clock)
+    app.use("other", Choosy(MemoryTransport(clock=clock, lease=timedelta(minutes=1))))  # type: ignore[arg-type]
+    app.declare("choosy", transport="other")
+    app.declare("orders")
+    return app
+
+
+@pytest.mark.parametrize(
+    ("answer", "kind"),
+    [("refused", UsageError), ("busy", TransportUnavailable), ("unknown", TransportUnavailable)],
+)
+async def test_a_message_that_is_not_accepted_is_an_error_that_says_why(answer: str, kind: type[Exception]) -> None:
+    async with _choosy() as app:
+        with pytest.raises(
+            NotSent, match=rf"message 'm-1' to 'choosy' was not sent \({answer}\): it is full"
+        ) as raised:
+            await app.send("choosy", answer.encode(), id="m-1")
+        assert isinstance(raised.value, kind)
+        await app.send("choosy", b"accepted")
+
+
+async def test_of_many_that_are_sent_at_once_the_error_says_which_were_accepted() -> None:
+    async with _choosy() as app:
+        sources = [("choosy", b"accepted"), ("orders", b"1"), ("choosy", b"busy"), ("choosy", b"refused")]
+        messages = [app.message(source, body, id=f"m-{n}") for n, (source, body) in enumerate(sources)]
+        with pytest.raises(NotSent, match="2 of 4 messages were not accepted") as raised:
+            await app.send_messages(messages)
+        error = raised.value
+        assert [message for message, _ in error.results] == messages
+        statuses = [result.status.value for _, result in error.results]
+        assert statuses == ["accepted", "accepted", "busy", "refused"]
+        assert (error.accepted, error.not_accepted) == (messages[:2], messages[2:])
+        assert isinstance(error, UsageError), "one of them is refused for good"
+
+
+async def test_a_transport_that_is_away_does_not_keep_another_from_its_messages() -> None:
+    async with _choosy() as app:
+        messages = [app.message("choosy", b"away"), app.message("orders", b"1")]
+        with pytest.raises(TransportUnavailable, match="it does not answer") as raised:
+            await app.send_messages(messages)
+        assert isinstance(raised.value, NotSent)
+        assert raised.value.accepted == messages[1:]
+        assert (await app.transport().depths())["orders"].ready == 1
 
 
 async def test_an_app_that_only_sends_needs_no_handler() -> None:

@@ -18,7 +18,6 @@ from redrive.errors import (
     UnknownLetter,
     UnknownReplay,
     UnknownSource,
-    Unsendable,
     UsageError,
     nearest,
 )
@@ -54,8 +53,6 @@ def test_where_nothing_is_near_it_lists_what_there_is() -> None:
         (UnknownReplay("x"), "redrive replays"),
         (UnknownIncident("x"), "redrive incidents"),
         (MessageTooLarge(2_000_000, 1_000_000), "REDRIVE_BODY_LIMIT"),
-        (Unsendable({("orders", "1"): "raise its limit"}), "raise its limit"),
-        (Unsendable({("orders", "1"): "raise its limit", ("orders", "2"): "raise it"}), "raise its limit (and 1 more)"),
         (MissingExtra("tracing", "tracing"), "pip install 'redrive[tracing]'"),
         (UnknownSource("x", [], "Say app.declare('x')"), "app.declare"),
     ],

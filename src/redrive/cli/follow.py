@@ -18,6 +18,7 @@ from redrive.cli.session import Needs, ask, command
 from redrive.config.settings import Settings
 from redrive.errors import Unavailable
 from redrive.flow.replay import Replay, ReplayState
+from redrive.flow.waiting import Wait
 from redrive.service import ReplayReport, Service
 from redrive.stores.base import EntryStatus
 
@@ -69,16 +70,30 @@ def follow_replay(start: Start, patience: Patience, *, as_json: bool, settings: 
 
 async def _sent(service: Service, replay: Replay) -> ReplayReport:
     """Send the replay to its end. If another process runs it we wait: it ends it, or its lease ends."""
-    told = False
+    told: set[str] = set()
     with Bar("sending", replay.total) as bar:
         while True:
             report = await service.run_replay(replay.id, progress=bar)
             if report.replay.state is not ReplayState.RUNNING:
                 return report
-            if not told:
-                say(f"{plain(report.replay.runner or 'somebody')} runs it, or died with it and is waited for, a minute")
-                told = True
+            for text in _why_not_yet(report.replay):
+                if text not in told:
+                    say(text)
+                    told.add(text)
             await service.app.clock.sleep(_LOOK_EVERY)
+
+
+def _why_not_yet(replay: Replay) -> list[str]:
+    """Why it is not at its end: what it waits for, or who runs it."""
+    if replay.runner is None and replay.waits:
+        return [f"{waited_for(wait)}; Ctrl-C leaves it to a worker" for wait in replay.waits]
+    return [f"{plain(replay.runner or 'somebody')} runs it, or died with it and is waited for, a minute"]
+
+
+def waited_for(wait: Wait) -> str:
+    """A target that takes nothing, since when it is waited for, and until when."""
+    where = plain(f"{wait.transport}/{wait.source}")
+    return f"waits for {where}: {plain(wait.why)}. Given up at {wait.until:%H:%M:%S} UTC if it takes nothing until then"
 
 
 async def _known(service: Service, report: ReplayReport, patience: Patience) -> ReplayReport:

@@ -1,7 +1,8 @@
 """Replays: resumable, guarded campaigns that send letters back, with a ledger of what became of each.
 
     start   the selection is frozen into the ledger; from then on only these letters are touched
-    run     claim (compare-and-set) → send → confirm, batch by batch, as fast as the rate allows
+    run     claim → send → confirm (flow/resend.py), batch by batch, as fast as the rate allows (flow/sending.py)
+    wait    what is not accepted now is asked for again after a pause, and skipped in the end (flow/waiting.py)
     outcome a success resolves the letter, another death rejoins it; settle writes both into the ledger
 
 A run that was killed is run again by anybody: what it had claimed is claimed again by the same owner (the replay
@@ -13,7 +14,6 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from datetime import datetime, timedelta
@@ -26,11 +26,13 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from redrive.clock import Clock
-from redrive.errors import Unavailable, UnknownReplay, Unsendable, UsageError
-from redrive.flow.lineage import sent_back
+from redrive.errors import Unavailable, UnknownReplay, UsageError
+from redrive.flow.resend import Resend
+from redrive.flow.sending import Sending
+from redrive.flow.waiting import Wait, Waits
 from redrive.forensics.query import Query
-from redrive.model import Letter, Message, State
-from redrive.stores.base import Entry, EntryStatus, Store
+from redrive.model import State
+from redrive.stores.base import EntryStatus, Store
 from redrive.telemetry.events import Events, ReplayMoved
 from redrive.transports.base import Transport
 
@@ -61,6 +63,15 @@ class Replay(Struct, frozen=True, kw_only=True):
     runner: str | None = None  # who runs it now
     runner_until: datetime | None = None
     ended_at: datetime | None = None
+    waits: tuple[Wait, ...] = ()  # what does not take all that it is sent
+    again_at: datetime | None = None  # nothing is left but what waits: not to be run before then
+
+    def is_due(self, now: datetime) -> bool:
+        """Whether there is something to be sent."""
+        return self.state is ReplayState.RUNNING and (self.again_at is None or self.again_at <= now)
+
+    def is_run_by(self, runner: str) -> bool:
+        return self.state is ReplayState.RUNNING and self.runner == runner
 
 
 Progress = Callable[[int], None]
@@ -105,7 +116,7 @@ class Replays:
     async def list(self, limit: int = 100) -> Sequence[Replay]:
         """Newest first."""
         documents = await self._store.documents.list(KIND, limit=limit)
-        return [msgspec.convert(one.body, Replay) for one in documents]
+        return [msgspec.convert(document.body, Replay) for document in documents]
 
     async def cancel(self, id: str, *, actor: str) -> Replay:
         """Send no more. What was claimed but not sent is as it was before; what was sent keeps its course."""
@@ -115,13 +126,18 @@ class Replays:
         if replay.state is ReplayState.CANCELLED:  # by somebody who may have died before it was through
             await self._let_go(replay)
             return replay
-        replay = await self._change(id, state=ReplayState.CANCELLED, ended_at=self._clock.now())
+        replay = await self._change(id, state=ReplayState.CANCELLED, ended_at=self._clock.now(), waits=())
         await self._let_go(replay)
         self._tell(replace(replay, actor=actor))
         return replay
 
-    async def run(self, id: str, *, runner: str, progress: Progress = lambda sent: None) -> Replay:
-        """Until everything selected is sent or skipped. Somebody else running it already is left to it."""
+    async def resume(self, id: str) -> Replay:
+        """Ask at once for what it waits for, with all the time that it had at its start."""
+        return await self._change(id, waits=(), again_at=None)
+
+    async def run(self, id: str, *, runner: str, progress: Progress = lambda finished: None) -> Replay:
+        """Until everything selected is sent or skipped, or nothing is left but what has to wait: then it is RUNNING
+        still, and is to be run again at `again_at`. Somebody else running it already is left to it."""
         replay = await self._take_over(id, runner)
         if replay is None:
             return await self.get(id)
@@ -134,128 +150,90 @@ class Replays:
             raise
 
     async def _run(self, replay: Replay, runner: str, progress: Progress) -> Replay:
-        id, began, done = replay.id, self._clock.elapsed(), 0
-        while replay.state is ReplayState.RUNNING and replay.runner == runner:
-            batch = _BATCH if replay.rate is None else max(1, min(_BATCH, int(replay.rate)))
-            entries, _ = await self._store.ledger.entries(id, status=EntryStatus.SELECTED, limit=batch)
-            if not entries:
-                return await self._end(id)
-            await self._send(replay, [entry.letter for entry in entries])
-            done += len(entries)
-            progress(len(entries))
-            next_at = began if replay.rate is None else began + done / replay.rate
-            replay = await self._wait(id, runner, next_at)
+        sending = self._sending(replay)
+        began, asked, left, after = self._clock.elapsed(), 0, 0, None
+        while replay.is_run_by(runner):
+            size = _BATCH if replay.rate is None else max(1, min(_BATCH, int(replay.rate)))
+            entries, after = await self._store.ledger.entries(
+                replay.id, status=EntryStatus.SELECTED, after=after, limit=size
+            )
+            batch = await sending.send([entry.letter for entry in entries])
+            asked, left = asked + batch.asked, left + batch.left
+            progress(batch.finished)
+            if after is None:  # once through the ledger
+                if not left:
+                    replay = await self._end(replay.id, runner)
+                    break
+                if (again_at := sending.waits.next_at(self._clock.now())) > self._clock.now():
+                    replay = await self._rest(replay.id, runner, again_at, sending.waits)
+                    break
+                left = 0
+            next_at = began if replay.rate is None else began + asked / replay.rate
+            replay = await self._wait(replay.id, runner, next_at, sending.waits)
         if replay.state is ReplayState.CANCELLED:
             await self._let_go(replay)
         return replay
 
-    async def _wait(self, id: str, runner: str, until: float) -> Replay:
+    def _sending(self, replay: Replay) -> Sending:
+        return Sending(self._store, self._way(replay), self._events, self._clock, replay=replay.id, waits=replay.waits)
+
+    def _way(self, replay: Replay) -> Resend:
+        return Resend(
+            self._store,
+            self._transports,
+            self._clock,
+            to=State.REPLAYING,
+            owner=owner_of(replay.id),
+            lease=_LEASE,
+            replay=replay.id,
+        )
+
+    async def _wait(self, id: str, runner: str, until: float, waits: Waits) -> Replay:
         """Until it is time for the next batch, keeping our hold on it, and looking whether it was cancelled."""
         while True:
-            replay = await self._keep(id, runner)
+            replay = await self._keep(id, runner, runner_until=self._clock.now() + _LEASE, waits=waits.all)
             left = until - self._clock.elapsed()
-            if left <= 0 or replay.state is not ReplayState.RUNNING or replay.runner != runner:
+            if left <= 0 or not replay.is_run_by(runner):
                 return replay
             await self._clock.sleep(min(left, _LEASE.total_seconds() / 3))
 
-    async def _send(self, replay: Replay, ids: Sequence[str]) -> None:
-        """Claim, send, confirm. What the claim does not get is no longer as it was selected."""
-        now = self._clock.now()
-        letters = await self._store.letters.claim(
-            Query(ids=tuple(ids)),
-            to=State.REPLAYING,
-            owner=owner_of(replay.id),
-            now=now,
-            until=now + _LEASE,
-            limit=len(ids),
-            replay=replay.id,
-        )
-        notes: dict[str, str] = {}
-        for transport, some in _by_transport(letters).items():
-            notes |= await self._not_sent(transport, some, [sent_back(one, now=now, replay=replay.id) for one in some])
-        await self._confirm(replay, ids, letters, notes)
-
-    async def _not_sent(self, transport: str, letters: Sequence[Letter], messages: Sequence[Message]) -> dict[str, str]:
-        """Send them; why some of the letters could not be, and never will."""
-        if transport not in self._transports:
-            return {letter.id: f"this process has no transport {transport!r}" for letter in letters}
-        try:
-            await self._transports[transport].send(messages)
-        except Unsendable as error:
-            named = {letter.id: (letter.message.source, letter.message.id) for letter in letters}
-            return {id: error.why[name] for id, name in named.items() if name in error.why}
-        return {}
-
-    async def _confirm(
-        self, replay: Replay, ids: Sequence[str], letters: Sequence[Letter], notes: Mapping[str, str]
-    ) -> None:
-        now, mine = self._clock.now(), owner_of(replay.id)
-        sent = {letter.id for letter in letters if letter.id not in notes}
-        going = sent | await self._sent_before(replay, ids, letters)
-        stuck = [letter for letter in letters if letter.id not in going]
-        await self._store.letters.move(list(going), expect=[State.REPLAYING], to=State.REPLAYING, owner=mine, now=now)
-        await self._undo(replay, stuck)
-        changed = "it was changed, or waits for another, since it was selected"
-        await self._store.ledger.mark(
-            Entry(replay.id, id, EntryStatus.SENT, now)
-            if id in going
-            else Entry(replay.id, id, EntryStatus.SKIPPED, now, notes.get(id, changed))
-            for id in ids
-        )
-
-    async def _sent_before(self, replay: Replay, ids: Sequence[str], claimed: Sequence[Letter]) -> set[str]:
-        """Those that a run of this replay sent and confirmed, and died before it could write so into the ledger."""
-        taken = {letter.id for letter in claimed}
-        others = tuple(id for id in ids if id not in taken)
-        if not others:
-            return set()
-        page = await self._store.letters.search(Query(ids=others), limit=len(others))
-        return {letter.id for letter in page.letters if letter.replay == replay.id}
+    async def _rest(self, id: str, runner: str, again_at: datetime, waits: Waits) -> Replay:
+        """Nothing is left but what has to wait: somebody runs it on when it is time."""
+        return await self._keep(id, runner, runner=None, runner_until=None, again_at=again_at, waits=waits.all)
 
     async def _let_go(self, replay: Replay) -> None:
         """Letters claimed by a replay that was cancelled, and not sent."""
-        query = Query(owner=owner_of(replay.id))
+        query, way = Query(owner=owner_of(replay.id)), self._way(replay)
         while letters := (await self._store.letters.search(query, limit=_BATCH)).letters:
-            if not await self._undo(replay, letters):
+            if not await way.undo(letters):
                 return
-
-    async def _undo(self, replay: Replay, letters: Sequence[Letter]) -> int:
-        """As if they had not been claimed. What had been sent back before, and waits for no retry, was exhausted."""
-        undone = 0
-        for state in (State.PENDING, State.EXHAUSTED):
-            ids = [one.id for one in letters if (state is State.EXHAUSTED) == _was_exhausted(one)]
-            moved = await self._store.letters.move(
-                ids, expect=[State.REPLAYING], to=state, owner=owner_of(replay.id), now=self._clock.now()
-            )
-            undone += len(moved)
-        return undone
 
     async def _take_over(self, id: str, runner: str) -> Replay | None:
         """Be the one that runs it; None if it has ended or somebody else runs it."""
         replay, version = await self._load(id)
         now = self._clock.now()
         held = replay.runner not in (None, runner) and replay.runner_until is not None and replay.runner_until > now
-        if replay.state is not ReplayState.RUNNING or held:
+        if held or not replay.is_due(now):
             return None
-        mine = replace(replay, runner=runner, runner_until=now + _LEASE)
+        mine = replace(replay, runner=runner, runner_until=now + _LEASE, again_at=None)
         won = await self._store.documents.put(KIND, id, _body(mine), expect=version)
         return mine if won else None
 
-    async def _keep(self, id: str, runner: str) -> Replay:
-        """Renew our hold on it, unless somebody took it over when ours had lapsed."""
+    async def _keep(self, id: str, holder: str, **changes: Any) -> Replay:
+        """Write these down, unless it was cancelled, or somebody took it over when our hold on it had lapsed."""
         while True:
             replay, version = await self._load(id)
-            if replay.runner != runner:
+            if replay.runner != holder or replay.state is not ReplayState.RUNNING:
                 return replay
-            held = replace(replay, runner_until=self._clock.now() + _LEASE)
+            held = replace(replay, **changes)
             if await self._store.documents.put(KIND, id, _body(held), expect=version):
                 return held
 
-    async def _end(self, id: str) -> Replay:
-        replay = await self._change(
-            id, state=ReplayState.SENT, ended_at=self._clock.now(), runner=None, runner_until=None
-        )
-        self._tell(replay)
+    async def _end(self, id: str, runner: str) -> Replay:
+        ended = {"state": ReplayState.SENT, "ended_at": self._clock.now(), "waits": ()}
+        replay = await self._keep(id, runner, runner=None, runner_until=None, **ended)
+        if replay.state is ReplayState.SENT and replay.runner is None:
+            self._tell(replay)
         return replay
 
     async def _change(self, id: str, **changes: Any) -> Replay:
@@ -281,17 +259,6 @@ class Replays:
 def owner_of(replay: str) -> str:
     """The replay itself owns what it claims, so that whoever resumes it goes on with the same letters."""
     return f"replay:{replay}"
-
-
-def _was_exhausted(claimed: Letter) -> bool:
-    return claimed.resends > 1 and claimed.next_retry_at is None
-
-
-def _by_transport(letters: Sequence[Letter]) -> dict[str, list[Letter]]:
-    found: dict[str, list[Letter]] = defaultdict(list)
-    for letter in letters:
-        found[letter.transport].append(letter)
-    return found
 
 
 def _body(replay: Replay) -> dict[str, Any]:

@@ -20,7 +20,7 @@ from redrive.errors import StoreUnavailable, TransportUnavailable
 from redrive.model import Letter, LetterId, Message, Owner, State
 from redrive.stores.base import Documents, Ledger, Letters, Store
 from redrive.stores.relayed import RelayedLetters
-from redrive.transports.base import Delivery, Depth, Settlement, Transport
+from redrive.transports.base import Delivery, Depth, SendResult, Settlement, Transport
 
 F = TypeVar("F", bound=Callable[..., Awaitable[Any]])
 B = TypeVar("B")
@@ -100,10 +100,11 @@ class FaultyTransport:
         self._probe(Step.AFTER_ACK)
         return lost
 
-    async def send(self, messages: Sequence[Message]) -> None:
+    async def send(self, messages: Sequence[Message]) -> Sequence[SendResult]:
         self._probe(Step.BEFORE_SEND)
-        await self._inner.send(messages)
+        results = await self._inner.send(messages)
         self._probe(Step.AFTER_SEND)
+        return results
 
     async def depths(self) -> dict[str, Depth]:
         return await self._inner.depths()

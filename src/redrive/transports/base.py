@@ -28,9 +28,6 @@ def translated_errors() -> Iterator[None]:
         raise TransportUnavailable(error.name, error.why) from error
 
 
-in_our_words = translated_errors  # its old name, until transports/kafka/transport.py uses the new one
-
-
 class Features(Struct, frozen=True, kw_only=True):
     """What a backend can promise. docs/guarantees.md is generated from these."""
 
@@ -96,6 +93,21 @@ class SendResult(Struct, frozen=True, gc=False):
 ACCEPTED = SendResult(SendStatus.ACCEPTED)
 
 
+def refused(why: object) -> SendResult:
+    """Refused for good, and why."""
+    return SendResult(SendStatus.REFUSED, str(why))
+
+
+def busy(why: object) -> SendResult:
+    """Not taken now, and why."""
+    return SendResult(SendStatus.BUSY, str(why))
+
+
+def unknown(why: object) -> SendResult:
+    """It may have been taken; why nobody knows."""
+    return SendResult(SendStatus.UNKNOWN, str(why))
+
+
 class Transport(Protocol):
     """Moves messages. Raises TransportUnavailable, and no error of its driver, when it cannot now."""
 
@@ -113,14 +125,16 @@ class Transport(Protocol):
         """Carry them out, durably, in one step; returns those whose lease was lost. Repeating it is harmless."""
         ...
 
-    async def send(self, messages: Sequence[Message]) -> None:
-        """Put each into its source; returns when they are durable. One with `not_before`, which comes only where the
-        features promise it, is not received before.
+    async def send(self, messages: Sequence[Message]) -> Sequence[SendResult]:
+        """Put each into its source. Answers for each message, in their order, when all answers are known: one that is
+        not accepted says nothing of those beside it. What is accepted is durable. A message with `not_before`, which
+        comes only where the features promise it, is not received before.
+
+        Raises TransportUnavailable where it can say nothing of any message: each is then as if it were UNKNOWN. One
+        that is sure that it has taken nothing answers BUSY instead.
 
         Where sends are idempotent, an id that is still queued stays where it is: as it was, or, if this one was sent
         back from a letter, as this one, so that its outcome finds its letter; whoever holds it has lost it then.
-
-        Raises Unsendable, when all others are durable, for those that it would never take.
         """
         ...
 
@@ -211,4 +225,7 @@ __all__ = [
     "Settlement",
     "TakesTurns",
     "Transport",
+    "busy",
+    "refused",
+    "unknown",
 ]

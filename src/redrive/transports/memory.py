@@ -12,7 +12,7 @@ from msgspec.structs import replace
 
 from redrive.clock import Clock
 from redrive.model import Failure, Message, Release, Retry
-from redrive.transports.base import Delivery, Depth, Features, Settlement
+from redrive.transports.base import ACCEPTED, Delivery, Depth, Features, SendResult, Settlement
 
 _LONGEST_WAIT = 3600.0
 
@@ -76,7 +76,7 @@ class MemoryTransport:
     async def settle(self, settlements: Sequence[Settlement]) -> Sequence[Delivery]:
         return [settlement.delivery for settlement in settlements if not self._settled(settlement)]
 
-    async def send(self, messages: Sequence[Message]) -> None:
+    async def send(self, messages: Sequence[Message]) -> Sequence[SendResult]:
         for message in messages:
             shelf = self._shelf(message.source)
             known = shelf.parcels.get(message.id)
@@ -86,6 +86,7 @@ class MemoryTransport:
             elif message.was_sent_back:
                 known.message, known.attempt, known.failures = _due(message), message.attempt - 1, ()
                 known.lapsed, known.lease = known.lapsed or known.lease != 0, 0  # a late ack was meant for the copy
+        return [ACCEPTED] * len(messages)
 
     async def depths(self) -> dict[str, Depth]:
         return {source: self._depth(shelf) for source, shelf in self._shelves.items() if shelf.parcels}

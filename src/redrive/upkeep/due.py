@@ -1,8 +1,8 @@
 """Automatic retries: letters whose time has come go back to their source.
 
-Any number of processors may run: a claim has one owner, and a dead owner's claims are rescued (rescue.py). What
-was sent is watched until its outcome is known, so that no more than `parallel` are on their way for one target, and
-so that a target that keeps failing is left alone (flow/breaker.py).
+Any number of processors may run: a claim has one owner, no more than `parallel` letters are on their way for one target
+(upkeep/parallel.py), and a dead owner's claims are rescued (upkeep/rescue.py). Each processor watches what it has sent
+until the outcome is known, so that a target that keeps failing is left alone (flow/breaker.py).
 """
 
 from __future__ import annotations
@@ -13,16 +13,16 @@ from collections.abc import Mapping, Sequence
 from datetime import timedelta
 
 from redrive.clock import Clock
-from redrive.errors import Unavailable, Unsendable
 from redrive.flow.breaker import Breaker, BreakerRule, Position
-from redrive.flow.lineage import sent_back
+from redrive.flow.resend import Resend, Results
+from redrive.flow.waiting import Target
 from redrive.forensics.query import Query
 from redrive.model import Letter, LetterId, Owner, State
 from redrive.stores.base import Store
 from redrive.telemetry.events import BackendDown, BreakerMoved, Events, LettersMoved, LettersRetried
-from redrive.transports.base import Transport
+from redrive.transports.base import SendStatus, Transport
+from redrive.upkeep.parallel import Parallel
 
-Target = tuple[str, str]  # transport, source
 log = logging.getLogger("redrive")
 
 
@@ -46,8 +46,9 @@ class Due:
         self._events = events
         self._clock = clock
         self._owner = owner
-        self._lease = lease
-        self._parallel = parallel
+        self._most = parallel
+        self._way = Resend(store, transports, clock, to=State.RETRYING, owner=owner, lease=lease)
+        self._parallel = Parallel(store, self._way, clock, limit=parallel)
         self._rule = breaker or BreakerRule()
         self._breakers: dict[Target, Breaker] = {}
         self._away: dict[Target, dict[LetterId, int]] = defaultdict(dict)  # sent, outcome not known: its resends
@@ -57,7 +58,7 @@ class Due:
         sent = 0
         for target in await self._targets():
             await self._watch(target)
-            sent += await self._send(target, self._room(target))
+            sent += await self._send(target)
         return sent
 
     async def _targets(self) -> list[Target]:
@@ -65,9 +66,6 @@ class Due:
         waiting = {tally.source for tally in await self._store.letters.tallies() if tally.state is State.PENDING}
         named = [(transport, source) for transport in self._transports for source in sorted(waiting)]
         return named + [target for target, away in self._away.items() if away and target not in named]
-
-    def _room(self, target: Target) -> int:
-        return self._breaker(target).room(self._parallel - len(self._away[target]))
 
     async def _watch(self, target: Target) -> None:
         """Learn what became of what we sent."""
@@ -98,35 +96,20 @@ class Due:
     def _tell(self, target: Target, breaker: Breaker) -> None:
         self._events.emit(BreakerMoved(target="/".join(target), state=breaker.position))
 
-    async def _send(self, target: Target, room: int) -> int:
-        """Claim, send, confirm."""
-        if room <= 0:
-            return 0
-        transport, source = target
-        now = self._clock.now()
-        query = Query(transports=(transport,), sources=(source,), states=(State.PENDING,), due=now)
-        letters = await self._store.letters.claim(
-            query, to=State.RETRYING, owner=self._owner, now=now, until=now + self._lease, limit=room
-        )
-        if not letters:
-            return 0
-        try:
-            await self._transports[transport].send([sent_back(letter, now=now) for letter in letters])
-        except Unsendable as error:
-            letters = await self._without_refused(target, letters, error)
-            if not letters:
-                return 0
-        except Unavailable as error:
-            await self._take_back(target, letters, error)
-            return 0
-        await self._confirm(target, letters)
-        return len(letters)
+    async def _send(self, target: Target) -> int:
+        """Claim, send, confirm; undo what was not sent."""
+        most = self._breaker(target).room(self._most)
+        letters = await self._parallel.claim(target, most) if most > 0 else []
+        results = await self._way.send(letters)
+        sent = [letter for letter in letters if results[letter.id].status is SendStatus.ACCEPTED]
+        if sent:
+            self._note_sent(target, sent)
+        if len(sent) < len(letters):
+            await self._exhaust(target, letters, results)
+            await self._put_off(target, letters, results)
+        return len(sent)
 
-    async def _confirm(self, target: Target, letters: Sequence[Letter]) -> None:
-        ids = [letter.id for letter in letters]
-        await self._store.letters.move(
-            ids, expect=[State.RETRYING], to=State.RETRYING, owner=self._owner, now=self._clock.now()
-        )
+    def _note_sent(self, target: Target, letters: Sequence[Letter]) -> None:
         self._away[target].update((letter.id, letter.resends) for letter in letters)
         breaker = self._breaker(target)
         breaker.sent(len(letters))
@@ -134,24 +117,23 @@ class Due:
             self._tell(target, breaker)
         self._events.emit(LettersRetried(source=target[1], count=len(letters)))
 
-    async def _without_refused(self, target: Target, letters: Sequence[Letter], error: Unsendable) -> list[Letter]:
+    async def _exhaust(self, target: Target, letters: Sequence[Letter], results: Results) -> None:
         """What would never be taken waits for nothing more; somebody has to look at it."""
-        gone = [letter.id for letter in letters if (letter.message.source, letter.message.id) in error.why]
-        log.warning("%d letters cannot go back to %s: %s", len(gone), target[1], error)
-        await self._store.letters.move(
-            gone, expect=[State.RETRYING], to=State.EXHAUSTED, owner=self._owner, now=self._clock.now()
-        )
-        self._events.emit(LettersMoved(to=State.EXHAUSTED, count=len(gone), actor=self._owner))
-        return [letter for letter in letters if letter.id not in gone]
+        refused = [letter for letter in letters if results[letter.id].status is SendStatus.REFUSED]
+        if refused:
+            log.warning("%d letters cannot go back to %s: %s", len(refused), target[1], results[refused[0].id].why)
+            await self._way.undo(refused, State.EXHAUSTED)
+            self._events.emit(LettersMoved(to=State.EXHAUSTED, count=len(refused), actor=self._owner))
 
-    async def _take_back(self, target: Target, letters: Sequence[Letter], error: Unavailable) -> None:
-        """The transport is away: they wait on, and this target is left alone for a while."""
-        ids = [letter.id for letter in letters]
-        await self._store.letters.move(
-            ids, expect=[State.RETRYING], to=State.PENDING, owner=self._owner, now=self._clock.now()
-        )
-        self._learn(target, State.PENDING)
-        self._events.emit(BackendDown(backend=error.name, why=str(error), pause=self._rule.wait))
+    async def _put_off(self, target: Target, letters: Sequence[Letter], results: Results) -> None:
+        """What was not taken waits on. What may have been, and would be there twice, stays claimed until its lease ends
+        (upkeep/rescue.py): its outcome may come before. The target is left alone for a while if it goes on so."""
+        later = [letter for letter in letters if results[letter.id].status in (SendStatus.BUSY, SendStatus.UNKNOWN)]
+        if later:
+            await self._way.undo([letter for letter in later if not self._way.may_double(letter, results[letter.id])])
+            self._learn(target, State.PENDING)
+            why = results[later[0].id].why
+            self._events.emit(BackendDown(backend=target[0], why=why, pause=self._rule.wait))
 
     def _breaker(self, target: Target) -> Breaker:
         if target not in self._breakers:

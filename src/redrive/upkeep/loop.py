@@ -18,7 +18,8 @@ from redrive.telemetry.events import BackendDown, Events
 from redrive.transports.base import Transport
 from redrive.upkeep.due import Due
 from redrive.upkeep.prune import Retention, prune
-from redrive.upkeep.rescue import abandoned_replays, rescue_cancelled, rescue_claims
+from redrive.upkeep.replaying import Replaying
+from redrive.upkeep.rescue import rescue_cancelled, rescue_claims
 
 if TYPE_CHECKING:
     from redrive.app import Redrive
@@ -45,6 +46,7 @@ class Upkeep:
         self._settings = settings
         self._owner = f"upkeep:{settings.worker_name}:{clock.new_id()}"
         self.replays = Replays(store, transports, events, clock)
+        self._replaying = Replaying(self.replays, events, clock, owner=self._owner)
         self.due = Due(
             store,
             transports,
@@ -61,21 +63,22 @@ class Upkeep:
         return cls(app.store, app.transports, app.events, app.clock, app.settings)
 
     async def run(self) -> None:
+        try:
+            await self._run()
+        finally:
+            await self._replaying.aclose()
+
+    async def _run(self) -> None:
         async with asyncio.TaskGroup() as group:
             group.create_task(self._every(self._settings.upkeep.interval, self.due.cycle))
             group.create_task(self._every(_RESCUE_EVERY, self.rescue))
-            group.create_task(self._every(_RESCUE_EVERY, self.run_on))
+            group.create_task(self._every(_RESCUE_EVERY, self._replaying.begin))
             group.create_task(self._every(self._settings.upkeep.prune_every, self.prune))
 
     async def rescue(self) -> None:
         """Dead processors' claims wait again."""
         await rescue_claims(self._store, self._events, self._clock)
         await rescue_cancelled(self._store, self.replays, self._clock)
-
-    async def run_on(self) -> None:
-        """Replays that nobody runs are run here."""
-        for replay in await abandoned_replays(self.replays, self._clock):
-            await self.replays.run(replay, runner=self._owner)
 
     async def prune(self) -> None:
         kept = self._settings.retention

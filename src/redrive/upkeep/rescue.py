@@ -45,10 +45,10 @@ async def rescue_cancelled(store: Store, replays: Replays, clock: Clock) -> None
 
 
 async def abandoned_replays(replays: Replays, clock: Clock) -> list[str]:
-    """Replays that are not at their end and that nobody runs."""
+    """Replays that have something to send and that nobody runs, newest first."""
     now = clock.now()
     return [
         replay.id
         for replay in await replays.list(limit=1000)
-        if replay.state is ReplayState.RUNNING and (replay.runner_until is None or replay.runner_until < now)
+        if replay.is_due(now) and (replay.runner_until is None or replay.runner_until < now)
     ]

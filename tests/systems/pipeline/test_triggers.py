@@ -14,7 +14,6 @@ import pytest
 from msgspec.structs import replace
 
 from redrive.clock import SystemClock
-from redrive.errors import TransportUnavailable
 from redrive.flow.breaker import Position
 from redrive.model import Message, Reason, State
 from redrive.systems.pipeline import DlqMessage, Document, Node, PipeStream, ProcessRequest, Step
@@ -24,6 +23,7 @@ from redrive.systems.pipeline.trace import Tracer
 from redrive.systems.pipeline.wire import MOST_INLINE, MOST_MESSAGE, Tls
 from redrive.telemetry.events import Events
 from redrive.testing.waiting import until
+from redrive.transports.base import SendResult, SendStatus
 from tests.servers.consul import Consul
 from tests.servers.fixtures import StartsServer
 from tests.servers.kafka import Kafka
@@ -364,21 +364,21 @@ async def test_kafka_away(start_server: StartsServer, flex: ModuleProcess, tmp_p
     impatient = f"kafka://{server.bootstrap}/?producer.message.timeout.ms=1000"
     gate = tmp_path / "gate"
     async with Pipe(server.bootstrap, [first, last], {"flex": [flex.address]}, transport=impatient) as pipe:
-        refused: list[Exception | None] = []
-        outcomes = pipe.engine.transport.outcomes
+        refused: list[SendStatus] = []
+        send = pipe.engine.transport.send
 
-        async def watched(messages: Sequence[Message]) -> Sequence[Exception | None]:
-            found = await outcomes(messages)
-            refused.extend(one for one in found if one is not None)
+        async def watched(messages: Sequence[Message]) -> Sequence[SendResult]:
+            found = await send(messages)
+            refused.extend(result.status for result in found if result.status is not SendStatus.ACCEPTED)
             return found
 
-        pipe.engine.transport.outcomes = watched  # type: ignore[method-assign]
+        pipe.engine.transport.send = watched  # type: ignore[method-assign]
         sent = set(await pipe.send_some(5, "gate", gate=str(gate)))
         await until((tmp_path / "gate.reached").exists, timeout=60, what="a module works on it")
         server.kill9()
         gate.touch()
         await until(lambda: len(refused) > 1, timeout=60, what="Kafka did not take it, twice")
-        assert {type(one) for one in refused} == {TransportUnavailable}
+        assert set(refused) == {SendStatus.UNKNOWN}
         server.start()
         await until(lambda: pipe.ended >= sent, timeout=90, what="all are through")
         assert await pipe.store.letters.tallies() == []

@@ -13,7 +13,7 @@ from redrive.clock import SystemClock
 from redrive.errors import ConfigError, TransportUnavailable
 from redrive.model import Done, Retry
 from redrive.testing.builders import make_failure, make_message
-from redrive.transports.base import Delivery, Settlement
+from redrive.transports.base import ACCEPTED, Delivery, SendStatus, Settlement
 from redrive.transports.rabbitmq.options import options_of
 from redrive.transports.rabbitmq.publisher import Parcel, Unroutable
 from redrive.transports.rabbitmq.transport import RabbitTransport, open_transport
@@ -131,8 +131,10 @@ async def test_text_that_is_none_is_carried_as_what_it_is(transport: RabbitTrans
 
 async def test_headers_that_fill_a_frame_are_refused_and_break_nothing(transport: RabbitTransport) -> None:
     huge = make_message(id="huge", headers=(("x", b"y" * 130_000),))
-    with pytest.raises(TransportUnavailable, match="the headers of 'huge' fill a frame"):
-        await transport.send([make_message(id="before"), huge, make_message(id="after")])
+    first, refused, last = await transport.send([make_message(id="before"), huge, make_message(id="after")])
+    assert first == last == ACCEPTED
+    assert refused.status is SendStatus.REFUSED
+    assert "the headers of 'huge' fill a frame" in refused.why
     some = [*await transport.receive("orders", 1), *await asyncio.wait_for(transport.receive("orders", 1), 20)]
     assert [one.message.id for one in some] == ["before", "after"]
 
@@ -177,14 +179,32 @@ async def _through(transport: RabbitTransport, properties: BasicProperties, body
 async def test_a_queue_that_is_declared_otherwise(transport: RabbitTransport, url: str) -> None:
     await transport.send([make_message()])
     other = open_transport(url.replace("200ms", "1s"), clock=SystemClock(), lease=LEASE)
-    with pytest.raises(ConfigError, match="declared otherwise"):
-        await other.send([make_message()])
+    [clash] = await other.send([make_message()])
+    assert (clash.status, "declared otherwise" in clash.why) == (SendStatus.BUSY, True)
     await other.aclose()
     strict = open_transport(f"{url}&declare=no", clock=SystemClock(), lease=LEASE)
-    await strict.send([make_message()])
-    with pytest.raises(ConfigError, match="is not on the broker"):
-        await strict.send([make_message(source="unmade")])
+    made, unmade = await strict.send([make_message(), make_message(source="unmade")])
+    assert made == ACCEPTED, "it does not wait for its neighbour's queue"
+    assert (unmade.status, "is not on the broker" in unmade.why) == (SendStatus.BUSY, True)
     await strict.aclose()
+
+
+async def test_a_queue_that_was_deleted_is_made_again(transport: RabbitTransport) -> None:
+    await transport.send([make_message()])
+    channel = await transport._link.channel()
+    await channel.call(channel.raw.queue_delete, "orders")
+    await channel.close()
+    [unroutable] = await transport.send([make_message()])
+    assert (unroutable.status, "no queue takes" in unroutable.why) == (SendStatus.BUSY, True)
+    assert await transport.send([make_message()]) == [ACCEPTED]
+
+
+async def test_nobody_is_there_to_take_it(rabbitmq_server: RabbitMQ) -> None:
+    """Of what was never published it is known that it was not taken."""
+    transport = open_transport("amqp://127.0.0.1:1/", clock=SystemClock(), lease=LEASE)
+    results = await transport.send([make_message(), make_message(source="other")])
+    assert {result.status for result in results} == {SendStatus.BUSY}
+    await transport.aclose()
 
 
 async def test_quorum_queues(url: str) -> None:

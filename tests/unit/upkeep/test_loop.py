@@ -136,3 +136,45 @@ async def test_upkeep_of_an_app_has_its_store_and_transports() -> None:
         await app.store.letters.record([make_letter(next_retry_at=app.clock.now())])
         assert await Upkeep.of(app).due.cycle() == 1
         assert (await app.transport().depths())["orders"].ready == 1
+
+
+async def test_a_replay_to_a_dead_broker_starves_neither_an_older_nor_a_newer_one() -> None:
+    world, dead = World(), World()
+    made = Settings(worker="w", upkeep=UpkeepSettings(interval=SECOND))
+    transports = {"default": world.transport, "dead": dead.transport}
+    upkeep = Upkeep(world.store, transports, world.events, world.clock, made, BreakerRule())
+    dead.calls.break_down("transport.send", TransportUnavailable("dead", "connection refused"))
+    replays = []
+    for transport in ("default", "dead", "default"):
+        letter = make_letter(transport=transport)
+        await world.letters.letters.record([letter])
+        replays.append(await upkeep.replays.start(Query(ids=(letter.id,)), actor="ann"))
+        await world.clock.advance(1)
+    async with _running(upkeep):
+        await world.clock.advance(30)
+    states = [(await upkeep.replays.get(replay.id)).state for replay in replays]
+    assert states == [ReplayState.SENT, ReplayState.RUNNING, ReplayState.SENT]
+
+
+async def test_a_replay_whose_broker_never_answers_starves_no_other() -> None:
+    world, silent = World(), World()
+    made = Settings(worker="w", upkeep=UpkeepSettings(interval=SECOND))
+
+    class Silent:
+        features = silent.queue.features
+
+        async def send(self, messages: Any) -> None:
+            await asyncio.Event().wait()
+
+    transports: Any = {"default": world.transport, "silent": Silent()}
+    upkeep = Upkeep(world.store, transports, world.events, world.clock, made, BreakerRule())
+    replays = []
+    for transport in ("default", "silent", "default"):
+        letter = make_letter(transport=transport)
+        await world.letters.letters.record([letter])
+        replays.append(await upkeep.replays.start(Query(ids=(letter.id,)), actor="ann"))
+        await world.clock.advance(1)
+    async with _running(upkeep):
+        await world.clock.advance(30)
+    states = [(await upkeep.replays.get(replay.id)).state for replay in replays]
+    assert states == [ReplayState.SENT, ReplayState.RUNNING, ReplayState.SENT]

@@ -10,7 +10,7 @@ import msgspec
 from rich.console import RenderableType
 from rich.text import Text
 
-from redrive.cli.follow import Patience, follow_replay, waiting
+from redrive.cli.follow import Patience, follow_replay, waited_for, waiting
 from redrive.cli.lazy import common
 from redrive.cli.options import as_json
 from redrive.cli.output import WIDE, age, line, say, show, state, states, table, tell_json, width
@@ -40,7 +40,7 @@ def replays(ctx: click.Context, limit: int, as_json: bool) -> None:
     if as_json:
         tell_json({"replays": found})
     elif found:
-        show(_listed(found))
+        show(_listed(found), *_waiting(found))
     else:
         say("no replays yet: `redrive replay` makes one")
 
@@ -70,8 +70,8 @@ def show_one(id: str, status: str | None, limit: int, after: str | None, as_json
 @as_json
 @common
 def resume(id: str, patience: Patience, as_json: bool) -> None:
-    """Go on with a replay that was interrupted. What it sent already is not sent twice."""
-    follow_replay(lambda service: service.replays.get(id), patience, as_json=as_json)
+    """Go on with a replay that was interrupted, or that waits. What it sent already is not sent twice."""
+    follow_replay(lambda service: service.replays.resume(id), patience, as_json=as_json)
 
 
 @replays.command("cancel")
@@ -116,7 +116,17 @@ def _facts(report: ReplayReport) -> list[RenderableType]:
         line(f"{by}{rate}"),
         line(f"of {_query(replay)}"),
         Text.assemble(f"{replay.total:,} selected: ", states(report.entries)),
+        *(line(f"{waited_for(wait)}{_again(replay)}") for wait in replay.waits),
     ]
+
+
+def _waiting(found: Sequence[ReplayReport]) -> list[RenderableType]:
+    """A line for each that cannot go on now."""
+    return [line(f"{one.replay.id} {waited_for(wait)}") for one in found for wait in one.replay.waits]
+
+
+def _again(replay: Replay) -> str:
+    return "" if replay.again_at is None else f"; asked again at {replay.again_at:%H:%M:%S}"
 
 
 def _runner(replay: Replay) -> str:

@@ -12,11 +12,10 @@ from msgspec.structs import replace
 
 from redrive.clock import Clock
 from redrive.errors import TransportUnavailable
-from redrive.model import Letter, Message
+from redrive.model import Letter
 from redrive.stores.base import Store
 from redrive.stores.relayed import RelayedStore
 from redrive.systems.pipeline.dlq import UNREADABLE, NodeLetters, dlq_message
-from redrive.systems.pipeline.faults import ErrorType, NodeFault
 from redrive.systems.pipeline.graph import Graph, Node
 from redrive.systems.pipeline.pipeline_pb2 import DlqMessage
 from redrive.systems.pipeline.streams import Record, Told
@@ -24,7 +23,7 @@ from redrive.transports.kafka.dlq import FORM, DlqLetters, Grave, grave_of
 from redrive.transports.kafka.driver import NAME, Consumer, KafkaException, TopicPartition, driver_log, why
 from redrive.transports.kafka.options import Options, options_of
 from redrive.transports.kafka.transport import KafkaTransport
-from redrive.transports.kafka.writer import Parcel, TooLarge, parcel_of
+from redrive.transports.kafka.writer import Parcel
 
 _PATIENCE = 30.0
 _AT_ONCE = 1000
@@ -56,12 +55,6 @@ class KafkaStreams(KafkaTransport):
 
     async def make(self, partitions: int) -> None:
         await self.topics.make(self._graph.topics, partitions)
-
-    async def outcomes(self, messages: Sequence[Message]) -> Sequence[Exception | None]:
-        errors = await self.writer.outcomes([parcel_of(message) for message in messages])
-        return [
-            NodeFault(ErrorType.TOO_LARGE, str(error)) if isinstance(error, TooLarge) else error for error in errors
-        ]
 
     async def records(self, stream_id: str, since: datetime | None) -> Sequence[Record]:
         return await asyncio.to_thread(self._read_records, stream_id.encode(), since)

@@ -8,8 +8,6 @@ from datetime import UTC, datetime, timedelta
 import msgspec
 
 from redrive.clock import Clock, microseconds, moment
-from redrive.errors import TransportUnavailable
-from redrive.model import Message
 from redrive.stores.base import Store
 from redrive.stores.relayed import RelayedStore
 from redrive.systems.pipeline.dlq import NodeLetters
@@ -38,13 +36,6 @@ class LocalStreams(SqliteTransport):
 
     async def make(self, partitions: int) -> None:
         """They need no making."""
-
-    async def outcomes(self, messages: Sequence[Message]) -> Sequence[Exception | None]:
-        try:
-            await self.send(messages)
-        except TransportUnavailable as error:
-            return [error] * len(messages)
-        return [None] * len(messages)
 
     async def records(self, stream_id: str, since: datetime | None) -> Sequence[Record]:
         asked = (

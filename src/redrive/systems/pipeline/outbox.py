@@ -9,8 +9,10 @@ from datetime import timedelta
 from redrive.clock import Clock, Pause
 from redrive.errors import TransportUnavailable
 from redrive.model import Message
+from redrive.systems.pipeline.faults import ErrorType, NodeFault
 from redrive.systems.pipeline.streams import Streams
 from redrive.telemetry.events import BackendDown, Events
+from redrive.transports.base import SendResult, SendStatus, unknown
 
 _SHORTEST, _LONGEST = 0.1, 5.0
 
@@ -47,19 +49,33 @@ class Outbox:
         pause = Pause(_SHORTEST, _LONGEST)
         while self._waiting:
             batch, self._waiting = [(message, sent) for message, sent in self._waiting if not sent.done()], []
-            errors = await self._streams.outcomes([message for message, _ in batch])
-            down = None
-            for (message, sent), error in zip(batch, errors, strict=True):
-                if isinstance(error, TransportUnavailable):
-                    down = error
+            results = await self._sent([message for message, _ in batch])
+            down = ""
+            for (message, sent), result in zip(batch, results, strict=True):
+                if result.status in (SendStatus.BUSY, SendStatus.UNKNOWN):
+                    down = result.why
                     self._waiting.append((message, sent))
                 elif not sent.done():
-                    sent.set_result(None) if error is None else sent.set_exception(error)
-            if down is None:
-                pause.reset()
-            else:
+                    _tell(sent, result)
+            if down:
                 await self._wait(down, pause.next())
+            else:
+                pause.reset()
 
-    async def _wait(self, error: TransportUnavailable, pause: float) -> None:
-        self._events.emit(BackendDown(backend=error.name, why=str(error), pause=timedelta(seconds=pause)))
+    async def _sent(self, messages: Sequence[Message]) -> Sequence[SendResult]:
+        try:
+            return await self._streams.send(messages)
+        except TransportUnavailable as error:
+            return [unknown(error)] * len(messages)
+
+    async def _wait(self, why: str, pause: float) -> None:
+        self._events.emit(BackendDown(backend="streams", why=why, pause=timedelta(seconds=pause)))
         await self._clock.sleep(pause)
+
+
+def _tell(sent: asyncio.Future[None], result: SendResult) -> None:
+    """A handler whose stream the topic will never take has failed for good."""
+    if result.status is SendStatus.ACCEPTED:
+        sent.set_result(None)
+    else:
+        sent.set_exception(NodeFault(ErrorType.TOO_LARGE, result.why))

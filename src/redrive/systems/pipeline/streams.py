@@ -10,7 +10,6 @@ from msgspec import Struct
 
 from redrive.clock import Clock
 from redrive.errors import ConfigError
-from redrive.model import Message
 from redrive.systems.pipeline.graph import Graph, Node
 from redrive.transports.base import Transport
 
@@ -33,10 +32,6 @@ class Streams(Transport, Protocol):
 
     async def make(self, partitions: int) -> None:
         """Create the topics of the graph that are missing."""
-        ...
-
-    async def outcomes(self, messages: Sequence[Message]) -> Sequence[Exception | None]:
-        """What came of sending each: None when it is durable, TransportUnavailable, or NodeFault if it never can be."""
         ...
 
     async def records(self, stream_id: str, since: datetime | None) -> Sequence[Record]:

@@ -20,7 +20,7 @@ from redrive.model import Letter, LetterId, Message, Owner, State
 from redrive.registry import open_store
 from redrive.stores.base import Store
 from redrive.systems.workflow.task import SOURCE
-from redrive.transports.base import Delivery, Depth, Features, Settlement
+from redrive.transports.base import ACCEPTED, Delivery, Depth, Features, SendResult, Settlement, refused, unknown
 
 KIND = "workflow-replay"
 
@@ -107,19 +107,22 @@ class WorkflowTransport:
         self._store = store
         self._owned = owned
 
-    async def send(self, messages: Sequence[Message]) -> None:
-        for message in messages:
-            origin = lineage(message)
-            if origin is None:
-                raise UsageError(
-                    f"a workflow is not started by a message: run it with app.execute_workflow_parallel(…), "
-                    f"or send {message.id!r} to another source"
-                )
-            sent = Sent(letter=origin.letter, replay=origin.replay)
-            try:
-                await self._store.documents.put(KIND, origin.letter, msgspec.to_builtins(sent))
-            except StoreUnavailable as error:
-                raise TransportUnavailable(error.name, error.why) from error
+    async def send(self, messages: Sequence[Message]) -> Sequence[SendResult]:
+        return [await self._sent(message) for message in messages]
+
+    async def _sent(self, message: Message) -> SendResult:
+        origin = lineage(message)
+        if origin is None:
+            return refused(
+                f"a workflow is not started by a message: run it with app.execute_workflow_parallel(…), "
+                f"or send {message.id!r} to another source"
+            )
+        sent = Sent(letter=origin.letter, replay=origin.replay)
+        try:
+            await self._store.documents.put(KIND, origin.letter, msgspec.to_builtins(sent))
+        except StoreUnavailable as error:
+            return unknown(error)
+        return ACCEPTED
 
     async def receive(self, source: str, limit: int) -> Sequence[Delivery]:
         raise UsageError(

@@ -9,8 +9,8 @@ from typing import TypeVar
 
 import pytest
 
-from redrive.model import Done
-from redrive.transports.base import Delivery, Depth, Settlement, Transport
+from redrive.model import Done, Message
+from redrive.transports.base import Delivery, Depth, SendStatus, Settlement, Transport
 
 T = TypeVar("T")
 EVERY_BYTE = bytes(range(256))
@@ -37,6 +37,10 @@ class TransportBackend:
     async def eventually(self, awaitable: Awaitable[T]) -> T:
         """Its result, however long it takes."""
         return await asyncio.wait_for(awaitable, 30)
+
+    async def not_taken(self, transport: Transport) -> Sequence[tuple[Message, SendStatus]]:
+        """Messages that it does not take, and what it then says. None, where it takes whatever a message can be."""
+        return ()
 
     async def aclose(self) -> None:
         """Take away what the backend made."""

@@ -50,6 +50,11 @@ STARTING = frozenset(
     }
 )
 """A broker that has just begun, or has just taken over: it is soon ready."""
+NOT_TAKEN = NO_TOPIC | REFUSED | {KafkaError._UNKNOWN_PARTITION, KafkaError.TOPIC_EXCEPTION}
+"""A broker, or the driver before it asked one, has said no: nothing was written. Of other errors nobody knows: the
+driver has tried again meanwhile, and an earlier try may have been heard."""
+INVALID = frozenset({KafkaError.INVALID_RECORD, KafkaError.INVALID_TIMESTAMP})
+"""This record is not for that topic, as one without a key for a topic that is compacted."""
 TOO_LARGE = frozenset({KafkaError.MSG_SIZE_TOO_LARGE, KafkaError.RECORD_LIST_TOO_LARGE, KafkaError.INVALID_MSG_SIZE})
 
 

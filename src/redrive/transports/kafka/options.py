@@ -122,12 +122,20 @@ def options_of(url: str) -> Options:
     )
 
 
+def is_topic(source: str) -> bool:
+    """Whether a topic can have that name."""
+    return _TOPIC.fullmatch(source) is not None and source not in (".", "..")
+
+
+def not_a_topic(source: str) -> str:
+    """What to say where it cannot."""
+    return f"{source!r} is no name of a Kafka topic: use letters, digits, '.', '_' and '-', at most 249 of them"
+
+
 def topic_named(source: str) -> str:
     """That source, if a topic can have its name."""
-    if not _TOPIC.fullmatch(source) or source in (".", ".."):
-        raise UsageError(
-            f"{source!r} is no name of a Kafka topic: use letters, digits, '.', '_' and '-', at most 249 of them"
-        )
+    if not is_topic(source):
+        raise UsageError(not_a_topic(source))
     return source
 
 

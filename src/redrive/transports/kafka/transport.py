@@ -19,18 +19,25 @@ from typing import TypeVar
 from msgspec.structs import replace
 
 from redrive.clock import Clock, Steady
-from redrive.errors import TransportUnavailable, Unsendable
+from redrive.errors import TransportUnavailable
 from redrive.model import Done, Failure, Holds, Message, Release, Retry
 from redrive.stores.base import Store
-from redrive.transports.base import Delivery, Depth, Features, Settlement, in_our_words
+from redrive.transports.base import Delivery, Depth, Features, SendResult, Settlement, refused, translated_errors
 from redrive.transports.kafka.counters import FORGETFUL, Counters, open_counters
 from redrive.transports.kafka.dlq import DlqStore, Grave, grave_of
 from redrive.transports.kafka.driver import NAME, log
-from redrive.transports.kafka.options import Options, options_of, topic_named
+from redrive.transports.kafka.options import Options, is_topic, not_a_topic, options_of, topic_named
 from redrive.transports.kafka.reader import Reader
 from redrive.transports.kafka.shelf import Place, Record
 from redrive.transports.kafka.topics import Topics
-from redrive.transports.kafka.writer import Parcel, Writer, delayed_parcel, parcel_of, raise_unless_too_large
+from redrive.transports.kafka.writer import (
+    Parcel,
+    Writer,
+    delayed_parcel,
+    parcel_of,
+    raise_unless_too_large,
+    result_of,
+)
 
 T = TypeVar("T")
 Name = Callable[[Message], str]
@@ -147,7 +154,7 @@ class KafkaTransport:
                     record.tried, record.counted = number, True
             suspects = [record for record in records if record.suspect]
             if suspects and self.counters.durable:
-                with in_our_words():
+                with translated_errors():
                     await self.counters.put({self._name(one.message): one.tried + 1 for one in suspects})
                 for one in suspects:
                     one.counted = True
@@ -159,7 +166,7 @@ class KafkaTransport:
             raise
 
     async def _counts(self, records: Sequence[Record]) -> Sequence[int]:
-        with in_our_words():
+        with translated_errors():
             return await self.counters.get([self._name(record.message) for record in records])
 
     async def extend(self, deliveries: Sequence[Delivery]) -> Sequence[Delivery]:
@@ -256,17 +263,19 @@ class KafkaTransport:
             elif record.counted:
                 counts[self._name(record.message)] = record.tried if isinstance(one.outcome, Release) else 0
         if counts:
-            with in_our_words():
+            with translated_errors():
                 await self.counters.put(counts)
 
     # -- the rest ------------------------------------------------------------------------------------------------
 
-    async def send(self, messages: Sequence[Message]) -> None:
-        errors = await self.writer.outcomes([parcel_of(message) for message in messages])
-        raise_unless_too_large(errors)
-        self._sent.update(message.source for message in messages)
-        if refused := {(one.source, one.id): str(why) for one, why in zip(messages, errors, strict=True) if why}:
-            raise Unsendable(refused)
+    async def send(self, messages: Sequence[Message]) -> Sequence[SendResult]:
+        named = [message for message in messages if is_topic(message.source)]
+        outcomes = iter(await self.writer.outcomes([parcel_of(message) for message in named]))
+        self._sent.update(message.source for message in named)
+        return [
+            result_of(next(outcomes)) if is_topic(message.source) else refused(not_a_topic(message.source))
+            for message in messages
+        ]
 
     async def depths(self) -> dict[str, Depth]:
         """Of the topics that this group has read, and those that this process has sent to."""

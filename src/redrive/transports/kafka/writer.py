@@ -16,8 +16,11 @@ from msgspec.structs import replace
 from redrive.clock import microseconds
 from redrive.errors import TransportUnavailable, UsageError
 from redrive.model import Failure, Message
+from redrive.transports.base import ACCEPTED, SendResult, busy, refused, unknown
 from redrive.transports.kafka.driver import (
+    INVALID,
     NAME,
+    NOT_TAKEN,
     TOO_LARGE,
     KafkaError,
     KafkaException,
@@ -45,7 +48,15 @@ class Parcel(Struct, frozen=True):
     partition: int | None = None
 
 
-class TooLarge(UsageError):
+class Refused(UsageError):
+    """The topic will never take this record."""
+
+
+class NotTaken(TransportUnavailable):
+    """The record was not written, and may be later."""
+
+
+class TooLarge(Refused):
     """The topic refuses a message of that size."""
 
     def __init__(self, topic: str, size: int) -> None:
@@ -53,6 +64,18 @@ class TooLarge(UsageError):
         super().__init__(
             f"topic {topic!r} refuses a message of {size:,} bytes: raise its `max.message.bytes`, or send a reference"
         )
+
+
+def result_of(error: Exception | None) -> SendResult:
+    """What an outcome says to who sent it. A driver that gave up waiting cannot tell whether a broker has it."""
+    match error:
+        case None:
+            return ACCEPTED
+        case UsageError():
+            return refused(error)
+        case NotTaken():
+            return busy(error)
+    return unknown(error)
 
 
 def raise_unless_too_large(errors: Iterable[Exception | None]) -> None:
@@ -95,7 +118,7 @@ class Writer:
     async def _surely(self, parcels: Sequence[Parcel], errors: list[Exception | None]) -> list[Exception | None]:
         """A broker refuses a batch as a whole: what was only beside something too large, or too many, is sent again,
         each on its own."""
-        refused = [number for number, error in enumerate(errors) if isinstance(error, TooLarge)]
+        refused = [number for number, error in enumerate(errors) if isinstance(error, Refused)]
         if refused:
             self._singly = self._singly or Writer(self._options, one_by_one=True)
             again = await self._singly.outcomes([parcels[number] for number in refused])
@@ -151,7 +174,10 @@ class Writer:
     def _error(self, parcel: Parcel, error: Any) -> Exception:
         if error.code() in TOO_LARGE:
             return TooLarge(parcel.topic, len(parcel.value or b""))
-        return TransportUnavailable(NAME, why(error, self._options.servers, parcel.topic))
+        told = why(error, self._options.servers, parcel.topic)
+        if error.code() in INVALID:
+            return Refused(f"topic {parcel.topic!r} refuses a record: {told}")
+        return NotTaken(NAME, told) if error.code() in NOT_TAKEN else TransportUnavailable(NAME, told)
 
 
 class _Sending:

@@ -12,10 +12,11 @@ from typing import Any
 
 from msgspec import Struct
 from pika import BasicProperties
-from pika.exceptions import AMQPError
+from pika.exceptions import AMQPError, ProtocolSyntaxError, ShortStringTooLong
 from pika.spec import Basic
 
 from redrive.errors import TransportUnavailable
+from redrive.transports.base import ACCEPTED, SendResult, SendStatus
 from redrive.transports.rabbitmq.link import Channel, Link
 from redrive.transports.rabbitmq.wire import fits
 
@@ -33,8 +34,28 @@ class Parcel(Struct, frozen=True):
     body: bytes
 
 
-class Unroutable(TransportUnavailable):
-    """No queue takes it: it was not published, and is kept where it came from."""
+class NotTaken(TransportUnavailable):
+    """The broker does not have it, and may take it later."""
+
+    status = SendStatus.BUSY
+
+
+class Unroutable(NotTaken):
+    """No queue takes it: it was not published, and is kept where it came from. Somebody may make the queue."""
+
+
+class NeverTaken(TransportUnavailable):
+    """It cannot be said in AMQP."""
+
+    status = SendStatus.REFUSED
+
+
+def result_of(outcome: TransportUnavailable | None) -> SendResult:
+    """What an outcome says to who sent it. Of what was published, and never answered, nobody knows."""
+    if outcome is None:
+        return ACCEPTED
+    status = outcome.status if isinstance(outcome, NotTaken | NeverTaken) else SendStatus.UNKNOWN
+    return SendResult(status, str(outcome))
 
 
 class Publisher:
@@ -62,13 +83,14 @@ class Publisher:
                 raise error
 
     async def outcomes(self, parcels: Sequence[Parcel]) -> Outcomes:
-        """For each None, once it is confirmed, or why it is not. After a broken connection the rest is not tried."""
+        """For each None, once it is confirmed, or why it is not: NotTaken, NeverTaken, or, where nobody can tell,
+        another TransportUnavailable. After a broken connection the rest is not tried."""
         found: Outcomes = []
         while len(found) < len(parcels):
             try:
                 found += await self._some(parcels[len(found) : len(found) + _AT_ONCE])
-            except TransportUnavailable as error:
-                found += [error] * (len(parcels) - len(found))
+            except TransportUnavailable as error:  # before any of these was published
+                found += [NotTaken(error.name, error.why)] * (len(parcels) - len(found))
         return found
 
     async def _some(self, parcels: Sequence[Parcel]) -> Outcomes:
@@ -78,7 +100,8 @@ class Publisher:
         batch = _Batch(len(parcels))
         for number, parcel in enumerate(parcels):
             if not fits(parcel.properties.headers or {}):
-                batch.answer(number, self._unavailable(f"the headers of {parcel.properties.message_id!r} fill a frame"))
+                why = f"the headers of {parcel.properties.message_id!r} fill a frame"
+                batch.answer(number, NeverTaken(self._link.name, why))
             else:
                 confirms.publish(parcel, batch, number)
             if number % _BREATH == _BREATH - 1:
@@ -150,12 +173,13 @@ class _Confirms:
         """Its tag is counted once it is on its way: what cannot be encoded never had one."""
         channel = self.channel
         if channel.closed is not None:
-            return batch.answer(number, channel.closed)
+            return batch.answer(number, NotTaken(self._name, channel.closed.why))
         try:
             channel.raw.basic_publish(parcel.exchange, parcel.key, parcel.body, parcel.properties, mandatory=True)
         except AMQPError as error:
             why = str(error) or type(error).__name__
-            return batch.answer(number, channel.closed or TransportUnavailable(self._name, why))
+            is_bad = isinstance(error, ProtocolSyntaxError | ShortStringTooLong)
+            return batch.answer(number, NeverTaken(self._name, why) if is_bad else NotTaken(self._name, why))
         self._sent += 1
         self._open[self._sent] = batch, number, parcel
         return None
@@ -194,8 +218,8 @@ class _Confirms:
         for tag in tuple(self._open):
             self._answer(tag, reason)
 
-    def _refused(self) -> TransportUnavailable:
-        return TransportUnavailable(self._name, "the broker refused a message: the queue may be at its limit")
+    def _refused(self) -> NotTaken:
+        return NotTaken(self._name, "the broker refused a message: the queue may be at its limit")
 
     def _unroutable(self, method: Any) -> Unroutable:
         where = f"exchange {method.exchange!r} with key {method.routing_key!r}"

@@ -4,23 +4,23 @@ from __future__ import annotations
 
 import asyncio
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from datetime import timedelta
 from typing import TYPE_CHECKING, TypeAlias
 
 from msgspec.structs import replace
 
 from redrive.clock import Clock
-from redrive.errors import TransportUnavailable
+from redrive.errors import ConfigError, TransportUnavailable
 from redrive.model import Done, Message, Release, Retry
 from redrive.stores.base import Store
 from redrive.stores.relayed import RelayedStore
-from redrive.transports.base import Delivery, Depth, Features, Settlement
+from redrive.transports.base import Delivery, Depth, Features, SendResult, Settlement, busy
 from redrive.transports.rabbitmq.declaring import Declaring, is_there
-from redrive.transports.rabbitmq.link import Link
+from redrive.transports.rabbitmq.link import ChannelClosed, Link
 from redrive.transports.rabbitmq.options import BuryIn, Options, RetryBy, options_of
 from redrive.transports.rabbitmq.parking import ParkedLetters
-from redrive.transports.rabbitmq.publisher import Parcel, Publisher
+from redrive.transports.rabbitmq.publisher import Parcel, Publisher, Unroutable, result_of
 from redrive.transports.rabbitmq.redelivery import Event, after
 from redrive.transports.rabbitmq.subscription import Subscription, Taken
 from redrive.transports.rabbitmq.topology import Declared, Topology, declared, retry_exchange, retry_key
@@ -179,16 +179,32 @@ class RabbitTransport:
 
     # -- sending -----------------------------------------------------------------------------------------------------
 
-    async def send(self, messages: Sequence[Message]) -> None:
-        for source in dict.fromkeys(message.source for message in messages):
-            await self._declaring.ensure(source)
-        now = self._clock.now()
-        parcels = []
-        for message in messages:
-            wait = timedelta() if message.not_before is None else message.not_before - now
-            properties = properties_of(message)
-            parcels.append(Parcel(*self._way(message.source, wait), properties, message.body))
-        await self._publisher.publish(parcels)
+    async def send(self, messages: Sequence[Message]) -> Sequence[SendResult]:
+        """A source whose queue cannot be used is not tried; the others do not wait for it."""
+        unusable = await self._unusable({message.source for message in messages})
+        usable = [message for message in messages if message.source not in unusable]
+        outcomes = await self._publisher.outcomes([self._outgoing(message) for message in usable])
+        for message, outcome in zip(usable, outcomes, strict=True):
+            if isinstance(outcome, Unroutable):
+                self._declaring.forget(message.source)  # it was deleted: the next time it is made again
+        results = iter(outcomes)
+        return [unusable.get(message.source) or result_of(next(results)) for message in messages]
+
+    async def _unusable(self, sources: Collection[str]) -> dict[str, SendResult]:
+        """Those whose queue cannot be used now, and why."""
+        found: dict[str, SendResult] = {}
+        for source in sources:
+            try:
+                await self._declaring.ensure(source)
+            except (ChannelClosed, ConfigError) as error:
+                found[source] = busy(error)
+            except TransportUnavailable as error:  # nobody is there, for none of them
+                return dict.fromkeys(sources, busy(error))
+        return found
+
+    def _outgoing(self, message: Message) -> Parcel:
+        wait = timedelta() if message.not_before is None else message.not_before - self._clock.now()
+        return Parcel(*self._way(message.source, wait), properties_of(message), message.body)
 
     # -- the rest ----------------------------------------------------------------------------------------------------
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import secrets
 from collections import defaultdict
-from collections.abc import Collection, Coroutine, Iterable, Iterator, Sequence
+from collections.abc import Collection, Coroutine, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from datetime import timedelta
 from typing import Any
@@ -15,7 +15,7 @@ from redrive.drivers.redis import Link, Value
 from redrive.errors import TransportUnavailable
 from redrive.limits import Limits
 from redrive.model import Category, Done, Message, Release, Retry
-from redrive.transports.base import Delivery, Depth, Features, Settlement
+from redrive.transports.base import ACCEPTED, Delivery, Depth, Features, SendResult, Settlement, unknown
 from redrive.transports.redis import scripts
 from redrive.transports.redis.bell import Bell
 from redrive.transports.redis.packing import Group, delivered, digest, history, packed
@@ -85,13 +85,33 @@ class RedisTransport:
             lost |= _pairs(await self._link.run(scripts.SETTLE, [self.queue(source)], self._decided(source, some)))
         return _those([settlement.delivery for settlement in settlements], lost)
 
-    async def send(self, messages: Sequence[Message]) -> None:
+    async def send(self, messages: Sequence[Message]) -> Sequence[SendResult]:
+        """Together. Where that fails on a cluster, of which a part may be away, source by source: an id that is queued
+        already stays one message."""
         if not messages:
-            return
+            return []
         await self._link.trust()
         by_source: dict[str, list[Message]] = defaultdict(list)
         for message in messages:
             by_source[message.source].append(message)
+        try:
+            await self._add(by_source)
+        except TransportUnavailable:
+            if len(by_source) == 1 or not self._link.address.cluster:
+                raise
+            results = await asyncio.gather(*(self._added(source, some) for source, some in by_source.items()))
+            by_name = dict(zip(by_source, results, strict=True))
+            return [by_name[message.source] for message in messages]
+        return [ACCEPTED] * len(messages)
+
+    async def _added(self, source: str, messages: list[Message]) -> SendResult:
+        try:
+            await self._add({source: messages})
+        except TransportUnavailable as error:
+            return unknown(error)
+        return ACCEPTED
+
+    async def _add(self, by_source: Mapping[str, Sequence[Message]]) -> None:
         for source in by_source.keys() & self._limits.keys():
             await self._introduce(source)  # what is added before the server knows the limits is in no tenant's turn
         await self._name(by_source)

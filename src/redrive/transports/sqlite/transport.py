@@ -16,7 +16,7 @@ import msgspec
 from redrive.clock import Clock, Steady, microseconds, moment
 from redrive.drivers.sqlite.database import Work, clauses, close_database, open_database
 from redrive.model import Done, Failure, Headers, Message, Release, Retry
-from redrive.transports.base import Delivery, Depth, Features, Settlement, translated_errors
+from redrive.transports.base import ACCEPTED, Delivery, Depth, Features, SendResult, Settlement, translated_errors
 
 _SQL = clauses(__package__, "queue")
 T = TypeVar("T")
@@ -97,7 +97,8 @@ class SqliteTransport:
         )
         return lost
 
-    async def send(self, messages: Sequence[Message]) -> None:
+    async def send(self, messages: Sequence[Message]) -> Sequence[SendResult]:
+        """In one transaction: all of them, or none."""
         now = self._now()
         rows = [_row(message, self._visible_at(message, now)) for message in messages if not message.was_sent_back]
         back = [_row(message, self._visible_at(message, now)) for message in messages if message.was_sent_back]
@@ -108,6 +109,7 @@ class SqliteTransport:
 
         await self._write(work)
         self._wake(message.source for message in messages)
+        return [ACCEPTED] * len(messages)
 
     async def depths(self) -> dict[str, Depth]:
         rows = await self._read(lambda c: c.execute(_SQL["depths"], {"now": self._now()}).fetchall())

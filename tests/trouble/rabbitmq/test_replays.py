@@ -1,0 +1,51 @@
+"""Replays onto a real RabbitMQ of which one queue takes nothing: the others get each message once, and it ends."""
+
+from __future__ import annotations
+
+from urllib.parse import quote
+
+from redrive.flow.replay import Replays, ReplayState
+from redrive.forensics.query import Query
+from redrive.model import State
+from redrive.stores.base import EntryStatus
+from redrive.stores.memory import MemoryStore
+from redrive.telemetry.events import Events
+from redrive.testing.builders import make_letter, make_message
+from redrive.testing.clock import ManualClock
+from redrive.transports.rabbitmq.transport import RabbitTransport
+from tests.servers import web
+from tests.servers.rabbitmq import GUEST, RabbitMQ
+
+
+def limit_queue(server: RabbitMQ, vhost: str, queue: str) -> None:
+    """That queue holds one message, and refuses the next."""
+    place = f"{server.management_url}/api/policies/{quote(vhost, safe='')}/limit-{queue}"
+    definition = {"max-length": 1, "overflow": "reject-publish"}
+    web.call("PUT", place, {"pattern": f"^{queue}$", "definition": definition, "apply-to": "queues"}, credentials=GUEST)
+
+
+async def test_one_letters_queue_refuses_it_and_its_neighbours_are_sent_once(
+    rabbitmq_server: RabbitMQ, vhost: str, transport: RabbitTransport
+) -> None:
+    limit_queue(rabbitmq_server, vhost, "full")
+    await transport.send([make_message(source="full", id="fills it")])
+    store, clock = MemoryStore(), ManualClock()
+    refused = make_letter(make_message(source="full"))
+    others = [make_letter(make_message(source="work")) for _ in range(3)]
+    await store.letters.record([others[0], refused, *others[1:]])
+    replays = Replays(store, {"default": transport}, Events(), clock)
+    replay = await replays.start(Query(), actor="ann")
+    for _ in range(50):
+        ended = await replays.run(replay.id, runner="upkeep")
+        assert (await transport.depths())["work"].total == 3
+        if ended.state is not ReplayState.RUNNING:
+            break
+        await clock.advance(60)
+    assert ended.state is ReplayState.SENT
+    assert await store.ledger.tally(replay.id) == {EntryStatus.SENT: 3, EntryStatus.SKIPPED: 1}
+    [skipped], _ = await store.ledger.entries(replay.id, status=EntryStatus.SKIPPED)
+    assert skipped.letter == refused.id
+    assert "limit" in skipped.note
+    now = await store.letters.get(refused.id)
+    assert now is not None
+    assert (now.state, now.owner, now.resends) == (State.PENDING, None, 0)
