@@ -122,7 +122,7 @@ def _facts(report: ReplayReport) -> list[RenderableType]:
 
 def _waiting(found: Sequence[ReplayReport]) -> list[RenderableType]:
     """A line for each that cannot go on now."""
-    return [line(f"{one.replay.id} {waited_for(wait)}") for one in found for wait in one.replay.waits]
+    return [line(f"{report.replay.id} {waited_for(wait)}") for report in found for wait in report.replay.waits]
 
 
 def _again(replay: Replay) -> str:
