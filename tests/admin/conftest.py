@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
 import httpx
 import pytest
-from fastapi import FastAPI
+from litestar import Litestar
 
 from redrive import Permanent, Policy, Redrive, immediate
 from redrive.access.tokens import Role, Tokens
@@ -72,10 +73,27 @@ def tokens(shop: Shop) -> Tokens:
     return Tokens(shop.app.store.documents, shop.app.clock)
 
 
+@asynccontextmanager
+async def running(api: Litestar) -> AsyncIterator[None]:
+    """Its lifespan, in one task as a server has it; a fixture begins and ends in two."""
+    begun, over = asyncio.Event(), asyncio.Event()
+
+    async def live() -> None:
+        async with api.lifespan():
+            begun.set()
+            await over.wait()
+
+    living = asyncio.create_task(live())
+    await begun.wait()
+    yield
+    over.set()
+    await living
+
+
 @pytest.fixture
-async def api(shop: Shop, tokens: Tokens) -> AsyncIterator[FastAPI]:
+async def api(shop: Shop, tokens: Tokens) -> AsyncIterator[Litestar]:
     made = create_api(Service(shop.app), tokens=tokens)
-    async with made.router.lifespan_context(made):
+    async with running(made):
         yield made
 
 
@@ -83,14 +101,14 @@ Client = Callable[[Role | str | None], Awaitable[httpx.AsyncClient]]
 
 
 @pytest.fixture
-async def client(api: FastAPI, tokens: Tokens) -> AsyncIterator[Client]:
+async def client(api: Litestar, tokens: Tokens) -> AsyncIterator[Client]:
     """A client with a token of that role, with that text for a token, or without any."""
     made: list[httpx.AsyncClient] = []
 
     async def as_(role: Role | str | None) -> httpx.AsyncClient:
         text = (await tokens.create(role, role))[1] if isinstance(role, Role) else role
         headers = {"Authorization": f"Bearer {text}"} if text else {}
-        transport = httpx.ASGITransport(api, raise_app_exceptions=False)
+        transport = httpx.ASGITransport(api)
         made.append(httpx.AsyncClient(transport=transport, base_url="http://redrive.test", headers=headers))
         return made[-1]
 
