@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -20,6 +19,7 @@ from redrive.config.settings import Settings, Upkeep
 from redrive.service import Service
 from redrive.telemetry.events import Event
 from redrive.worker import Worker
+from tests.admin.asking import asking, running
 
 SECRET = "postgres://shop:hunter2@db/shop"
 
@@ -73,23 +73,6 @@ def tokens(shop: Shop) -> Tokens:
     return Tokens(shop.app.store.documents, shop.app.clock)
 
 
-@asynccontextmanager
-async def running(api: Litestar) -> AsyncIterator[None]:
-    """Its lifespan, in one task as a server has it; a fixture begins and ends in two."""
-    begun, over = asyncio.Event(), asyncio.Event()
-
-    async def live() -> None:
-        async with api.lifespan():
-            begun.set()
-            await over.wait()
-
-    living = asyncio.create_task(live())
-    await begun.wait()
-    yield
-    over.set()
-    await living
-
-
 @pytest.fixture
 async def api(shop: Shop, tokens: Tokens) -> AsyncIterator[Litestar]:
     made = create_api(Service(shop.app), tokens=tokens)
@@ -107,9 +90,7 @@ async def client(api: Litestar, tokens: Tokens) -> AsyncIterator[Client]:
 
     async def as_(role: Role | str | None) -> httpx.AsyncClient:
         text = (await tokens.create(role, role))[1] if isinstance(role, Role) else role
-        headers = {"Authorization": f"Bearer {text}"} if text else {}
-        transport = httpx.ASGITransport(api)
-        made.append(httpx.AsyncClient(transport=transport, base_url="http://redrive.test", headers=headers))
+        made.append(asking(api, text))
         return made[-1]
 
     yield as_

@@ -2,30 +2,32 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 import msgspec
 from litestar import Litestar, Request, Response, Router, get
 from litestar.exceptions import NotFoundException
+from litestar.handlers import HTTPRouteHandler
 from litestar.openapi import OpenAPIConfig
 from litestar.openapi.plugins import JsonRenderPlugin, OpenAPIRenderPlugin
 from litestar.openapi.spec import Components, SecurityScheme
+from litestar.typing import FieldDefinition
 
 from redrive import __version__, console
 from redrive.access.tokens import Role
 from redrive.admin.access import handlers_of
 from redrive.admin.problems import Problem
 
-_REF = "#/components/schemas/{name}"
 _TROUBLE = {
     "description": "An error, and what to do about it",
-    "content": {"application/json": {"schema": {"$ref": _REF.format(name="Problem")}}},
+    "content": {"application/json": {"schema": {"$ref": "#/components/schemas/Problem"}}},
 }
 _TOKEN = SecurityScheme(type="http", scheme="bearer", bearer_format="rdr_<id>_<secret>")
 
 
 class _Page(OpenAPIRenderPlugin):
-    """Every route on a page that asks nobody else for scripts; the pages that Litestar brings load theirs from a CDN."""
+    """Every route on a page from local files; the pages that Litestar brings load their scripts from a CDN."""
 
     def render(self, request: Request[Any, Any, Any], openapi_schema: dict[str, Any]) -> bytes:
         return console.read("docs.html")
@@ -76,13 +78,28 @@ def document_of(api: Litestar) -> dict[str, Any]:
     """The document, made when it is first asked for."""
     if "openapi" not in api.state:
         document = api.openapi_schema.to_schema()
-        document["components"]["schemas"] |= msgspec.json.schema_components([Problem], ref_template=_REF)[1]
+        document["components"]["schemas"] |= _components(api)
         for method, path, handler in handlers_of(api):
             if path in document["paths"]:
                 _complete(document["paths"][path][method.lower()], handler.opt["role"])
         api.state.openapi = document
     found: dict[str, Any] = api.state.openapi
     return found
+
+
+def _components(api: Litestar) -> dict[str, Any]:
+    """What bodies and answers are made of, in msgspec's words: Litestar leaves out that no other field is taken."""
+    shown = (handler for _, _, handler in handlers_of(api) if handler.resolve_include_in_schema())
+    kinds = [field.annotation for handler in shown for field in _fields_of(handler)]
+    _, components = msgspec.json.schema_components([Problem, *kinds], ref_template="#/components/schemas/{name}")
+    return dict(components)
+
+
+def _fields_of(handler: HTTPRouteHandler) -> Iterator[FieldDefinition]:
+    answer = handler.parsed_return_field
+    yield answer.inner_types[0] if answer.is_subclass_of(Response) else answer
+    if handler.parsed_data_field is not None:
+        yield handler.parsed_data_field
 
 
 def _complete(operation: dict[str, Any], role: Role | None) -> None:

@@ -111,8 +111,9 @@ def _http(request: Request[Any, Any, Any], error: HTTPException) -> Response[byt
         case 404:
             return problem(404, f"there is no {request.url.path}", hint)
         case 405:
-            allowed = headers.get("allow", "").removesuffix(", OPTIONS")  # Litestar adds it, access.py refuses it
-            return problem(405, f"{request.method} {request.url.path} is not offered", hint, {"Allow": allowed})
+            offered = sorted({*headers.get("allow", "").split(", ")} - {"OPTIONS"})  # which access.py refuses
+            text = f"{request.method} {request.url.path} is not offered"
+            return problem(405, text, hint, {"Allow": ", ".join(offered)})
         case 413:
             return problem(413, f"the body has more than {MOST_BYTES:,} bytes", "select with a query instead")
         case status if status >= 500:

@@ -57,7 +57,7 @@ def from_url(kind: type[Struct]) -> Provide:
 
     taken = [inspect.Parameter(field.name, inspect.Parameter.KEYWORD_ONLY, default=field.default) for field in fields]
     provide.__signature__ = inspect.Signature(taken)  # type: ignore[attr-defined]
-    provide.__annotations__ = {field.name: FromQuery[field.type] for field in fields} | {"return": kind}
+    provide.__annotations__ = {field.name: FromQuery[field.type] for field in fields} | {"return": kind}  # type: ignore[misc,name-defined]
     return Provide(provide, sync_to_thread=False)
 
 
@@ -89,8 +89,8 @@ def _takes(schema: dict[str, Any]) -> str:
         return f"one of {', '.join(sorted(choices))}"
     if schema.get("format") == "date-time":
         return "write it as 2026-01-31T12:00:00Z"
-    facts = (f"{fact} {schema[fact]}" for fact in ("type", "minimum", "maximum") if fact in schema)
-    return f"it takes {', '.join(facts)}"
+    bounds = (f"{bound} {schema[bound]:.0f}" for bound in ("minimum", "maximum") if bound in schema)
+    return ", ".join([f"it takes type {schema.get('type')}", *bounds])
 
 
 def _check_zones(value: object) -> None:
@@ -119,7 +119,8 @@ def _meant(text: str, kind: Any) -> str:
         return ""
     inner = (field.type for field in msgspec.structs.fields(kind))
     kinds = [kind, *(part for outer in inner for part in (outer, *getattr(outer, "__args__", ())) if _is_struct(part))]
-    return nearest(found["name"], {field.name for part in kinds for field in msgspec.structs.fields(part)})
+    known = {field.name for part in kinds for field in msgspec.structs.fields(part)}
+    return nearest(found["name"], known - {found["name"]})  # it may be known in another place
 
 
 def _is_struct(kind: Any) -> bool:
