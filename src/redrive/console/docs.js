@@ -11,8 +11,6 @@ const operations = Object.entries(api.paths).flatMap(([path, item]) =>
 );
 const tags = [...new Set(operations.flatMap((operation) => operation.tags ?? ["others"]))];
 
-find("main").replaceChildren(...tags.map(section));
-
 function section(tag) {
   const own = operations.filter((operation) => (operation.tags ?? ["others"]).includes(tag));
   const title = el("div.card-head", {}, el("h2", {}, tag));
@@ -74,3 +72,5 @@ function spoken(schema) {
   const range = "minimum" in schema || "maximum" in schema ? `, ${schema.minimum ?? "…"} to ${schema.maximum ?? "…"}` : "";
   return (schema.format ?? schema.type ?? "anything") + range;
 }
+
+find("main").replaceChildren(...tags.map(section));
