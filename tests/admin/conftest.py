@@ -10,7 +10,7 @@ from typing import Any
 
 import httpx
 import pytest
-from fastapi import FastAPI
+from litestar import Litestar
 
 from redrive import Permanent, Policy, Redrive, immediate
 from redrive.access.tokens import Role, Tokens
@@ -19,6 +19,7 @@ from redrive.config.settings import Settings, Upkeep
 from redrive.service import Service
 from redrive.telemetry.events import Event
 from redrive.worker import Worker
+from tests.admin.asking import asking, running
 
 SECRET = "postgres://shop:hunter2@db/shop"
 
@@ -73,9 +74,9 @@ def tokens(shop: Shop) -> Tokens:
 
 
 @pytest.fixture
-async def api(shop: Shop, tokens: Tokens) -> AsyncIterator[FastAPI]:
+async def api(shop: Shop, tokens: Tokens) -> AsyncIterator[Litestar]:
     made = create_api(Service(shop.app), tokens=tokens)
-    async with made.router.lifespan_context(made):
+    async with running(made):
         yield made
 
 
@@ -83,15 +84,13 @@ Client = Callable[[Role | str | None], Awaitable[httpx.AsyncClient]]
 
 
 @pytest.fixture
-async def client(api: FastAPI, tokens: Tokens) -> AsyncIterator[Client]:
+async def client(api: Litestar, tokens: Tokens) -> AsyncIterator[Client]:
     """A client with a token of that role, with that text for a token, or without any."""
     made: list[httpx.AsyncClient] = []
 
     async def as_(role: Role | str | None) -> httpx.AsyncClient:
         text = (await tokens.create(role, role))[1] if isinstance(role, Role) else role
-        headers = {"Authorization": f"Bearer {text}"} if text else {}
-        transport = httpx.ASGITransport(api, raise_app_exceptions=False)
-        made.append(httpx.AsyncClient(transport=transport, base_url="http://redrive.test", headers=headers))
+        made.append(asking(api, text))
         return made[-1]
 
     yield as_

@@ -14,6 +14,7 @@ from tests.admin.conftest import Client, Shop
         ("/api/replays/nothing", 404, "no replay 'nothing'"),
         ("/api/replays/nothing/entries", 404, "no replay 'nothing'"),
         ("/api/leters", 404, "there is no /api/leters"),
+        ("/docs/nothing", 404, "there is no /docs/nothing"),
         ("/console/..%2fadmin%2fauth.py", 404, "there is no"),
         ("/api/letters?stats=pending", 422, "unknown parameter 'stats': did you mean 'states'?"),
         ("/api/stats?x=1", 422, "unknown parameter 'x'"),
@@ -56,6 +57,34 @@ async def test_bodies_that_cannot_be_read(client: Client, body: bytes, status: i
     answer = await (await client(Role.OPERATOR)).post("/api/letters/retry", content=body)
     assert answer.status_code == status, answer.text
     assert says in answer.json()["error"]
+
+
+@pytest.mark.parametrize(
+    ("body", "says"),
+    [
+        (b'{"query": {}, "rate": "50"}', "rate: Expected `float | null`, got `str`"),
+        (b'{"query": {"scheduled": "true"}}', "query.scheduled: Expected `bool | null`, got `str`"),
+        (b'{"query": {"since": "2026-01-01T00:00:00"}}', "since has no time zone"),
+        (b'{"query": {"source": ["orders"]}}', "did you mean 'sources'?"),
+    ],
+)
+async def test_a_body_is_read_to_the_letter(client: Client, body: bytes, says: str) -> None:
+    answer = await (await client(Role.OPERATOR)).post("/api/replays", content=body)
+    assert answer.status_code == 422, answer.text
+    assert says in answer.json()["error"]
+
+
+async def test_a_parameter_that_a_post_does_not_take_is_named(client: Client) -> None:
+    answer = await (await client(Role.OPERATOR)).post("/api/replays/plan?dry_run=1", json={"query": {}})
+    assert answer.status_code == 422
+    assert answer.json()["error"] == "unknown parameter 'dry_run'"
+
+
+@pytest.mark.parametrize("method", ["HEAD", "OPTIONS"])
+async def test_nothing_answers_on_its_own(client: Client, method: str) -> None:
+    answer = await (await client(None)).request(method, "/api/replays")
+    assert answer.status_code == 405
+    assert set(answer.headers["allow"].split(", ")) == {"GET", "POST"}
 
 
 async def test_another_method_is_not_offered(client: Client) -> None:

@@ -11,7 +11,7 @@ _WITHOUT = (
 )
 
 
-@pytest.mark.parametrize("name", ["fastapi", "uvicorn", "prometheus_client"])
+@pytest.mark.parametrize("name", ["litestar", "uvicorn", "prometheus_client"])
 @pytest.mark.parametrize("command", ["up", "demo"])
 async def test_a_server_without_its_extra_says_what_to_install(tmp_path: Path, name: str, command: str) -> None:
     async with python(tmp_path, "-c", _WITHOUT.format(name=name, words=[command, "--port", "0"])) as child:

@@ -3,7 +3,6 @@
 import asyncio
 from typing import Any
 
-import httpx
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
@@ -13,6 +12,7 @@ from redrive.admin.api import create_api
 from redrive.errors import StoreUnavailable
 from redrive.service import Service
 from redrive.telemetry.events import MessageBuried
+from tests.admin.asking import asking
 from tests.admin.conftest import Client, Shop
 
 
@@ -114,14 +114,14 @@ async def test_every_answer_is_safe_in_a_browser(client: Client) -> None:
 )
 async def test_on_loopback_another_name_is_refused(shop: Shop, host: str, status: int) -> None:
     api = create_api(Service(shop.app), loopback=True)
-    async with httpx.AsyncClient(transport=httpx.ASGITransport(api), base_url="http://x") as http:
+    async with asking(api) as http:
         answer = await http.get("/healthz", headers={"Host": host})
     assert answer.status_code == status
 
 
 async def test_on_loopback_metrics_need_no_token(shop: Shop, tokens: Tokens) -> None:
     api = create_api(Service(shop.app), tokens=tokens, loopback=True)
-    async with httpx.AsyncClient(transport=httpx.ASGITransport(api), base_url="http://localhost") as http:
+    async with asking(api, host="localhost") as http:
         assert (await http.get("/metrics")).status_code == 200
         assert (await http.get("/api/stats")).status_code == 401
 
@@ -141,6 +141,9 @@ async def test_the_openapi_document_is_whole(client: Client) -> None:
     names = {one["name"] for one in document["paths"]["/api/letters"]["get"]["parameters"]}
     assert {"states", "sources", "text", "since", "after", "limit"} <= names
     assert "Detail" in document["components"]["schemas"]
+    order = document["components"]["schemas"]["Order"]
+    assert order["additionalProperties"] is False
+    assert order["properties"]["rate"]["anyOf"][0] == {"type": "number", "exclusiveMinimum": 0}
     assert not any("HTTPValidationError" in reference for reference in _references(document))
 
 

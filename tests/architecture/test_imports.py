@@ -23,9 +23,9 @@ OUTSIDE = (
 SHELL = ("redrive.app", "redrive.service", "redrive.cli", "redrive.admin")
 DRIVERS = (
     *("sqlite3", "redis", "aioredis", "hiredis", "confluent_kafka", "aiokafka", "kafka", "pika", "aio_pika", "aiormq"),
-    *("pymongo", "motor", "opensearchpy", "elasticsearch", "grpc", "fastapi", "uvicorn", "httpx", "requests", "boto3"),
+    *("pymongo", "motor", "opensearchpy", "elasticsearch", "grpc", "litestar", "uvicorn", "httpx", "requests", "boto3"),
 )
-OPTIONAL = ("fastapi", "uvicorn", "starlette", "prometheus_client", "opentelemetry", "pydantic", "yaml", "uvloop")
+OPTIONAL = ("litestar", "uvicorn", "prometheus_client", "opentelemetry", "pydantic", "yaml", "uvloop")
 
 
 def _module(path: Path) -> str:

@@ -35,7 +35,7 @@ def test_every_command_in_the_table_is_there_and_has_its_own_help(shell: Shell, 
 
 
 def test_the_help_imports_nothing_that_it_does_not_need() -> None:
-    heavy = ["fastapi", "uvicorn", "structlog", "sqlite3", "asyncio", "rich.console", "msgspec", "redrive.app"]
+    heavy = ["litestar", "uvicorn", "structlog", "sqlite3", "asyncio", "rich.console", "msgspec", "redrive.app"]
     code = (
         "import sys; from redrive.cli import main\n"
         "main(['--help'], standalone_mode=False)\n"

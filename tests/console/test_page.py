@@ -170,3 +170,13 @@ async def test_nothing_overflows(browser: Browser, server: Server, width: int, s
     await page.wait_for_selector("#letters button")
     assert await page.evaluate("document.documentElement.scrollWidth") <= width
     await page.close()
+
+
+async def test_every_route_is_on_a_page_of_its_own(page: Page, server: Server) -> None:
+    await page.goto(f"http://127.0.0.1:{server.port}/docs")
+    await page.get_by_text("GET /api/letters", exact=True).click()
+    shown = await page.locator("details[open]").inner_text()
+    assert "Newest first" in shown
+    assert "list of one of" in shown  # states
+    assert "integer, 1 to 1000" in shown
+    assert await page.locator("details").count() == 25

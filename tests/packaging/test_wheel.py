@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parent.parent.parent
-HEAVY = ("fastapi", "uvicorn", "prometheus_client", "opentelemetry", "pydantic", "yaml", "uvloop")
+HEAVY = ("litestar", "uvicorn", "prometheus_client", "opentelemetry", "pydantic", "yaml", "uvloop")
 
 
 @pytest.fixture(scope="module")

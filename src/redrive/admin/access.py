@@ -3,18 +3,34 @@
 from __future__ import annotations
 
 import ipaddress
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
-from fastapi import Depends, Request
-from fastapi.routing import APIRoute
+from litestar import Litestar, Request
+from litestar.connection import ASGIConnection
+from litestar.datastructures import MutableScopeHeaders
+from litestar.exceptions import MethodNotAllowedException
+from litestar.handlers import BaseRouteHandler, HTTPRouteHandler
+from litestar.routes import HTTPRoute
+from litestar.types import Message, Scope
 from msgspec import Struct
-from starlette.datastructures import Headers, MutableHeaders
-from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from redrive.access.tokens import Role, Token, Tokens
-from redrive.admin.problems import SAFE, Refused, problem
+from redrive.admin.problems import Refused
 from redrive.errors import ConfigError
+
+Connection = ASGIConnection[Any, Any, Any, Any]
+
+_SAFE = {
+    "X-Content-Type-Options": "nosniff",
+    "X-Frame-Options": "DENY",
+    "Referrer-Policy": "no-referrer",
+    "Cross-Origin-Opener-Policy": "same-origin",
+    "Cross-Origin-Resource-Policy": "same-origin",
+    "Cache-Control": "no-store",
+    "Content-Security-Policy": "default-src 'none'; frame-ancestors 'none'",
+}
+"""What every answer says to a browser; a file of the console has a policy of its own."""
 
 
 class Door(Struct, frozen=True):
@@ -24,41 +40,31 @@ class Door(Struct, frozen=True):
     loopback: bool
 
 
-class Needs:
-    """The role that a route needs; None: it is open to everybody."""
+async def authorize(connection: Connection, handler: BaseRouteHandler) -> None:
+    """Let in who has the role that the route names: `@get("/letters", role=Role.VIEWER)`; None is open to everybody.
 
-    def __init__(self, role: Role | None, *, free_on_loopback: bool = False) -> None:
-        self.role = role
-        self._free_on_loopback = free_on_loopback
-
-    async def __call__(self, request: Request) -> None:
-        door: Door = request.app.state.door
-        if self.role is None or (self._free_on_loopback and door.loopback):
-            return
-        token = await _token(request, door.tokens)
-        if not token.role.allows(self.role):
-            raise Refused(
-                403,
-                f"this needs the role {self.role}, and {token.name!r} is {token.role}",
-                f"redrive token create --role {self.role} --name …",
-                f'Bearer realm="redrive", error="insufficient_scope", scope="{self.role}"',
-            )
-        request.state.token = token
-
-
-def needs(role: Role | None, *, free_on_loopback: bool = False) -> Any:
-    """For `dependencies=[needs(Role.OPERATOR)]`."""
-    return Depends(Needs(role, free_on_loopback=free_on_loopback))
+    `free_on_loopback=True` opens it where only this machine can ask. What names no role lets in nobody: that is
+    OPTIONS, which Litestar would answer by itself for every route.
+    """
+    if "role" not in handler.opt:
+        raise MethodNotAllowedException(headers={"allow": _methods_of(connection)})
+    door: Door = connection.app.state.door
+    role: Role | None = handler.opt["role"]
+    if role is None or (door.loopback and handler.opt.get("free_on_loopback")):
+        return
+    token = await _token(connection, door.tokens)
+    if not token.role.allows(role):
+        raise Refused(
+            403,
+            f"this needs the role {role}, and {token.name!r} is {token.role}",
+            f"redrive token create --role {role} --name …",
+            f'Bearer realm="redrive", error="insufficient_scope", scope="{role}"',
+        )
+    connection.scope["auth"] = token
 
 
-def actor_of(request: Request) -> str:
-    """Who asks, for the audit trail."""
-    token: Token = request.state.token
-    return f"{token.name} ({token.id})"
-
-
-async def _token(request: Request, tokens: Tokens) -> Token:
-    scheme, _, text = request.headers.get("authorization", "").partition(" ")
+async def _token(connection: Connection, tokens: Tokens) -> Token:
+    scheme, _, text = connection.headers.get("authorization", "").partition(" ")
     if not text or scheme.lower() != "bearer":
         raise Refused(
             401,
@@ -77,27 +83,32 @@ async def _token(request: Request, tokens: Tokens) -> Token:
     return token
 
 
-def role_of(route: APIRoute) -> Needs | None:
-    """What the route says it needs; None if it says nothing."""
-    return next((one.call for one in route.dependant.dependencies if isinstance(one.call, Needs)), None)
+def actor_of(request: Request[Any, Any, Any]) -> str:
+    """Who asks, for the audit trail."""
+    token: Token = request.auth
+    return f"{token.name} ({token.id})"
 
 
-def check_roles(routes: Iterable[Any]) -> None:
-    """A route that names no role is a hole, so an API that has one does not start."""
-    for route in api_routes(routes):
-        if not isinstance(route, APIRoute) or role_of(route) is None:
-            path = getattr(route, "path", route)
-            raise ConfigError(f"the route {path} names no role: give it dependencies=[needs(Role.VIEWER)]")
+def handlers_of(api: Litestar) -> Iterator[tuple[str, str, HTTPRouteHandler]]:
+    """Every route as method, path and handler, without those that answer OPTIONS."""
+    for route in api.routes:
+        if not isinstance(route, HTTPRoute):
+            raise ConfigError(f"the route {route.path} is not HTTP: it could not be asked for its role")
+        for method, (handler, _) in route.route_handler_map.items():
+            if method != "OPTIONS":
+                yield method, route.path_format, handler
 
 
-def api_routes(routes: Iterable[Any]) -> Iterator[Any]:
-    """Every route, those of included routers too (newer FastAPI keeps them behind `original_router`)."""
-    for route in routes:
-        inner = getattr(route, "original_router", None)
-        if inner is None:
-            yield route
-        else:
-            yield from api_routes(inner.routes)
+def check_roles(api: Litestar) -> None:
+    """A route that names no role is a mistake, so an API that has one does not start."""
+    for method, path, handler in handlers_of(api):
+        if "role" not in handler.opt:
+            raise ConfigError(f"the route {path} names no role: write @{method.lower()}(…, role=Role.VIEWER)")
+
+
+def _methods_of(connection: Connection) -> str:
+    path = connection.scope["path_template"]
+    return ", ".join(method for method, at, _ in handlers_of(connection.app) if at == path)
 
 
 def is_loopback(host: str) -> bool:
@@ -108,42 +119,30 @@ def is_loopback(host: str) -> bool:
         return False
 
 
-class Guard:
-    """Around everything: safe headers on each answer, and on loopback only requests that mean this machine.
+async def only_this_machine(connection: Connection, handler: BaseRouteHandler) -> None:
+    """On loopback, refuse requests that name another host.
 
     A page of another site can make a browser ask 127.0.0.1 under a name of its own (DNS rebinding), and would be
     taken for ours; the Host header gives it away.
     """
-
-    def __init__(self, app: ASGIApp, loopback: bool) -> None:
-        self._app = app
-        self._loopback = loopback
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] != "http":
-            await self._app(scope, receive, send)
-            return
-
-        async def send_safely(message: Message) -> None:
-            if message["type"] == "http.response.start":
-                headers = MutableHeaders(scope=message)
-                for name, value in SAFE.items():
-                    headers.setdefault(name, value)
-            await send(message)
-
-        host = Headers(scope=scope).get("host", "")
-        if self._loopback and not is_loopback(_without_port(host)):
-            refused = problem(
-                421,
-                f"this server answers as localhost, not as {host!r}",
-                "behind a proxy, let it send `Host: localhost`, or listen on another address with `--host`",
-            )
-            await refused(scope, receive, send_safely)
-        else:
-            await self._app(scope, receive, send_safely)
+    host = connection.headers.get("host", "")
+    if connection.app.state.door.loopback and not is_loopback(_without_port(host)):
+        raise Refused(
+            421,
+            f"this server answers as localhost, not as {host!r}",
+            "behind a proxy, let it send `Host: localhost`, or listen on another address with `--host`",
+        )
 
 
 def _without_port(host: str) -> str:
     if host.startswith("["):
         return host[1:].partition("]")[0]
     return host.partition(":")[0]
+
+
+async def make_safe(message: Message, scope: Scope) -> None:
+    """Add the headers that keep an answer safe in a browser, to errors too."""
+    if message["type"] == "http.response.start":
+        headers = MutableScopeHeaders.from_message(message)
+        for name, value in _SAFE.items():
+            headers.setdefault(name, value)

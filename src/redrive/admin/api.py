@@ -1,35 +1,40 @@
-"""The HTTP API: a thin skin over `service.py`. It reads, asks the service, and writes; it holds no rule.
-
-There is no `/docs` page: FastAPI's loads its scripts from the network, which an operator's machine need not have.
-`/openapi.json` is complete, and any viewer shows it.
-"""
+"""The HTTP API: a thin skin over `service.py`. It reads, asks the service, and writes; it holds no rule."""
 
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 
-from redrive import __version__
 from redrive.errors import ConfigError, MissingExtra
 from redrive.service import Service
 
 try:
-    from fastapi import APIRouter, FastAPI, Request, Response
+    from litestar import Litestar, Router
+    from litestar.datastructures import State
+    from litestar.di import Provide
+    from litestar.exceptions import ValidationException
 except ImportError as error:
     raise MissingExtra("the server", "server") from error
 
 from redrive import console
 from redrive.access.tokens import Tokens
-from redrive.admin import fairness, health, incidents, letters, replays
-from redrive.admin.access import Door, Guard, check_roles, is_loopback, needs
+from redrive.admin import fairness, health, incidents, letters, openapi, replays
+from redrive.admin.access import Door, actor_of, authorize, check_roles, is_loopback, make_safe, only_this_machine
 from redrive.admin.background import Background
-from redrive.admin.openapi import openapi_of
-from redrive.admin.problems import answer_errors
-from redrive.admin.wire import answer
+from redrive.admin.problems import MOST_BYTES, error_answers
+from redrive.admin.wire import StrictRequest, answer_invalid, check_parameters
 from redrive.telemetry.metrics import Metrics
 
-_TITLE = "Redrive"
-_ABOUT = "Dead letters: see them, learn why, send them back."
+_PROBES = (health.router,)
+_ALL = (
+    *_PROBES,
+    letters.router,
+    replays.router,
+    incidents.router,
+    fairness.show_fairness,
+    console.router,
+    openapi.show_openapi,
+)
 
 
 def create_api(
@@ -38,9 +43,9 @@ def create_api(
     tokens: Tokens | None = None,
     metrics: Metrics | None = None,
     loopback: bool = False,
-    routers: Sequence[APIRouter] = (),
+    routers: Sequence[Router] = (),
     probes_only: bool = False,
-) -> FastAPI:
+) -> Litestar:
     """The whole API, ready for an ASGI server.
 
     loopback   it listens on this machine only: other Host headers are refused, and /metrics needs no token
@@ -51,42 +56,38 @@ def create_api(
     metrics = metrics or Metrics(service.app.events)
 
     @asynccontextmanager
-    async def lifespan(api: FastAPI) -> AsyncIterator[None]:
+    async def lifespan(api: Litestar) -> AsyncIterator[None]:
         yield
         await background.aclose()
         metrics.close()
 
-    api = FastAPI(
-        title=_TITLE,
-        description=_ABOUT,
-        version=__version__,
-        openapi_url=None,
-        docs_url=None,
-        redoc_url=None,
-        redirect_slashes=False,
-        lifespan=lifespan,
+    door = Door(tokens or Tokens(service.app.store.documents, service.app.clock), loopback)
+    api = Litestar(
+        [*(_PROBES if probes_only else _ALL), *routers],
+        before_request=check_parameters,
+        before_send=[make_safe],
+        dependencies={
+            "service": _given(service),
+            "background": _given(background),
+            "metrics": _given(metrics),
+            "actor": Provide(actor_of, sync_to_thread=False),
+        },
+        exception_handlers={**error_answers(), ValidationException: answer_invalid},
+        guards=[only_this_machine, authorize],
+        lifespan=[lifespan],
+        logging_config=None,  # logs are the application's own
+        openapi_config=None if probes_only else openapi.openapi_config(),
+        request_class=StrictRequest,
+        request_max_body_size=MOST_BYTES,
+        state=State({"service": service, "background": background, "door": door}),
     )
-    api.state.service = service
-    api.state.background = background
-    api.state.metrics = metrics
-    api.state.door = Door(tokens or Tokens(service.app.store.documents, service.app.clock), loopback)
-    ours = (health.router, letters.router, replays.router, incidents.router, fairness.router, console.router)
-    for router in (health.router,) if probes_only else (*ours, _described(), *routers):
-        check_roles(router.routes)
-        api.include_router(router)
-    answer_errors(api)
-    api.add_middleware(Guard, loopback=loopback)
+    check_roles(api)
     return api
 
 
-def _described() -> APIRouter:
-    router = APIRouter()
-
-    @router.get("/openapi.json", dependencies=[needs(None)], include_in_schema=False)
-    async def show_openapi(request: Request) -> Response:
-        return answer(openapi_of(request.app))
-
-    return router
+def _given(value: object) -> Provide:
+    """The same for every request."""
+    return Provide(lambda: value, sync_to_thread=False)
 
 
 async def admit(tokens: Tokens, host: str) -> str | None:

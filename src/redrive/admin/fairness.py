@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
-from fastapi import APIRouter, Request, Response
+from litestar import get
+from litestar.di import NamedDependency
 
 from redrive.access.tokens import Role
-from redrive.admin.letters import service_of
-from redrive.admin.openapi import operation
-from redrive.admin.wire import answer, parameters
 from redrive.forensics.turns import Turns
+from redrive.service import Service
 
-router = APIRouter(tags=["fairness"])
 
-
-@router.get("/api/fairness", **operation(Role.VIEWER, list[Turns]))
-async def show_fairness(request: Request) -> Response:
+@get("/api/fairness", role=Role.VIEWER, tags=["fairness"])
+async def show_fairness(service: NamedDependency[Service]) -> list[Turns]:
     """How the tenants of each source fare, where they take turns; empty where no transport shares a source."""
-    parameters(request)
-    return answer(await service_of(request).fairness())
+    return list(await service.fairness())

@@ -6,21 +6,17 @@ import asyncio
 from collections.abc import Awaitable
 from typing import TypeVar
 
-from fastapi import APIRouter, Request, Response
+from litestar import Response, Router, get
+from litestar.di import NamedDependency
 from msgspec import Struct
 
 from redrive import __version__
 from redrive.access.tokens import Role
-from redrive.admin.letters import service_of
-from redrive.admin.openapi import operation
-from redrive.admin.wire import answer, parameters
 from redrive.doctor.findings import Diagnosis
 from redrive.errors import RedriveError
 from redrive.forensics.stats import Stats
 from redrive.service import Service
 from redrive.telemetry.metrics import CONTENT_TYPE_LATEST, Metrics
-
-router = APIRouter(tags=["health"])
 
 _PATIENCE = 5.0
 T = TypeVar("T")
@@ -40,34 +36,32 @@ class Ready(Struct, frozen=True):
     checks: dict[str, str]
 
 
-@router.get("/healthz", **operation(None, Alive))
-async def is_alive(request: Request) -> Response:
+@get("/healthz", role=None, any_parameters=True)
+async def is_alive() -> Alive:
     """200 while the process lives, whatever its backends do."""
-    return answer(Alive("ok", __version__))
+    return Alive("ok", __version__)
 
 
-@router.get("/readyz", **operation(None, Ready))
-async def is_ready(request: Request) -> Response:
+@get("/readyz", role=None, any_parameters=True)
+async def is_ready(service: NamedDependency[Service]) -> Response[Ready]:
     """200 if store and transports could do their work now, 503 with which one could not, and why."""
-    checks = await check_all(service_of(request))
+    checks = await check_all(service)
     ready = all(said == "ok" for said in checks.values())
-    return answer(Ready("ok" if ready else "unavailable", checks), 200 if ready else 503)
+    return Response(Ready("ok" if ready else "unavailable", checks), status_code=200 if ready else 503)
 
 
-@router.get("/metrics", **operation(Role.VIEWER, str, free_on_loopback=True))
-async def show_metrics(request: Request) -> Response:
+@get("/metrics", role=Role.VIEWER, free_on_loopback=True, any_parameters=True, media_type="text/plain")
+async def show_metrics(service: NamedDependency[Service], metrics: NamedDependency[Metrics]) -> Response[bytes]:
     """For Prometheus. Needs a viewer's token, except where the server listens on loopback only."""
-    metrics: Metrics = request.app.state.metrics
     for probe in metrics.probes:
         await _within_patience(probe())
-    return Response(metrics.render(await _counted(service_of(request))), media_type=CONTENT_TYPE_LATEST)
+    return Response(metrics.render(await _counted(service)), headers={"Content-Type": CONTENT_TYPE_LATEST})
 
 
-@router.get("/api/doctor", **operation(Role.ADMIN, Diagnosis))
-async def examine(request: Request) -> Response:
+@get("/api/doctor", role=Role.ADMIN)
+async def examine(service: NamedDependency[Service]) -> Diagnosis:
     """What is reachable, what is unsafe, and how to mend it."""
-    parameters(request)
-    return answer(await service_of(request).doctor())
+    return await service.doctor()
 
 
 async def check_all(service: Service) -> dict[str, str]:
@@ -100,3 +94,6 @@ async def _within_patience(asked: Awaitable[T]) -> T | None:
             return await asked
     except (RedriveError, TimeoutError):
         return None
+
+
+router = Router("/", route_handlers=[is_alive, is_ready, show_metrics, examine], tags=["health"])

@@ -4,23 +4,15 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from fastapi import APIRouter, Request, Response
+from litestar import Router, get, post
+from litestar.di import NamedDependency
+from litestar.params import FromPath, FromQuery, JSONBody
 from msgspec import Meta, Struct
 
 from redrive.access.tokens import Role
-from redrive.admin.access import actor_of
-from redrive.admin.letters import Limit, service_of
-from redrive.admin.openapi import operation
-from redrive.admin.wire import answer, parameters, read_body
+from redrive.admin.letters import Limit
 from redrive.alerts.incidents import Incident, IncidentState
-
-router = APIRouter(prefix="/api/incidents", tags=["incidents"])
-
-
-class Chosen(Struct, frozen=True):
-    """Incidents in these states only."""
-
-    states: tuple[IncidentState, ...] | None = None
+from redrive.service import Service
 
 
 class Remark(Struct, frozen=True, forbid_unknown_fields=True):
@@ -29,34 +21,48 @@ class Remark(Struct, frozen=True, forbid_unknown_fields=True):
     text: Annotated[str, Meta(min_length=1, max_length=2000)]
 
 
-@router.get("", **operation(Role.VIEWER, list[Incident], reads=[Chosen, Limit]))
-async def list_incidents(request: Request) -> Response:
+@get("/", role=Role.VIEWER)
+async def list_incidents(
+    service: NamedDependency[Service],
+    states: FromQuery[tuple[IncidentState, ...] | None] = None,
+    limit: Limit = 50,
+) -> list[Incident]:
     """The open ones first, then the newest."""
-    chosen, page = parameters(request, Chosen, Limit)
-    return answer(await service_of(request).incidents.list(states=chosen.states, limit=page.limit))
+    return list(await service.incidents.list(states=states, limit=limit))
 
 
-@router.get("/{id}", **operation(Role.VIEWER, Incident))
-async def show_incident(request: Request, id: str) -> Response:
+@get("/{id:str}", role=Role.VIEWER)
+async def show_incident(service: NamedDependency[Service], id: FromPath[str]) -> Incident:
     """By its id, or the beginning of it."""
-    parameters(request)
-    return answer(await service_of(request).incidents.get(id))
+    return await service.incidents.get(id)
 
 
-@router.post("/{id}/acknowledge", **operation(Role.OPERATOR, Incident))
-async def acknowledge_incident(request: Request, id: str) -> Response:
+@post("/{id:str}/acknowledge", role=Role.OPERATOR, status_code=200)
+async def acknowledge_incident(
+    service: NamedDependency[Service], actor: NamedDependency[str], id: FromPath[str]
+) -> Incident:
     """You work on it: it is not told again until it is resolved. PagerDuty hears of it."""
-    return answer(await service_of(request).acknowledge(id, actor=actor_of(request)))
+    return await service.acknowledge(id, actor=actor)
 
 
-@router.post("/{id}/resolve", **operation(Role.OPERATOR, Incident))
-async def resolve_incident(request: Request, id: str) -> Response:
+@post("/{id:str}/resolve", role=Role.OPERATOR, status_code=200)
+async def resolve_incident(
+    service: NamedDependency[Service], actor: NamedDependency[str], id: FromPath[str]
+) -> Incident:
     """It is over. If it happens again, it is opened again."""
-    return answer(await service_of(request).resolve(id, actor=actor_of(request)))
+    return await service.resolve(id, actor=actor)
 
 
-@router.post("/{id}/notes", **operation(Role.OPERATOR, Incident, takes=Remark))
-async def annotate_incident(request: Request, id: str) -> Response:
+@post("/{id:str}/notes", role=Role.OPERATOR, status_code=200)
+async def annotate_incident(
+    service: NamedDependency[Service], actor: NamedDependency[str], id: FromPath[str], data: JSONBody[Remark]
+) -> Incident:
     """Write something down beside it."""
-    remark = await read_body(request, Remark)
-    return answer(await service_of(request).annotate(id, remark.text, actor=actor_of(request)))
+    return await service.annotate(id, data.text, actor=actor)
+
+
+router = Router(
+    "/api/incidents",
+    route_handlers=[list_incidents, show_incident, acknowledge_incident, resolve_incident, annotate_incident],
+    tags=["incidents"],
+)

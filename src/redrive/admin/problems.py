@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+import logging
+from collections.abc import Callable
+from typing import Any
 
 import msgspec
-from fastapi import FastAPI, Request, Response
+from litestar import Request, Response
+from litestar.exceptions import HTTPException
+from litestar.types import ExceptionHandlersMap
 from msgspec import Struct
-from starlette.exceptions import HTTPException
 
 from redrive.access.tokens import UnknownToken
 from redrive.errors import (
@@ -24,18 +27,12 @@ from redrive.errors import (
     UsageError,
 )
 
+log = logging.getLogger("redrive")
+
+MOST_BYTES = 1 << 20
+"""The largest body that is read."""
 _RETRY_AFTER = 5
-SAFE = {
-    "X-Content-Type-Options": "nosniff",
-    "X-Frame-Options": "DENY",
-    "Referrer-Policy": "no-referrer",
-    "Cross-Origin-Opener-Policy": "same-origin",
-    "Cross-Origin-Resource-Policy": "same-origin",
-    "Cache-Control": "no-store",
-    "Content-Security-Policy": "default-src 'none'; frame-ancestors 'none'",
-}
-"""What every answer says to a browser; a file of the console has a policy of its own."""
-_SEE = "/openapi.json says what every route takes"
+SEE = "/openapi.json says what every route takes"
 
 
 class Problem(Struct, frozen=True):
@@ -45,28 +42,26 @@ class Problem(Struct, frozen=True):
     hint: str | None = None
 
 
-class Refused(Exception):
-    """Turned away at the door."""
+class Refused(HTTPException):
+    """A request that is turned away before any route has read it."""
 
-    def __init__(self, status: int, error: str, hint: str, challenge: str) -> None:
-        super().__init__(error)
-        self.status = status
-        self.hint = hint
-        self.challenge = challenge
+    def __init__(self, status: int, error: str, hint: str, challenge: str | None = None) -> None:
+        headers = {"WWW-Authenticate": challenge} if challenge else None
+        super().__init__(detail=error, status_code=status, headers=headers, extra={"hint": hint})
 
 
 class Unreadable(BadQuery):
     """A parameter or a body that is not what the route takes."""
 
-    def __init__(self, error: str, hint: str = _SEE, status: int = 422) -> None:
+    def __init__(self, error: str, hint: str = SEE, status: int = 422) -> None:
         super().__init__(error)
         self.hint = hint
         self.status = status
 
 
-def problem(status: int, error: str, hint: str | None = None, headers: dict[str, str] | None = None) -> Response:
+def problem(status: int, error: str, hint: str | None = None, headers: dict[str, str] | None = None) -> Response[bytes]:
     body = msgspec.json.encode(Problem(error, hint))
-    return Response(body, status, headers=headers, media_type="application/json")
+    return Response(body, status_code=status, headers=headers, media_type="application/json")
 
 
 _ANSWERS: dict[type[RedriveError], tuple[int, str | None]] = {
@@ -77,54 +72,57 @@ _ANSWERS: dict[type[RedriveError], tuple[int, str | None]] = {
     UnknownNode: (404, None),
     UnknownToken: (404, None),
     UnknownSource: (422, "GET /api/sources lists them"),
-    BadQuery: (422, _SEE),
+    BadQuery: (422, SEE),
     MessageTooLarge: (413, None),
     UsageError: (400, None),
     RedriveError: (400, None),
 }
 
 
-def answer_errors(api: FastAPI) -> None:
+def error_answers() -> ExceptionHandlersMap:
     """Every error leaves as a Problem."""
-    for kind, (status, hint) in _ANSWERS.items():
-        api.add_exception_handler(kind, _says(status, hint))
-    api.add_exception_handler(Unreadable, _unreadable)
-    api.add_exception_handler(Unavailable, _unavailable)
-    api.add_exception_handler(Refused, _refused)
-    api.add_exception_handler(HTTPException, _http)
-    api.add_exception_handler(Exception, _bug)
+    return {
+        **{kind: _says(status, hint) for kind, (status, hint) in _ANSWERS.items()},
+        Unreadable: _unreadable,
+        Unavailable: _unavailable,
+        HTTPException: _http,
+        Exception: _bug,
+    }
 
 
-def _says(status: int, hint: str | None) -> Callable[[Request, Exception], Awaitable[Response]]:
-    async def handler(request: Request, error: Exception) -> Response:
-        return problem(status, str(error), hint)
-
-    return handler
+def _says(status: int, hint: str | None) -> Callable[[Request[Any, Any, Any], Exception], Response[bytes]]:
+    return lambda request, error: problem(status, str(error), hint)
 
 
-async def _unreadable(request: Request, error: Exception) -> Response:
-    assert isinstance(error, Unreadable)
+def _unreadable(request: Request[Any, Any, Any], error: Unreadable) -> Response[bytes]:
     return problem(error.status, str(error), error.hint)
 
 
-async def _unavailable(request: Request, error: Exception) -> Response:
+def _unavailable(request: Request[Any, Any, Any], error: Exception) -> Response[bytes]:
     redactor = request.app.state.service.redactor
     headers = {"Retry-After": str(_RETRY_AFTER)}
     return problem(503, redactor.text(str(error)), f"nothing was lost; try again in {_RETRY_AFTER} s", headers)
 
 
-async def _refused(request: Request, error: Exception) -> Response:
-    assert isinstance(error, Refused)
-    return problem(error.status, str(error), error.hint, {"WWW-Authenticate": error.challenge})
+def _http(request: Request[Any, Any, Any], error: HTTPException) -> Response[bytes]:
+    headers = dict(error.headers or {})
+    hint = error.extra.get("hint", SEE) if isinstance(error.extra, dict) else SEE
+    match error.status_code:
+        case 404:
+            return problem(404, f"there is no {request.url.path}", hint)
+        case 405:
+            offered = sorted({*headers.get("allow", "").split(", ")} - {"OPTIONS"})  # which access.py refuses
+            text = f"{request.method} {request.url.path} is not offered"
+            return problem(405, text, hint, {"Allow": ", ".join(offered)})
+        case 413:
+            return problem(413, f"the body has more than {MOST_BYTES:,} bytes", "select with a query instead")
+        case status if status >= 500:
+            return _bug(request, error)
+    return problem(error.status_code, error.detail, hint, headers)
 
 
-async def _http(request: Request, error: Exception) -> Response:
-    assert isinstance(error, HTTPException)
-    asked = f"{request.method} {request.url.path}"
-    text = {404: f"there is no {request.url.path}", 405: f"{asked} is not offered"}.get(error.status_code)
-    return problem(error.status_code, text or str(error.detail), _SEE, dict(error.headers or {}))
-
-
-async def _bug(request: Request, error: Exception) -> Response:
-    hint = "please report it with the log's traceback"
-    return problem(500, "this is a bug in Redrive; the server's log has it", hint, SAFE)  # no guard is around this one
+def _bug(request: Request[Any, Any, Any], error: Exception) -> Response[bytes]:
+    log.error("%s %s failed", request.method, request.url.path, exc_info=error)
+    return problem(
+        500, "this is a bug in Redrive; the server's log has it", "please report it with the log's traceback"
+    )

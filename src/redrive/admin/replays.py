@@ -4,21 +4,18 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from fastapi import APIRouter, Request, Response
+from litestar import Router, get, post
+from litestar.di import NamedDependency
+from litestar.params import FromPath, FromQuery, JSONBody
 from msgspec import Meta, Struct
 
 from redrive.access.tokens import Role
-from redrive.admin.access import actor_of
 from redrive.admin.background import Background
-from redrive.admin.letters import Limit, Paging, service_of
-from redrive.admin.openapi import operation
-from redrive.admin.wire import answer, parameters, read_body, zoned_all
+from redrive.admin.letters import Limit
 from redrive.flow.replay import Replay
 from redrive.forensics.query import Query
-from redrive.service import Plan, ReplayReport
+from redrive.service import Plan, ReplayReport, Service
 from redrive.stores.base import Cursor, Entry, EntryStatus
-
-router = APIRouter(prefix="/api/replays", tags=["replays"])
 
 
 class Selection(Struct, frozen=True, forbid_unknown_fields=True):
@@ -36,12 +33,6 @@ class Order(Struct, frozen=True, forbid_unknown_fields=True):
     id: Annotated[str, Meta(min_length=1, max_length=100)] | None = None
 
 
-class Status(Struct, frozen=True):
-    """Entries of one status only."""
-
-    status: EntryStatus | None = None
-
-
 class Entries(Struct, frozen=True):
     """A page of the ledger."""
 
@@ -49,50 +40,60 @@ class Entries(Struct, frozen=True):
     after: Cursor | None
 
 
-@router.post("/plan", **operation(Role.VIEWER, Plan, takes=Selection))
-async def plan_replay(request: Request) -> Response:
+@post("/plan", role=Role.VIEWER, status_code=200)
+async def plan_replay(service: NamedDependency[Service], data: JSONBody[Selection]) -> Plan:
     """What a replay of that query would send. Changes nothing."""
-    body = await read_body(request, Selection)
-    zoned_all(body.query)
-    return answer(await service_of(request).plan(body.query))
+    return await service.plan(data.query)
 
 
-@router.post("", **operation(Role.OPERATOR, Replay, takes=Order, status=202))
-async def start_replay(request: Request) -> Response:
+@post("/", role=Role.OPERATOR, status_code=202)
+async def start_replay(
+    service: NamedDependency[Service],
+    background: NamedDependency[Background],
+    actor: NamedDependency[str],
+    data: JSONBody[Order],
+) -> Replay:
     """The selection is frozen when this answers, its size is in `total`; the letters go out in the background."""
-    order = await read_body(request, Order)
-    zoned_all(order.query)
-    replay = await service_of(request).replay(
-        order.query, actor=actor_of(request), rate=order.rate, reason=order.reason, id=order.id
-    )
-    background: Background = request.app.state.background
+    replay = await service.replay(data.query, actor=actor, rate=data.rate, reason=data.reason, id=data.id)
     background.run(replay.id)
-    return answer(replay, 202)
+    return replay
 
 
-@router.get("", **operation(Role.VIEWER, list[Replay], reads=[Limit]))
-async def list_replays(request: Request) -> Response:
+@get("/", role=Role.VIEWER)
+async def list_replays(service: NamedDependency[Service], limit: Limit = 50) -> list[Replay]:
     """Newest first."""
-    (page,) = parameters(request, Limit)
-    return answer(await service_of(request).replays.list(page.limit))
+    return list(await service.replays.list(limit))
 
 
-@router.get("/{id}", **operation(Role.VIEWER, ReplayReport))
-async def show_replay(request: Request, id: str) -> Response:
+@get("/{id:str}", role=Role.VIEWER)
+async def show_replay(service: NamedDependency[Service], id: FromPath[str]) -> ReplayReport:
     """It, and how many of its letters were sent, resolved, failed or skipped."""
-    parameters(request)
-    return answer(await service_of(request).replay_report(id))
+    return await service.replay_report(id)
 
 
-@router.get("/{id}/entries", **operation(Role.VIEWER, Entries, reads=[Status, Paging]))
-async def list_entries(request: Request, id: str) -> Response:
+@get("/{id:str}/entries", role=Role.VIEWER)
+async def list_entries(
+    service: NamedDependency[Service],
+    id: FromPath[str],
+    status: FromQuery[EntryStatus | None] = None,
+    after: FromQuery[Cursor | None] = None,
+    limit: Limit = 50,
+) -> Entries:
     """What became of each letter, in the order they were selected."""
-    only, page = parameters(request, Status, Paging)
-    found, after = await service_of(request).replay_entries(id, status=only.status, after=page.after, limit=page.limit)
-    return answer(Entries(list(found), after))
+    found, rest = await service.replay_entries(id, status=status, after=after, limit=limit)
+    return Entries(list(found), rest)
 
 
-@router.post("/{id}/cancel", **operation(Role.OPERATOR, ReplayReport))
-async def cancel_replay(request: Request, id: str) -> Response:
+@post("/{id:str}/cancel", role=Role.OPERATOR, status_code=200)
+async def cancel_replay(
+    service: NamedDependency[Service], actor: NamedDependency[str], id: FromPath[str]
+) -> ReplayReport:
     """Send no more of it. What was sent keeps its course."""
-    return answer(await service_of(request).cancel_replay(id, actor=actor_of(request)))
+    return await service.cancel_replay(id, actor=actor)
+
+
+router = Router(
+    "/api/replays",
+    route_handlers=[plan_replay, start_replay, list_replays, show_replay, list_entries, cancel_replay],
+    tags=["replays"],
+)

@@ -21,7 +21,7 @@ from redrive.worker import Helper, Worker, stop_on_signals
 
 try:
     import uvicorn
-    from fastapi import APIRouter
+    from litestar import Router
 
     from redrive.admin.access import is_loopback
     from redrive.admin.api import admit, create_api
@@ -100,9 +100,9 @@ class Server:
                 helper.cancel()
 
 
-def routers_of(settings: Settings) -> list[APIRouter]:
+def routers_of(settings: Settings) -> list[Router]:
     """The routes of the ready systems that are in use."""
-    found: list[APIRouter] = []
+    found: list[Router] = []
     if settings.files.url is not None:
         from redrive.systems.files import routes as files  # it needs RabbitMQ's driver
 

@@ -1,100 +1,106 @@
-"""What crosses the wire: read strictly, so that a typo is an error and not another selection; written by msgspec."""
+"""What crosses the wire is read strictly, so that a typo is an error and not another selection.
+
+Litestar converts parameters and knows what each route takes; it would let pass a parameter that nobody reads, take the
+last of two values where one is asked for, and a number in quotes for a number in a body.
+"""
 
 from __future__ import annotations
 
+import inspect
 import re
+from collections import Counter
 from datetime import datetime
-from typing import Any, TypeVar
+from typing import Any
 
 import msgspec
-from fastapi import Request, Response
+from litestar import Request, Response
+from litestar.di import Provide
+from litestar.exceptions import ValidationException
+from litestar.params import FromQuery
 from msgspec import Struct
 
-from redrive.admin.problems import Unreadable
+from redrive.admin.openapi import parameters_of
+from redrive.admin.problems import SEE, Unreadable, problem
 from redrive.errors import nearest
 
-T = TypeVar("T")
-_MOST_BYTES = 1 << 20
 _PLACE = re.compile(r" - at `\$\.?(?P<where>[^`]*)`$")
 _UNKNOWN = re.compile(r"unknown field `(?P<name>[^`]*)`")
-_JSON = msgspec.json.Encoder()
 
 
-def answer(value: object, status: int = 200) -> Response:
-    """The value as JSON."""
-    return Response(_JSON.encode(value), status, media_type="application/json")
+class StrictRequest(Request[Any, Any, Any]):
+    """A request whose body is decoded as the type that its route declares for `data`, and as nothing near it."""
+
+    async def json(self) -> Any:
+        field = self.route_handler.parsed_data_field
+        return _decoded(await self.body(), Any if field is None else field.annotation)
 
 
-def parameters(request: Request, *kinds: type[Any]) -> list[Any]:
-    """One value of each kind, its fields taken from the URL. A parameter that none of them has is refused."""
-    given: dict[str, list[str]] = {}
-    for name, value in request.query_params.multi_items():
-        given.setdefault(name, []).append(value)
-    known = [field.name for kind in kinds for field in msgspec.structs.fields(kind)]
-    for name in given:
-        if name not in known:
-            raise Unreadable(f"unknown parameter {name!r}{nearest(name, known)}")
-    return [_built(kind, given) for kind in kinds]
-
-
-def _built(kind: type[Any], given: dict[str, list[str]]) -> Any:
-    values = {}
-    for field in msgspec.structs.fields(kind):
-        if field.name in given:
-            values[field.name] = _value(field, given[field.name])
-    return kind(**values)
-
-
-def _value(field: msgspec.structs.FieldInfo, texts: list[str]) -> Any:
-    many = "tuple" in str(field.type)
-    if not many and len(texts) > 1:
-        raise Unreadable(f"{field.name} is given {len(texts)} times: it takes one value")
+def _decoded(body: bytes, kind: Any) -> Any:
     try:
-        value = msgspec.convert(texts if many else texts[0], field.type, strict=False)
-    except msgspec.ValidationError as error:
-        raise Unreadable(f"{field.name}: {_plain(error)}", _takes(field)) from None
-    return zoned(field.name, value)
-
-
-def _takes(field: msgspec.structs.FieldInfo) -> str:
-    (schema,), components = msgspec.json.schema_components([field.type])
-    choices = [choice for part in components.values() for choice in part.get("enum", ())]
-    if choices:
-        return f"one of {', '.join(choices)}"
-    return "write it as 2026-01-31T12:00:00Z" if "date-time" in str(schema) else f"it takes {_short(schema)}"
-
-
-def _short(schema: dict[str, Any]) -> str:
-    shown = schema.get("anyOf", [schema])[0]
-    return ", ".join(f"{name} {value}" for name, value in shown.items() if name in ("type", "minimum", "maximum"))
-
-
-async def read_body(request: Request, kind: type[T]) -> T:
-    """The body as that type; nothing in it that the type does not have, and no more than a megabyte."""
-    data = b""
-    async for chunk in request.stream():
-        data += chunk
-        if len(data) > _MOST_BYTES:
-            raise Unreadable(f"the body has more than {_MOST_BYTES:,} bytes", "select with a query instead", 413)
-    try:
-        return msgspec.json.decode(data, type=kind)
+        value = msgspec.json.decode(body, type=kind)
     except msgspec.ValidationError as error:
         raise Unreadable(_plain(error) + _meant(str(error), kind)) from None
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise Unreadable(f"the body is not JSON: {error}", status=400) from None
-
-
-def zoned(name: str, value: T) -> T:
-    """A time without a zone is a guess, and a wrong guess selects the wrong letters."""
-    if isinstance(value, datetime) and value.tzinfo is None:
-        raise Unreadable(f"{name} has no time zone", "write it as 2026-01-31T12:00:00Z")
+    _check_zones(value)
     return value
 
 
-def zoned_all(query: Struct) -> None:
-    """Every time in it has a zone."""
-    for name, value in msgspec.structs.asdict(query).items():
-        zoned(name, value)
+def from_url(kind: type[Struct]) -> Provide:
+    """A dependency of that kind, whose fields are parameters in the URL."""
+    fields = msgspec.structs.fields(kind)
+
+    def provide(**given: Any) -> Any:
+        value = kind(**given)
+        _check_zones(value)
+        return value
+
+    taken = [inspect.Parameter(field.name, inspect.Parameter.KEYWORD_ONLY, default=field.default) for field in fields]
+    provide.__signature__ = inspect.Signature(taken)  # type: ignore[attr-defined]
+    provide.__annotations__ = {field.name: FromQuery[field.type] for field in fields} | {"return": kind}  # type: ignore[misc,name-defined]
+    return Provide(provide, sync_to_thread=False)
+
+
+async def check_parameters(request: Request[Any, Any, Any]) -> None:
+    """Refuse a parameter that the route does not take, or that is given twice where it takes one value."""
+    known = parameters_of(request)
+    if known is None:
+        return
+    for name, count in Counter(name for name, _ in request.query_params.multi_items()).items():
+        if name not in known:
+            raise Unreadable(f"unknown parameter {name!r}{nearest(name, known)}")
+        if count > 1 and "array" not in str(known[name]):
+            raise Unreadable(f"{name} is given {count} times: it takes one value")
+
+
+def answer_invalid(request: Request[Any, Any, Any], error: ValidationException) -> Response[bytes]:
+    """Litestar's error about one value, in our words and with what the parameter takes."""
+    about = error.extra[0] if isinstance(error.extra, list) and error.extra else {}
+    name, message = about.get("key", ""), about.get("message", error.detail)
+    if about.get("source") == "body":  # all other bodies are read by StrictRequest
+        return problem(400, "the body is not JSON: it is empty", SEE)
+    takes = (parameters_of(request) or {}).get(name)
+    return problem(422, f"{name}: {message}", _takes(takes)) if takes else problem(422, message, SEE)
+
+
+def _takes(schema: dict[str, Any]) -> str:
+    """What a parameter takes, for a person."""
+    if choices := schema.get("items", schema).get("enum"):
+        return f"one of {', '.join(sorted(choices))}"
+    if schema.get("format") == "date-time":
+        return "write it as 2026-01-31T12:00:00Z"
+    bounds = (f"{bound} {schema[bound]:.0f}" for bound in ("minimum", "maximum") if bound in schema)
+    return ", ".join([f"it takes type {schema.get('type')}", *bounds])
+
+
+def _check_zones(value: object) -> None:
+    """A time without a zone is a guess, and a wrong guess selects the wrong letters."""
+    if not isinstance(value, Struct):
+        return
+    for name, part in msgspec.structs.asdict(value).items():
+        if isinstance(part, datetime) and part.tzinfo is None:
+            raise Unreadable(f"{name} has no time zone", "write it as 2026-01-31T12:00:00Z")
+        _check_zones(part)
 
 
 def _plain(error: Exception) -> str:
@@ -106,13 +112,15 @@ def _plain(error: Exception) -> str:
     return f"{place['where']}: {text[: place.start()]}"
 
 
-def _meant(text: str, kind: type[Any]) -> str:
+def _meant(text: str, kind: Any) -> str:
+    """The field that an unknown one resembles, of that kind or of a kind within it."""
     found = _UNKNOWN.search(text)
     if found is None:
         return ""
     inner = (field.type for field in msgspec.structs.fields(kind))
-    structs = [kind, *(part for one in inner for part in (one, *getattr(one, "__args__", ())) if _is_struct(part))]
-    return nearest(found["name"], {field.name for part in structs for field in msgspec.structs.fields(part)})
+    kinds = [kind, *(part for outer in inner for part in (outer, *getattr(outer, "__args__", ())) if _is_struct(part))]
+    known = {field.name for part in kinds for field in msgspec.structs.fields(part)}
+    return nearest(found["name"], known - {found["name"]})  # it may be known in another place
 
 
 def _is_struct(kind: Any) -> bool:

@@ -4,17 +4,15 @@ from __future__ import annotations
 
 from importlib import resources
 
-from fastapi import APIRouter, HTTPException, Response
+from litestar import Response, Router, get
+from litestar.exceptions import NotFoundException
+from litestar.params import FromPath
 
-from redrive.admin.access import needs
-
-router = APIRouter(include_in_schema=False)
-
-_POLICY = (
+POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src 'self'; "
     "base-uri 'none'; form-action 'none'; frame-ancestors 'none'; require-trusted-types-for 'script'"
 )
-_SCRIPTS = ("main.js", "api.js", "dom.js", "views.js", "letter.js", "replay.js", "incidents.js")
+_SCRIPTS = ("main.js", "api.js", "dom.js", "views.js", "letter.js", "replay.js", "incidents.js", "docs.js")
 _FILES = {
     "index.html": "text/html",
     "style.css": "text/css",
@@ -23,16 +21,27 @@ _FILES = {
 }
 
 
-@router.get("/", dependencies=[needs(None)])
-async def page() -> Response:
+def read(name: str) -> bytes:
+    """A file of the page."""
+    return resources.files(__package__).joinpath(name).read_bytes()
+
+
+@get("/", role=None)
+async def show_page() -> Response[bytes]:
     """The page itself is open: it shows nothing before it has a token."""
-    return await file("index.html")
+    return _answer("index.html")
 
 
-@router.get("/console/{name}", dependencies=[needs(None)])
-async def file(name: str) -> Response:
+@get("/console/{name:str}", role=None)
+async def show_file(name: FromPath[str]) -> Response[bytes]:
     """Only what stands in the table, so that a name is never a path."""
     if name not in _FILES:
-        raise HTTPException(404)
-    content = resources.files(__package__).joinpath(name).read_bytes()
-    return Response(content, media_type=_FILES[name], headers={"Content-Security-Policy": _POLICY})
+        raise NotFoundException
+    return _answer(name)
+
+
+def _answer(name: str) -> Response[bytes]:
+    return Response(read(name), media_type=_FILES[name], headers={"Content-Security-Policy": POLICY})
+
+
+router = Router("/", route_handlers=[show_page, show_file], include_in_schema=False)

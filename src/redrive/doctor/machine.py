@@ -11,7 +11,7 @@ from redrive.doctor.findings import Finding, failure, fine
 
 _OLDEST_SQLITE = (3, 35, 0)
 _EXTRAS = {
-    "server": ("fastapi", "uvicorn", "prometheus_client"),
+    "server": ("litestar", "uvicorn", "prometheus_client"),
     "tracing": ("opentelemetry",),
     "yaml": ("yaml",),
     "pydantic": ("pydantic",),

@@ -8,7 +8,6 @@ from datetime import timedelta
 from itertools import groupby
 from typing import Any
 
-import httpx
 import pytest
 from redis.asyncio import Redis as Client
 
@@ -25,6 +24,7 @@ from redrive.systems.email.gateway import fair_of, policy_of, rate_of
 from redrive.systems.email.snapshot import Watch
 from redrive.testing.clock import START
 from redrive.testing.waiting import until
+from tests.admin.asking import asking
 from tests.systems.email.jobs import job
 from tests.systems.email.mailserver import Mailbox
 from tests.systems.email.world import dlq_has, is_drained, running, with_email
@@ -114,9 +114,9 @@ async def test_the_api_shows_who_has_the_turns(settings: Settings, mailbox: Mail
         tokens = Tokens(gateway.app.store.documents, gateway.app.clock)
         _, token = await tokens.create("viewer", Role.VIEWER)
         api = create_api(Service(gateway.app), tokens=tokens)
-        async with httpx.AsyncClient(transport=httpx.ASGITransport(api), base_url="http://test") as asked:
-            refused = await asked.get("/api/fairness")
-            answer = await asked.get("/api/fairness", headers={"Authorization": f"Bearer {token}"})
+        async with asking(api) as nobody, asking(api, token) as viewer:
+            refused = await nobody.get("/api/fairness")
+            answer = await viewer.get("/api/fairness")
     assert refused.status_code == 401
     ((source, tenants),) = [(one["source"], one["tenants"]) for one in answer.json()]
     assert source == "email:send"
@@ -136,5 +136,5 @@ async def test_what_others_wrote_into_the_dlq_is_counted_too(settings: Settings,
 def test_importing_it_imports_no_driver(statement: str) -> None:
     program = f"{statement}\nimport sys\nprint(*sorted({{name.partition('.')[0] for name in sys.modules}}))"
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
-    drivers = {"redis", "aiosmtplib", "aiobotocore", "botocore", "prometheus_client", "fastapi", "uvicorn"}
+    drivers = {"redis", "aiosmtplib", "aiobotocore", "botocore", "prometheus_client", "litestar", "uvicorn"}
     assert drivers.isdisjoint(done.stdout.split())

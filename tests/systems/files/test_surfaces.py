@@ -32,6 +32,7 @@ from redrive.testing.builders import make_failure, make_letter, make_message
 from redrive.testing.waiting import until
 from redrive.transports.rabbitmq.parking import parcel_of
 from redrive.worker import Worker
+from tests.admin.asking import asking, running
 from tests.systems.files.conftest import Broker
 
 
@@ -156,12 +157,8 @@ class Api:
         self.api = create_api(Service(app), tokens=self.tokens, routers=[files.router])
 
     async def ask(self, role: Role | None, method: str, path: str, body: Any = None) -> httpx.Response:
-        headers = {}
-        if role is not None:
-            _, text = await self.tokens.create(f"as {role}", role)
-            headers["Authorization"] = f"Bearer {text}"
-        transport = httpx.ASGITransport(self.api, raise_app_exceptions=False)
-        async with httpx.AsyncClient(transport=transport, base_url="http://redrive.test", headers=headers) as client:
+        text = (await self.tokens.create(f"as {role}", role))[1] if role else None
+        async with asking(self.api, text) as client:
             return await client.request(method, path, json=body)
 
 
@@ -169,7 +166,7 @@ class Api:
 async def api(settings: Settings) -> AsyncIterator[Api]:
     async with Redrive(settings=settings) as app:
         made = Api(app)
-        async with made.api.router.lifespan_context(made.api):
+        async with running(made.api):
             yield made
 
 

@@ -30,6 +30,7 @@ from redrive.systems.pipeline import Document, Step, routes
 from redrive.systems.pipeline.engine import with_pipeline
 from redrive.systems.pipeline.metrics import measured
 from redrive.testing.waiting import until
+from tests.admin.asking import asking, running
 from tests.servers.consul import Consul
 from tests.servers.ports import claim_port
 from tests.systems.pipeline.world import ModuleProcess, Pipe, command, config, environment, node, read_topic, written
@@ -130,13 +131,11 @@ async def test_the_route(kafka: str, tmp_path: Path) -> None:
         api = create_api(Service(app), tokens=tokens, routers=routers_of(settings))
 
         async def ask(role: Role | None, path: str, body: Any) -> httpx.Response:
-            text = (await tokens.create(f"as {role}", role))[1] if role else ""
-            headers = {"Authorization": f"Bearer {text}"} if role else {}
-            transport = httpx.ASGITransport(api, raise_app_exceptions=False)
-            async with httpx.AsyncClient(transport=transport, base_url="http://redrive.test", headers=headers) as one:
-                return await one.post(path, json=body)
+            text = (await tokens.create(f"as {role}", role))[1] if role else None
+            async with asking(api, text) as client:
+                return await client.post(path, json=body)
 
-        async with api.router.lifespan_context(api):
+        async with running(api):
             assert (await ask(None, path, {})).status_code == 401
             assert (await ask(Role.VIEWER, path, {})).status_code == 403
             unknown = await ask(Role.OPERATOR, f"/admin/dlq/{node().id}/replay", {})

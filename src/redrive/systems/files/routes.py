@@ -2,26 +2,18 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Any
 
-from fastapi import APIRouter, Request, Response
+from litestar import Request, Router, get, post
+from litestar.di import NamedDependency, Provide
+from litestar.params import FromPath, JSONBody
 from msgspec import Meta, Struct
 
 from redrive.access.tokens import Role
-from redrive.admin.access import actor_of
-from redrive.admin.letters import service_of
-from redrive.admin.openapi import operation
-from redrive.admin.wire import answer, parameters, read_body
+from redrive.admin.letters import Limit
+from redrive.service import Service
 from redrive.systems.files.parked import DeadLetterQueues, Depth, Shown
 from redrive.transports.rabbitmq.redrive import Redriven
-
-router = APIRouter(prefix="/admin/dlq", tags=["files"])
-
-
-class Peek(Struct, frozen=True):
-    """How many are shown."""
-
-    limit: Annotated[int, Meta(ge=1, le=1000)] = 20
 
 
 class Again(Struct, frozen=True, forbid_unknown_fields=True):
@@ -30,33 +22,41 @@ class Again(Struct, frozen=True, forbid_unknown_fields=True):
     limit: Annotated[int, Meta(ge=1, le=1_000_000)] = 10
 
 
-def _parked(request: Request) -> DeadLetterQueues:
+def parked_queues(request: Request[Any, Any, Any], service: NamedDependency[Service]) -> DeadLetterQueues:
     """One connection for all requests, made by the first."""
     state = request.app.state
-    if not hasattr(state, "parked_files"):
-        service = service_of(request)
+    if "parked_files" not in state:
         state.parked_files = DeadLetterQueues(service, service.app.settings.files)
         state.background.closing.append(state.parked_files.aclose)
     found: DeadLetterQueues = state.parked_files
     return found
 
 
-@router.get("/queues", **operation(Role.ADMIN, list[Depth]))
-async def list_parked_queues(request: Request) -> Response:
+@get("/queues", role=Role.ADMIN)
+async def list_parked_queues(parked: NamedDependency[DeadLetterQueues]) -> list[Depth]:
     """Every parked queue, and how many messages lie in it."""
-    parameters(request)
-    return answer(await _parked(request).queues())
+    return list(await parked.queues())
 
 
-@router.get("/queues/{queue}/messages", **operation(Role.ADMIN, list[Shown], reads=[Peek]))
-async def peek_parked_messages(request: Request, queue: str) -> Response:
+@get("/queues/{queue:str}/messages", role=Role.ADMIN)
+async def peek_parked_messages(
+    parked: NamedDependency[DeadLetterQueues], queue: FromPath[str], limit: Limit = 20
+) -> list[Shown]:
     """The first messages of a parked queue; they stay where and as they are."""
-    (peek,) = parameters(request, Peek)
-    return answer(await _parked(request).messages(queue, peek.limit))
+    return list(await parked.messages(queue, limit))
 
 
-@router.post("/queues/{queue}/re-drive", **operation(Role.ADMIN, Redriven, takes=Again))
-async def redrive_parked_messages(request: Request, queue: str) -> Response:
+@post("/queues/{queue:str}/re-drive", role=Role.ADMIN, status_code=200)
+async def redrive_parked_messages(
+    parked: NamedDependency[DeadLetterQueues], actor: NamedDependency[str], queue: FromPath[str], data: JSONBody[Again]
+) -> Redriven:
     """Send messages of a parked queue round again, to the queue they came from and to no other."""
-    again = await read_body(request, Again)
-    return answer(await _parked(request).redrive(queue, again.limit, actor=actor_of(request)))
+    return await parked.redrive(queue, data.limit, actor=actor)
+
+
+router = Router(
+    "/admin/dlq",
+    route_handlers=[list_parked_queues, peek_parked_messages, redrive_parked_messages],
+    dependencies={"parked": Provide(parked_queues, sync_to_thread=False)},
+    tags=["files"],
+)

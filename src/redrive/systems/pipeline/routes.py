@@ -5,20 +5,17 @@ from __future__ import annotations
 from datetime import datetime
 from typing import Annotated, Any
 
-from fastapi import APIRouter, Request, Response
+from litestar import Request, Router, post
+from litestar.di import NamedDependency, Provide
+from litestar.params import FromPath, JSONBody
 from msgspec import Meta, Struct
 
 from redrive.access.tokens import Role
-from redrive.admin.access import actor_of
 from redrive.admin.background import Background
-from redrive.admin.letters import service_of
-from redrive.admin.openapi import operation
-from redrive.admin.wire import answer, read_body, zoned_all
 from redrive.flow.replay import Replay
+from redrive.service import Service
 from redrive.systems.pipeline.dlq import dead_streams
 from redrive.systems.pipeline.graph import Graph
-
-router = APIRouter(prefix="/admin/dlq", tags=["pipeline"])
 
 
 class ReplayRequest(Struct, frozen=True, forbid_unknown_fields=True):
@@ -38,26 +35,37 @@ class Replayed(Struct, frozen=True):
     replay: Replay | None  # None: it was a dry run
 
 
-def _graph(request: Request) -> Graph:
+def graph_of(request: Request[Any, Any, Any], service: NamedDependency[Service]) -> Graph:
     """Read once."""
-    state: Any = request.app.state
-    if not hasattr(state, "pipeline_graph"):
-        state.pipeline_graph = Graph.load(service_of(request).app.settings.pipeline.graph or "")
+    state = request.app.state
+    if "pipeline_graph" not in state:
+        state.pipeline_graph = Graph.load(service.app.settings.pipeline.graph or "")
     graph: Graph = state.pipeline_graph
     return graph
 
 
-@router.post("/{node_id}/replay", **operation(Role.OPERATOR, Replayed, takes=ReplayRequest, status=202))
-async def replay_dead_streams(request: Request, node_id: str) -> Response:
+@post("/{node_id:str}/replay", role=Role.OPERATOR, status_code=202)
+async def replay_dead_streams(
+    service: NamedDependency[Service],
+    graph: NamedDependency[Graph],
+    background: NamedDependency[Background],
+    actor: NamedDependency[str],
+    node_id: FromPath[str],
+    data: JSONBody[ReplayRequest],
+) -> Replayed:
     """Send dead streams of a node back to its input topic, in the background; exactly those that are there now."""
-    service, graph = service_of(request), _graph(request)
     node = graph.node(node_id)
-    order = await read_body(request, ReplayRequest)
-    zoned_all(order)
-    query = await dead_streams(service, graph, node, limit=order.limit, since=order.since, kind=order.error_type)
-    if order.dry_run:
-        return answer(Replayed(node.id, await service.count(query), None), 202)
-    replay = await service.replay(query, actor=actor_of(request), reason=f"pipeline replay of {node.label}")
-    background: Background = request.app.state.background
+    query = await dead_streams(service, graph, node, limit=data.limit, since=data.since, kind=data.error_type)
+    if data.dry_run:
+        return Replayed(node.id, await service.count(query), None)
+    replay = await service.replay(query, actor=actor, reason=f"pipeline replay of {node.label}")
     background.run(replay.id)
-    return answer(Replayed(node.id, replay.total, replay), 202)
+    return Replayed(node.id, replay.total, replay)
+
+
+router = Router(
+    "/admin/dlq",
+    route_handlers=[replay_dead_streams],
+    dependencies={"graph": Provide(graph_of, sync_to_thread=False)},
+    tags=["pipeline"],
+)
