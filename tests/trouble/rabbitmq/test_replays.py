@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from urllib.parse import quote
 
+from redrive.clock import SystemClock
 from redrive.flow.replay import Replays, ReplayState
 from redrive.forensics.query import Query
 from redrive.model import State
@@ -12,9 +13,11 @@ from redrive.stores.memory import MemoryStore
 from redrive.telemetry.events import Events
 from redrive.testing.builders import make_letter, make_message
 from redrive.testing.clock import ManualClock
-from redrive.transports.rabbitmq.transport import RabbitTransport
+from redrive.transports.rabbitmq.transport import RabbitTransport, open_transport
 from tests.servers import web
+from tests.servers.fixtures import StartsServer
 from tests.servers.rabbitmq import GUEST, RabbitMQ
+from tests.trouble.rabbitmq.work import LEASE
 
 
 def limit_queue(server: RabbitMQ, vhost: str, queue: str) -> None:
@@ -49,3 +52,26 @@ async def test_one_letters_queue_refuses_it_and_its_neighbours_are_sent_once(
     now = await store.letters.get(refused.id)
     assert now is not None
     assert (now.state, now.owner, now.resends) == (State.PENDING, None, 0)
+
+
+async def test_a_message_that_is_too_large_for_the_broker_is_refused_and_its_neighbours_are_not_sent_for_ever(
+    start_server: StartsServer,
+) -> None:
+    """The broker closes the channel for it, so of what was published beside it nobody knows, once."""
+    server = start_server(RabbitMQ)
+    server.control("eval", "application:set_env(rabbit, max_message_size, 100000).")
+    server.control("eval", "persistent_term:put(max_message_size, 100000).")
+    transport = open_transport(f"{server.url}?delay=200ms", clock=SystemClock(), lease=LEASE)
+    store, clock = MemoryStore(), ManualClock()
+    large = make_letter(make_message(body=b"x" * 200_000))
+    await store.letters.record([large, *(make_letter(make_message()) for _ in range(3))])
+    replays = Replays(store, {"default": transport}, Events(), clock)
+    replay = await replays.start(Query(), actor="ann")
+    for _ in range(3):
+        ended = await replays.run(replay.id, runner="upkeep")
+        await clock.advance(60)
+    assert ended.state is ReplayState.SENT
+    [skipped], _ = await store.ledger.entries(replay.id, status=EntryStatus.SKIPPED)
+    assert (skipped.letter, "max size" in skipped.note) == (large.id, True)
+    assert 3 <= (await transport.depths())["orders"].total <= 6
+    await transport.aclose()

@@ -6,8 +6,10 @@ Everything is mandatory. What no queue takes comes back and is an error, never a
 from __future__ import annotations
 
 import asyncio
+import re
 from collections.abc import Sequence
 from datetime import timedelta
+from math import inf
 from typing import Any
 
 from msgspec import Struct
@@ -22,6 +24,7 @@ from redrive.transports.rabbitmq.wire import fits
 
 _AT_ONCE = 1000  # in flight
 _BREATH = 100  # published before the loop may do something else
+_TOO_LARGE = re.compile(r"message size \d+ is larger than configured max size (\d+)")
 Outcomes = list[TransportUnavailable | None]
 
 
@@ -45,7 +48,7 @@ class Unroutable(NotTaken):
 
 
 class NeverTaken(TransportUnavailable):
-    """It cannot be said in AMQP."""
+    """It cannot be said in AMQP, or is larger than the broker takes."""
 
     status = SendStatus.REFUSED
 
@@ -215,8 +218,13 @@ class _Confirms:
                 return
 
     def _fail(self, reason: TransportUnavailable) -> None:
-        for tag in tuple(self._open):
-            self._answer(tag, reason)
+        """Of what is open nobody knows; but if the broker closed the channel for a size, who was too large is known, and
+        must not take along what is published beside it the next time."""
+        found = _TOO_LARGE.search(reason.why)
+        most = int(found[1]) if found else inf
+        refusal = NeverTaken(self._name, reason.why)
+        for tag, (_, _, parcel) in tuple(self._open.items()):
+            self._answer(tag, refusal if len(parcel.body) > most else reason)
 
     def _refused(self) -> NotTaken:
         return NotTaken(self._name, "the broker refused a message: the queue may be at its limit")
