@@ -196,18 +196,18 @@ async def test_a_letter_that_the_store_refuses_holds_up_its_lane_and_no_other(ar
 
 async def test_stopping_gives_back_what_is_behind_in_every_lane() -> None:
     world, transport = world_of(*NAMES)
-    inside, gate = asyncio.Event(), asyncio.Event()
+    gate = asyncio.Event()
+    begun: list[str] = []
     handled: list[str] = []
 
     async def handler(body: Any, message: Message) -> None:
-        inside.set()
+        begun.append(message.id)
         await gate.wait()
         handled.append(message.id)
 
     consumer = Consumer(world.context(handler, concurrency=5))
     task = asyncio.create_task(consumer.run(timedelta(seconds=SOON)))
-    await inside.wait()
-    await until(lambda: len(consumer._lanes) == 3)
+    await until(lambda: len(begun) == 3)
     consumer.stop()
     gate.set()
     await asyncio.wait_for(task, SOON)
