@@ -130,7 +130,8 @@ async def test_reports_past_the_bound_are_dropped_and_counted(alerts: Alerts, ap
     for number in range(1003):
         alerts.report(an_alert(str(number)))
     assert sum(one.count for one in events if isinstance(one, AlertsDropped)) == 3
-    assert len(alerts._inbox) == 1000
+    await alerts.round()
+    assert len(await alerts.incidents.list()) == 1000
 
 
 async def test_an_open_alert_is_sent_again_to_who_takes_silence_for_its_end(app: Redrive, clock: ManualClock) -> None:

@@ -11,6 +11,7 @@ from email import message_from_bytes
 from email.utils import format_datetime
 from typing import Any
 
+import httpx
 import pytest
 from aiosmtpd.smtp import SMTP, Envelope, Session
 from msgspec.structs import replace
@@ -91,10 +92,19 @@ async def test_pagerduty_takes_no_longer_texts_than_it_says(pager: Notifier, rec
     assert len(sent.json["payload"]["summary"]) == 1024
 
 
-def test_pagerduty_is_asked_at_its_own_address_unless_another_is_given(opened: Open) -> None:
-    assert str(opened("pagerduty://KEY")._http.url) == "https://events.pagerduty.com"  # type: ignore[attr-defined]
-    there = opened("pagerduty://KEY@events.eu.pagerduty.com")
-    assert str(there._http.url) == "https://events.eu.pagerduty.com"  # type: ignore[attr-defined]
+async def test_pagerduty_is_asked_at_its_own_address_unless_another_is_given(
+    opened: Open, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[str] = []
+
+    async def request(client: httpx.AsyncClient, method: str, url: httpx.URL, **given: object) -> httpx.Response:
+        asked.append(f"{url.scheme}://{url.host}")
+        return httpx.Response(202)
+
+    monkeypatch.setattr(httpx.AsyncClient, "request", request)
+    for address in ("pagerduty://KEY", "pagerduty://KEY@events.eu.pagerduty.com"):
+        await opened(address).notify([notice()])
+    assert asked == ["https://events.pagerduty.com", "https://events.eu.pagerduty.com"]
 
 
 async def test_a_webhook_gets_all_at_once_and_signed(hook: Notifier, receiver: Receiver) -> None:

@@ -9,10 +9,12 @@ from msgspec.structs import replace
 
 from redrive import Redrive
 from redrive.alerts import Alerts
-from redrive.alerts.rules import RULES
-from redrive.alerts.watch import Recent
+from redrive.alerts.rules import RULES, Pen
+from redrive.alerts.watch import Recent, Watch
+from redrive.config.settings import Alerts as Chosen
 from redrive.config.settings import keys
 from redrive.errors import ConfigError
+from redrive.forensics.redact import Redactor
 from redrive.model import Letter, Reason, State, letter_id
 from redrive.telemetry.events import (
     BackendDown,
@@ -59,8 +61,8 @@ async def rounds(alerts: Alerts, clock: ManualClock, count: int = 1, *, every: f
 
 
 @pytest.fixture
-def watched(alerts: Alerts, app: Redrive) -> Alerts:
-    app.events.subscribe(alerts._watch)
+def watched(alerts: Alerts) -> Alerts:
+    alerts.listen()
     return alerts
 
 
@@ -95,13 +97,13 @@ async def test_a_new_group_that_somebody_resolved_is_not_new_again(
 
 @on_every_store
 async def test_an_old_group_is_not_new_to_a_process_that_just_started(
-    watched: Alerts, app: Redrive, clock: ManualClock, notifier: Remembering
+    alerts: Alerts, app: Redrive, clock: ManualClock, notifier: Remembering
 ) -> None:
     await bury(app, 0)
-    watched._watch.bursts()  # as if a process that does not watch had buried it
     await clock.advance(400)
+    alerts.listen()
     await bury(app, 1)
-    await rounds(watched, clock, 2)
+    await rounds(alerts, clock, 2)
     assert notifier.told == []
 
 
@@ -135,7 +137,7 @@ async def test_a_parked_retry_is_no_death(watched: Alerts, app: Redrive, clock: 
 async def test_a_threshold_of_exhausted_letters(clock: ManualClock, notifier: Remembering) -> None:
     async with an_app(clock, exhausted=3, new_group=False) as app:
         alerts = Alerts.of(app, notifiers=[notifier])
-        app.events.subscribe(alerts._watch)
+        alerts.listen()
         for number in range(2):
             await bury(app, number, state=State.EXHAUSTED)
         await rounds(alerts, clock, 2)
@@ -150,7 +152,7 @@ async def test_a_group_that_grows_fast_is_told_and_resolves_when_it_calms_down(
 ) -> None:
     async with an_app(clock, growth=10, new_group=False) as app:
         alerts = Alerts.of(app, notifiers=[notifier])
-        app.events.subscribe(alerts._watch)
+        alerts.listen()
         for number in range(9):
             await bury(app, number)
         await rounds(alerts, clock)
@@ -249,7 +251,7 @@ async def test_a_breaker_that_is_open(watched: Alerts, app: Redrive, clock: Manu
 async def test_what_is_less_severe_than_asked_for_is_not_kept(clock: ManualClock, notifier: Remembering) -> None:
     async with an_app(clock, severity="error") as app:
         alerts = Alerts.of(app, notifiers=[notifier])
-        app.events.subscribe(alerts._watch)
+        alerts.listen()
         await bury(app, state=State.EXHAUSTED)
         await rounds(alerts, clock)
         assert notifier.told == [("opened", "LettersExhausted:g")]
@@ -270,7 +272,7 @@ async def test_every_rule_can_be_ended(clock: ManualClock, notifier: Remembering
     assert {rule.setting for rule in RULES} == {f"alerts.{name}" for name in OFF}
     async with an_app(clock, **OFF) as app:
         alerts = Alerts.of(app, notifiers=[notifier])
-        app.events.subscribe(alerts._watch)
+        alerts.listen()
         for number in range(150):
             await bury(app, number, state=State.EXHAUSTED)
         app.events.emit(QueueMeasured(name="dlq", size=100, most=100))
@@ -294,7 +296,8 @@ def test_what_is_recent_leaves_the_window() -> None:
     assert recent.count(500.0) == 0
 
 
-async def test_the_path_of_a_message_keeps_a_bound_of_groups(watched: Alerts, app: Redrive) -> None:
+def test_the_path_of_a_message_keeps_a_bound_of_groups_and_sources(clock: ManualClock) -> None:
+    watch = Watch(Chosen(success_of=1), clock, Pen(Redactor(), None), lambda: None)
     event = MessageBuried(
         source="orders",
         message="m",
@@ -307,9 +310,10 @@ async def test_the_path_of_a_message_keeps_a_bound_of_groups(watched: Alerts, ap
         failure=make_failure(),
     )
     for number in range(5000):
-        watched._watch(replace(event, group=f"g{number}", source=f"s{number}"))
-    assert len(watched._watch.bursts()) == 1000
-    assert len(watched._watch._exhausted) == 1000
+        watch(replace(event, group=f"g{number}", source=f"s{number}"))
+    assert len(watch.bursts()) == 1000
+    assert {alert.name for alert in watch.conditions(clock.now())} == {"RetriesFailing"}
+    assert len(watch.conditions(clock.now())) == 1000
 
 
 async def test_a_queue_that_nobody_measures_any_more_is_forgotten(
@@ -325,7 +329,7 @@ async def test_a_queue_that_nobody_measures_any_more_is_forgotten(
 async def test_a_link_leads_to_the_group(clock: ManualClock, notifier: Remembering) -> None:
     async with an_app(clock, console="https://redrive.example/") as app:
         alerts = Alerts.of(app, notifiers=[notifier])
-        app.events.subscribe(alerts._watch)
+        alerts.listen()
         await bury(app)
         await rounds(alerts, clock)
     assert notifier.notices[0].alert.links == {"console": "https://redrive.example/#group=g"}

@@ -11,6 +11,7 @@ import pytest
 from redrive import Policy, Redrive
 from redrive.admin.server import Server
 from redrive.alerts import Alerts, Kind, Notice, Notifier, alerting
+from redrive.alerts.watch import Watch
 from redrive.service import Service
 from redrive.telemetry.events import (
     BreakerMoved,
@@ -102,14 +103,12 @@ async def test_where_nobody_is_to_be_told_nothing_runs() -> None:
 async def test_an_error_in_a_round_does_not_end_the_others(
     app: Redrive, notifier: Remembering, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    alerts = Alerts.of(app, notifiers=[notifier])
-    monkeypatch.setattr(alerts._watch, "conditions", lambda now: 1 / 0)
-    await alerts._guarded()
-    assert "a round of alerts failed" in caplog.text
-    monkeypatch.undo()
-    away(app)
-    alerts.report(an_alert())
-    await alerts._guarded()
+    monkeypatch.setattr(Watch, "conditions", lambda watch, now: 1 / 0)
+    async with Alerts.of(app, notifiers=[notifier]) as alerts:
+        await until(lambda: "a round of alerts failed" in caplog.text)
+        monkeypatch.undo()
+        away(app)
+        alerts.report(an_alert())
     assert notifier.told == [("opened", "k")]
 
 

@@ -57,7 +57,7 @@ async def test_while_the_store_is_away_it_is_told_all_the_same_and_written_down_
     store, app = moody
     events = seen(app)
     alerts = Alerts.of(app, notifiers=[notifier])
-    app.events.subscribe(alerts._watch)
+    alerts.listen()
     alerts.report(an_alert("before"))
     await rounds(alerts, clock)
     store.away = True

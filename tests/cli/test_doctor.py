@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import os
+import shutil
 import sqlite3
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import msgspec
@@ -107,29 +109,33 @@ def test_a_file_that_others_can_read(sound: World, monkeypatch: pytest.MonkeyPat
     assert _wrong(sound.shell) == []
 
 
-def _found(findings: Any) -> list[Finding]:
-    return list(findings)
+def _looked_at(file: Path, mounts: Path = Path("/nowhere")) -> list[Finding]:
+    file.touch(0o600)
+    return list(files.files({"store": f"sqlite:///{file}"}, mounts))
 
 
-def test_a_network_file_system() -> None:
-    mounts = {Path("/"): "ext4", Path("/mnt/share"): "nfs4"}
-    (finding,) = _found(files._on_network("store", Path("/mnt/share/a/redrive.db"), mounts))
+def test_a_network_file_system(tmp_path: Path) -> None:
+    share, mounts = tmp_path / "share" / "a", tmp_path / "mounts"
+    share.mkdir(parents=True)
+    mounts.write_text(f"/dev/sda1 / ext4 rw 0 0\nserver:/x {share.parent} nfs4 rw 0 0\n")
+    (finding,) = _looked_at(share / "redrive.db", mounts)
     assert finding.level is Level.FAILURE
-    assert _found(files._on_network("store", Path("/var/redrive.db"), mounts)) == []
+    assert _looked_at(tmp_path / "redrive.db", mounts) == []
 
 
 @pytest.mark.parametrize(("free", "level"), [(10 << 20, Level.FAILURE), (500 << 20, Level.WARNING), (9 << 30, None)])
-def test_a_disk_that_is_nearly_full(free: int, level: Level | None) -> None:
-    found = _found(files._free_space("store", Path("/var/redrive.db"), free))
-    assert [one.level for one in found] == ([] if level is None else [level])
+def test_a_disk_that_is_nearly_full(
+    free: int, level: Level | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(shutil, "disk_usage", lambda path: SimpleNamespace(free=free))
+    found = _looked_at(tmp_path / "redrive.db")
+    assert [finding.level for finding in found] == ([] if level is None else [level])
 
 
-def test_a_write_ahead_log_that_grew(sound: World) -> None:
-    file = sound.shell.place / "big.db"
-    file.touch()
-    with file.with_name("big.db-wal").open("wb") as wal:
+def test_a_write_ahead_log_that_grew(tmp_path: Path) -> None:
+    with (tmp_path / "big.db-wal").open("wb") as wal:
         wal.truncate(300 << 20)
-    (finding,) = _found(files._wal("store", file))
+    (finding,) = _looked_at(tmp_path / "big.db")
     assert "300 MiB" in finding.text
 
 

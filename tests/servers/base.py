@@ -56,7 +56,7 @@ class Server(Lifecycle):
     """A subclass says how to write the config, what to run, and how to tell that it is ready."""
 
     start_timeout: ClassVar[timedelta] = timedelta(seconds=120)
-    stop_timeout: ClassVar[timedelta] = timedelta(seconds=30)
+    stop_timeout: timedelta = timedelta(seconds=30)
     user: ClassVar[str | None] = None
 
     def __init__(self, directory: Path | None = None) -> None:

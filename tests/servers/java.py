@@ -2,10 +2,16 @@
 
 import shutil
 from collections.abc import Sequence
+from datetime import timedelta
 from pathlib import Path
+
+from tests.servers.errors import InstallError
 
 # Started often and for a short while: the cheapest collector, the first compiler only.
 QUICK_START = ("-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xshare:auto", "-Djava.awt.headless=true")
+
+# Written when the JVM ends, which takes a minute on a machine that builds other servers at the same time.
+WRITES_ARCHIVE = timedelta(minutes=10)
 
 CONSOLE_LOGGING = """\
 status = error
@@ -26,6 +32,12 @@ def class_path(folder: Path) -> str:
 def write_archive(archive: Path) -> Sequence[str]:
     """Options that make a JVM leave an archive of its loaded classes when it ends."""
     return [f"-XX:ArchiveClassesAtExit={archive}"]
+
+
+def require_archive(server: str, archive: Path) -> None:
+    """The archive is there; without it the server would start all the same, at half the speed."""
+    if not archive.exists():
+        raise InstallError(f"{server}: Java left no archive of its classes when it ended; run make servers again")
 
 
 def read_archive(archive: Path) -> Sequence[str]:

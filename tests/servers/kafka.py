@@ -71,8 +71,10 @@ def _prepare(target: Path, work: Path) -> None:
     tool = ["java", *JVM, "-cp", java.class_path(JARS.path), "kafka.tools.StorageTool"]
     run_step("kafka", [*tool, "format", "-t", cluster.cluster_id, "-c", str(node.config)])
     shutil.move(node.data / CHECKPOINT, target)
+    node.stop_timeout = java.WRITES_ARCHIVE
     cluster.start()
     cluster.stop()
+    java.require_archive("kafka", target / ARCHIVE)
 
 
 PREPARED = Artefact("kafka-prepared", VERSION, _prepare, inputs=java.java_release, tools=(JAVA,), after=(JARS,))

@@ -51,6 +51,7 @@ def _prepare(target: Path, _work: Path) -> None:
     """Once per Java: an archive of the classes the server loads, written where its user may write."""
     server = _Recorder()
     server.start().stop()
+    java.require_archive("opensearch", server.directory / ARCHIVE)
     shutil.copy(server.directory / ARCHIVE, target)
     server.discard()
 
@@ -115,6 +116,7 @@ class _Recorder(OpenSearch):
     """The same server, leaving the archive of its classes behind when it stops."""
 
     needs = Needs(artefacts=(SERVER,), tools=(JAVA,))
+    stop_timeout = java.WRITES_ARCHIVE
 
     @property
     def archive_options(self) -> Sequence[str]:

@@ -54,21 +54,23 @@ async def test_what_was_written_is_read(database: Database) -> None:
 async def test_writers_that_come_together_share_a_transaction(database: Database) -> None:
     hold, begun = threading.Event(), threading.Event()
 
+    commits: list[str] = []
+    changes: list[int] = []
+
     def slow(connection: sqlite3.Connection) -> None:
+        changes.append(connection.total_changes)
+        connection.set_trace_callback(commits.append)
         begun.set()
         hold.wait(10)
 
     first = asyncio.create_task(database.write(slow))
     await asyncio.to_thread(begun.wait, 10)
-    before = database._writer_connection.total_changes
-    commits: list[str] = []
-    database._writer_connection.set_trace_callback(commits.append)
     rest = [asyncio.create_task(database.write(lambda c, n=n: _put(c, str(n)))) for n in range(100)]  # type: ignore[misc]
     await asyncio.sleep(0)
     hold.set()
     await asyncio.gather(first, *rest)
-    assert database._writer_connection.total_changes - before == 100
     assert commits.count("COMMIT") == 2
+    assert await database.write(lambda connection: connection.total_changes) - changes[0] == 100
 
 
 async def test_a_job_that_fails_takes_only_itself_back(database: Database) -> None:

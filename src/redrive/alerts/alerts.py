@@ -111,11 +111,15 @@ class Alerts:
         self._inbox.append(news)
         self._woken.set()
 
+    def listen(self) -> Callable[[], None]:
+        """Watch the events of the app from now on, until what is returned is called: for who asks for each `round`."""
+        return self._events.subscribe(self._watch)
+
     # -- its life ------------------------------------------------------------------------------------------------------
 
     async def __aenter__(self) -> Alerts:
         self._mask.__enter__()
-        self._unsubscribe = self._events.subscribe(self._watch)
+        self._unsubscribe = self.listen()
         self._task = asyncio.create_task(self._run())
         return self
 

@@ -17,8 +17,8 @@ _NETWORK = {"nfs", "nfs4", "cifs", "smb3", "smbfs", "fuse.sshfs", "9p", "gluster
 _MOUNTS = Path("/proc/mounts")
 
 
-def files(urls: Mapping[str, str]) -> Iterator[Finding]:
-    """Check every SQLite file that is configured, each once."""
+def files(urls: Mapping[str, str], mounts: Path = _MOUNTS) -> Iterator[Finding]:
+    """Check every SQLite file that is configured, each once; `mounts` is a file as /proc/mounts."""
     found: dict[Path, str] = {}
     for about, url in urls.items():
         try:
@@ -29,7 +29,7 @@ def files(urls: Mapping[str, str]) -> Iterator[Finding]:
         if path is not None:
             found.setdefault(path, about)
     for path, about in found.items():
-        yield from _file(about, path)
+        yield from _file(about, path, mounts)
     if len(found) > 1:
         yield _apart(found)
 
@@ -47,11 +47,11 @@ def is_missing(url: str) -> bool:
     return path is not None and not path.exists()
 
 
-def _file(about: str, path: Path) -> Iterator[Finding]:
+def _file(about: str, path: Path, mounts: Path) -> Iterator[Finding]:
     if not path.exists():
         yield _absent(about, path)
         return
-    yield from _on_network(about, path, _mounts())
+    yield from _on_network(about, path, _mounted(mounts))
     yield from _readable(about, path)
     yield from _wal(about, path)
     yield from _free_space(about, path, shutil.disk_usage(path.parent).free)
@@ -117,9 +117,9 @@ def _apart(found: Mapping[Path, str]) -> Finding:
     )
 
 
-def _mounts() -> dict[Path, str]:
+def _mounted(mounts: Path) -> dict[Path, str]:
     """The kind of file system by mount point; empty where the machine does not say."""
-    if not _MOUNTS.exists():
+    if not mounts.exists():
         return {}
-    lines = (line.split() for line in _MOUNTS.read_text("utf-8", "replace").splitlines())
+    lines = (line.split() for line in mounts.read_text("utf-8", "replace").splitlines())
     return {Path(parts[1].replace("\\040", " ")): parts[2] for parts in lines if len(parts) > 2}

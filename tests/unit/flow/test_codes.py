@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import grpc
 import pytest
 
 from redrive.flow.classify import RETRYABLE
-from redrive.flow.codes import _GRPC, Code, Family, category_of, find_code, parse_code
+from redrive.flow.codes import Code, Family, category_of, find_code, parse_code
 from redrive.model import Category
 
 EMAIL_RETRYABLE = ["smtp:421", "smtp:450", "smtp:451", "smtp:452", "Throttling", "ServiceUnavailable"]
@@ -50,7 +51,8 @@ def test_http(codes: tuple[int, ...], expected: Category | None) -> None:
 
 
 def test_grpc_has_all_its_seventeen() -> None:
-    assert len(_GRPC) == 17
+    assert len(grpc.StatusCode) == 17
+    assert all(category(f"grpc:{status.name}") is not None for status in grpc.StatusCode)
     assert category("unavailable") is Category.NETWORK
     assert category("grpc:INVALID_ARGUMENT") is Category.VALIDATION
 

@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Iterator
+from collections.abc import AsyncIterator
 from contextlib import closing
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from redrive.clock import SystemClock
-from redrive.drivers.sqlite.database import close_database, open_database
 from redrive.forensics.query import Query
 from redrive.model import Category, State, letter_id
 from redrive.stores.sqlite import SqliteStore
-from redrive.stores.sqlite.letters import _ordered, _search
 
 NOW = SystemClock().now()
 WIDE = [
@@ -28,28 +27,43 @@ WIDE = [
 ]
 
 
+def plan(folder: Path, statement: str) -> str:
+    with closing(sqlite3.connect(folder / "letters.db")) as connection:
+        connection.create_function("letter_id", 2, letter_id, deterministic=True)
+        return "\n".join(row[3] for row in connection.execute(f"EXPLAIN QUERY PLAN {statement}"))
+
+
 @pytest.fixture
-def connection(tmp_path: Path) -> Iterator[sqlite3.Connection]:
-    close_database(open_database(f"sqlite:///{tmp_path}/letters.db"))
-    connection = sqlite3.connect(tmp_path / "letters.db")
-    yield connection
-    connection.close()
+def seen(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """What SQLite is asked from now on, on whichever connection, with the values."""
+    statements: list[str] = []
+    connect = sqlite3.connect
+
+    def traced(*place: Any, **options: Any) -> sqlite3.Connection:
+        connection: sqlite3.Connection = connect(*place, **options)
+        connection.set_trace_callback(statements.append)
+        return connection
+
+    monkeypatch.setattr(sqlite3, "connect", traced)
+    return statements
 
 
-def plan(connection: sqlite3.Connection, statement: str, parameters: dict[str, object]) -> str:
-    return "\n".join(row[3] for row in connection.execute(f"EXPLAIN QUERY PLAN {statement}", parameters))
+@pytest.fixture
+async def store(seen: list[str], tmp_path: Path) -> AsyncIterator[SqliteStore]:
+    store = SqliteStore(f"sqlite:///{tmp_path}/letters.db")
+    await store.check()
+    seen.clear()
+    yield store
+    await store.aclose()
 
 
 @pytest.mark.parametrize("query", WIDE, ids=str)
-async def test_a_replay_is_frozen_without_sorting_all_that_it_selects(query: Query, tmp_path: Path) -> None:
-    store = SqliteStore(f"sqlite:///{tmp_path}/letters.db")
-    seen: list[str] = []
-    await store._access.write(lambda connection: connection.set_trace_callback(seen.append))
-    await store.ledger.freeze("r", query, now=SystemClock().now())
-    await store.aclose()
+async def test_a_replay_is_frozen_without_sorting_all_that_it_selects(
+    query: Query, store: SqliteStore, seen: list[str], tmp_path: Path
+) -> None:
+    await store.ledger.freeze("r", query, now=NOW)
     (freeze,) = [statement for statement in seen if "'selected'" in statement]
-    with closing(sqlite3.connect(tmp_path / "letters.db")) as connection:
-        assert "TEMP B-TREE" not in plan(connection, freeze, {})
+    assert "TEMP B-TREE" not in plan(tmp_path, freeze)
 
 
 NARROW = {
@@ -59,16 +73,25 @@ NARROW = {
 }
 
 
+def _search(seen: list[str]) -> str:
+    (statement,) = [statement for statement in seen if "FROM letters" in statement]
+    return statement
+
+
 @pytest.mark.parametrize("index", NARROW)
-def test_what_few_letters_have_is_found_by_the_index_of_only_those(connection: sqlite3.Connection, index: str) -> None:
+async def test_what_few_letters_have_is_found_by_the_index_of_only_those(
+    index: str, store: SqliteStore, seen: list[str], tmp_path: Path
+) -> None:
     """Upkeep asks these all the time, of a million letters that have nothing of it."""
-    connection.create_function("letter_id", 2, letter_id, deterministic=True)
-    statement, parameters = _search(NARROW[index], None, 50, oldest_first=True)
-    assert index in plan(connection, statement, parameters)
-    assert "letters_state" not in plan(connection, statement, parameters)
+    await store.letters.search(NARROW[index], limit=50, oldest_first=True)
+    steps = plan(tmp_path, _search(seen))
+    assert index in steps
+    assert "letters_state" not in steps
 
 
 @pytest.mark.parametrize("query", WIDE, ids=str)
-def test_a_page_is_read_in_order_and_not_sorted(connection: sqlite3.Connection, query: Query) -> None:
-    statement, parameters = _ordered(query, None, 50, oldest_first=False)
-    assert "SCAN letters" not in plan(connection, statement, parameters).replace("SCAN letters USING", "")
+async def test_a_page_is_read_in_order_and_not_sorted(
+    query: Query, store: SqliteStore, seen: list[str], tmp_path: Path
+) -> None:
+    await store.letters.search(query, limit=50)
+    assert "SCAN letters" not in plan(tmp_path, _search(seen)).replace("SCAN letters USING", "")
