@@ -257,7 +257,9 @@ class Consumer:
         if failure is None:
             return Attempted(delivery, _DONE, None, seconds)
         context = self.context
-        outcome = decide(delivery.message, failure, context.policy, context.clock.now(), context.clock.rng)
+        outcome = decide(
+            delivery.message, failure, context.policy_for(delivery), context.clock.now(), context.clock.rng
+        )
         return Attempted(delivery, outcome, failure, seconds)
 
     async def _settle(self) -> None:
