@@ -90,7 +90,6 @@ async def test_an_execution_that_raises_is_enqueued_once_and_still_raises() -> N
 async def test_a_queue_that_is_full_does_not_hide_why_a_workflow_failed() -> None:
     app = _app(Sweep(a=ValueError("bad")))
     app.dlq.max_size = 1
-    app.dlq._room._most = 1
     first = await app.execute_workflow_parallel({"type": "x"}, "sweep", ["a"])
     second = await app.execute_workflow_parallel({"type": "x"}, "sweep", ["a"])
     assert (first["dlq_enqueued"], second["dlq_enqueued"]) == (True, False)

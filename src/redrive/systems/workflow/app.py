@@ -17,7 +17,7 @@ from redrive.flow.classify import Classifier
 from redrive.model import Category
 from redrive.stores.base import Store
 from redrive.systems.workflow.access import AccessManager
-from redrive.systems.workflow.attempts import ErrorText
+from redrive.systems.workflow.calls import ErrorText, as_error
 from redrive.systems.workflow.integration import DLQIntegration, create_dlq_integration
 from redrive.systems.workflow.queue import DeadLetterQueue
 from redrive.telemetry.events import Events
@@ -42,7 +42,7 @@ class ErrorRecoveryManager:
         self.classifier = classifier
 
     async def classify_error(self, error: BaseException | str) -> Category:
-        return self.classifier(error if isinstance(error, BaseException) else Exception(error)).category
+        return self.classifier(as_error(error)).category
 
 
 class WorkflowApp:

@@ -4,13 +4,18 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Mapping
+from datetime import datetime, timedelta
 from enum import StrEnum
+from random import Random
 from typing import TypeAlias
+
+from msgspec import Struct
 
 from redrive.config.durations import Duration
 from redrive.errors import ConfigError, UsageError, nearest
 from redrive.flow.backoff import Backoff, custom, exponential, immediate, linear, never
-from redrive.model import Category, State
+from redrive.model import Category, Letter, State
+from redrive.policy import Again, Policy
 
 ErrorCategory = Category
 """The document's name for it."""
@@ -68,6 +73,21 @@ _BACKOFFS: Mapping[str, Backoff] = {
 }
 
 
+class AsPlanned(Struct, frozen=True):
+    """The backoff of a retry that a person asked for: the next automatic one stays when it was to be."""
+
+    wait: timedelta | None
+
+    def delay(self, attempt: int, rng: Random) -> timedelta | None:
+        return self.wait
+
+
+def as_planned(letter: Letter, attempt: int, now: datetime) -> Policy:
+    """For a retry that uses none of the automatic ones up."""
+    again = Again(letter.max_retries, AsPlanned(None if letter.next_retry_at is None else letter.next_retry_at - now))
+    return Policy(attempt, again=again, categories=dict.fromkeys(Category, Policy(attempt)))
+
+
 class Policies:
     """The backoffs of one queue by their names, because a name is what a task can keep."""
 
@@ -100,6 +120,12 @@ class Policies:
             raise UsageError("a backoff without a name cannot be kept with its task: use register_backoff(name, …)")
         self.register(name, policy)
         return name
+
+    def policy(self, name: str, max_retries: int, attempt: int = 2) -> Policy:
+        """Every failure is written into the letter, and the letter waits for its retries: so many, whatever the
+        category of the failure, because whoever enqueued the task said so."""
+        again = Again(max_retries, self.backoff(name))
+        return Policy(attempt, again=again, categories=dict.fromkeys(Category, Policy(attempt)))
 
     def backoff(self, name: str) -> Backoff:
         """That of a task. One whose function is not registered here waits as the default says."""

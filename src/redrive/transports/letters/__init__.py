@@ -4,7 +4,7 @@ transport.py   LettersTransport: what is due is received, attempted and settled 
 sent.py        what a replay sends back: a document beside its letter, leased to whoever does it
 """
 
-from redrive.transports.letters.sent import KIND
-from redrive.transports.letters.transport import Lease, LettersTransport
+from redrive.transports.letters.sent import KIND, Lease
+from redrive.transports.letters.transport import LettersTransport
 
 __all__ = ["KIND", "Lease", "LettersTransport"]
