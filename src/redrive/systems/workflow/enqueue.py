@@ -63,7 +63,7 @@ class Enqueuer:
         name = self._policies.default if given.retry_policy is None else self._policies.name_of(given.retry_policy)
         retries = self._max_retries if given.max_retries is None else whole(given.max_retries)
         return letter_of(
-            Delivery(self._message(given, name, failed.attempt), None),
+            Delivery(_message(given, name, failed), None),
             failed,
             Reason.ATTEMPTS if failed.retryable else Reason.PERMANENT,
             self._policies.policy(name, retries),
@@ -73,20 +73,20 @@ class Enqueuer:
         )
 
     def _failure(self, execution: Execution, attempt: int) -> Failure:
-        """What went wrong; its category as the caller says, if he does."""
-        now = self._context.clock.now()
+        """What went wrong; its category as the caller says, if he does. A text was raised nowhere: it has no stack."""
+        now, error = self._context.clock.now(), execution.error
         message = Message(id=execution.task_id, source="", body=b"", enqueued_at=now, attempt=attempt)
-        found = failure(self._context, message, as_error(execution.error))
-        if execution.error_category is None:
-            return replace(found, at=now, retryable=found.category in RETRYABLE)
-        category = category_named(execution.error_category)
-        return replace(found, at=now, category=category, retryable=category in RETRYABLE)
+        found = failure(self._context, message, as_error(error))
+        given = execution.error_category
+        category = found.category if given is None else category_named(given)
+        stack = found.stack if isinstance(error, BaseException) else ""
+        return replace(found, at=now, category=category, retryable=category in RETRYABLE, stack=stack)
 
-    def _message(self, given: Execution, policy: str, attempt: int) -> Message:
-        now = self._context.clock.now()
-        return message_of(
-            given.task_id, given.task, given.repos, policy, given.metadata, given.after, now, attempt
-        )  # fmt: skip
+
+def _message(given: Execution, policy: str, failed: Failure) -> Message:
+    return message_of(
+        given.task_id, given.task, given.repos, policy, given.metadata, given.after, failed.at, failed.attempt
+    )
 
 
 def whole(number: Any) -> int:

@@ -22,6 +22,7 @@ ErrorCategory = Category
 BackoffFunction: TypeAlias = Callable[[int], Duration | None]
 """From the number of retries made so far to the delay before the next; None: wait for a person."""
 log = logging.getLogger("redrive")
+_MOST_KEPT = 1000
 
 
 class RetryPolicy(StrEnum):
@@ -84,7 +85,11 @@ class AsPlanned(Struct, frozen=True):
 
 def as_planned(letter: Letter, attempt: int, now: datetime) -> Policy:
     """For a retry that uses none of the automatic ones up."""
-    again = Again(letter.max_retries, AsPlanned(None if letter.next_retry_at is None else letter.next_retry_at - now))
+    wait = None if letter.next_retry_at is None else letter.next_retry_at - now
+    return _policy(attempt, Again(letter.max_retries, AsPlanned(wait)))
+
+
+def _policy(attempt: int, again: Again) -> Policy:
     return Policy(attempt, again=again, categories=dict.fromkeys(Category, Policy(attempt)))
 
 
@@ -94,6 +99,7 @@ class Policies:
     def __init__(self, default: AnyPolicy = RetryPolicy.EXPONENTIAL) -> None:
         self._backoffs: dict[str, Backoff] = dict(_BACKOFFS)
         self._functions: dict[str, BackoffFunction] = {}
+        self._policies: dict[tuple[str, int, int], Policy] = {}
         self.default = self.name_of(default)
 
     def register(self, name: str, function: BackoffFunction) -> None:
@@ -105,6 +111,7 @@ class Policies:
         if name in self._backoffs and self._functions.get(name) is not function:
             raise ConfigError(f"there is a policy {name!r} already: give this one another name")
         self._functions[name] = function
+        self._policies.clear()
         self._backoffs[name] = custom(lambda attempt: function(attempt - 1))
 
     def name_of(self, policy: AnyPolicy) -> str:
@@ -124,8 +131,12 @@ class Policies:
     def policy(self, name: str, max_retries: int, attempt: int = 2) -> Policy:
         """Every failure is written into the letter, and the letter waits for its retries: so many, whatever the
         category of the failure, because whoever enqueued the task said so."""
-        again = Again(max_retries, self.backoff(name))
-        return Policy(attempt, again=again, categories=dict.fromkeys(Category, Policy(attempt)))
+        key = name, max_retries, attempt
+        if key not in self._policies or name not in self._backoffs:
+            if len(self._policies) >= _MOST_KEPT:
+                self._policies.clear()
+            self._policies[key] = _policy(attempt, Again(max_retries, self.backoff(name)))
+        return self._policies[key]
 
     def backoff(self, name: str) -> Backoff:
         """That of a task. One whose function is not registered here waits as the default says."""

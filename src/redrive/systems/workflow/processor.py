@@ -24,9 +24,8 @@ from redrive.flow.classify import RETRYABLE
 from redrive.flow.context import Context
 from redrive.flow.deadline import Deadline, Deadlines
 from redrive.flow.decide import decide
-from redrive.flow.lineage import lineage
 from redrive.flow.settle import Attempted, settle
-from redrive.model import Message, Release
+from redrive.model import Message, Release, State
 from redrive.systems.workflow.calls import CURRENT, Calls
 from redrive.systems.workflow.task import SOURCE, FailedTask, body_of
 from redrive.telemetry.events import BreakerMoved, LeaseLost, LettersMoved, LettersRetried
@@ -69,9 +68,10 @@ class Processor:
         self._running: set[asyncio.Task[None]] = set()
         self._outcomes: list[Attempted] = []  # not written yet
         self._aside: list[Delivery] = []  # taken, but their target's breaker is open
-        self._writing = asyncio.Lock()
+        self._writer: asyncio.Task[None] | None = None
         self._filling = asyncio.Lock()
         self._wake = asyncio.Event()
+        self._ended = asyncio.Event()  # some task, since somebody looked
         self._stopping = False
         self._backlog = False
         self._loop: asyncio.Task[None] | None = None
@@ -131,7 +131,8 @@ class Processor:
         self._stopping = self._stopping and self.is_running
         await self._tick()
         while self._running:
-            await asyncio.wait(self._running, return_when=asyncio.FIRST_COMPLETED)
+            self._ended.clear()
+            await self._ended.wait()
             if self._backlog:
                 await self._fill()
         now = self.counts
@@ -173,7 +174,7 @@ class Processor:
         retried = 0
         for delivery in deliveries:
             breaker = self._breaker(delivery.message)
-            if _was_replayed(delivery):
+            if delivery.token.letter.state is State.REPLAYING:
                 self._begin(delivery)
             elif breaker.room(1):
                 breaker.sent(1)
@@ -192,6 +193,7 @@ class Processor:
 
     def _finished(self, task: asyncio.Task[None]) -> None:
         self._running.discard(task)
+        self._ended.set()
         if not task.cancelled() and (error := task.exception()) is not None:
             log.error("a retry could not be carried out: its task is retried again", exc_info=error)
         if self._backlog:
@@ -238,18 +240,23 @@ class Processor:
             log.warning("an outcome waits to be written: %s", error)
 
     async def write(self) -> None:
-        """Everything that is not written yet."""
-        async with self._writing:
-            while self._outcomes:
-                batch, self._outcomes = self._outcomes, []
-                try:
-                    await self._write(batch)
-                except TransportUnavailable as error:
-                    self._outcomes = batch + self._outcomes
-                    raise StoreUnavailable(error.name, error.why) from error
-                except BaseException:  # left to its lease, or to the next rescue
-                    self._transport.forget(item.delivery for item in batch)
-                    raise
+        """Everything that is not written yet, in one step: whoever has something to write waits for the same."""
+        if self._outcomes:
+            if self._writer is None or self._writer.done():
+                self._writer = asyncio.get_running_loop().create_task(self._write_all())
+            await asyncio.shield(self._writer)
+
+    async def _write_all(self) -> None:
+        while self._outcomes:
+            batch, self._outcomes = self._outcomes, []
+            try:
+                await self._write(batch)
+            except TransportUnavailable as error:
+                self._outcomes = batch + self._outcomes
+                raise StoreUnavailable(error.name, error.why) from error
+            except BaseException:  # left to its lease, or to the next rescue
+                self._transport.forget(item.delivery for item in batch)
+                raise
 
     async def _write(self, batch: Sequence[Attempted]) -> None:
         """Who lost its lease says nothing of a failure, and everything of a success."""
@@ -292,8 +299,3 @@ class Processor:
     def breakers(self) -> dict[str, str]:
         """The position of each target's breaker."""
         return {name or "default": breaker.position.value for name, breaker in self._breakers.items()}
-
-
-def _was_replayed(delivery: Delivery) -> bool:
-    origin = lineage(delivery.message)
-    return origin is not None and origin.replay is not None
