@@ -101,6 +101,22 @@ class Pause:
         self.seconds = self._shortest
 
 
+class SteadyClock:
+    """A clock whose time of day never goes back: what waits by it is not held up when somebody sets the machine's."""
+
+    def __init__(self, clock: Clock) -> None:
+        self.rng = clock.rng
+        self.elapsed = clock.elapsed
+        self.sleep = clock.sleep
+        self.wait = clock.wait
+        self.new_id = clock.new_id
+        self._now = clock.now
+        self._steady = Steady(clock)
+
+    def now(self) -> datetime:
+        return max(self._now(), moment(self._steady.micros()))
+
+
 def sortable_id(milliseconds: int, chance: bytes) -> str:
     """26 characters: 48 bits of time, 80 bits of chance, in an alphabet without look-alikes."""
     number = (milliseconds << 80) | int.from_bytes(chance, "big")

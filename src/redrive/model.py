@@ -10,6 +10,7 @@ from base64 import b32encode
 from collections.abc import Iterable
 from datetime import datetime, timedelta
 from enum import StrEnum
+from functools import lru_cache
 from hashlib import blake2b
 from typing import TypeAlias
 
@@ -191,6 +192,7 @@ class Letter(Struct, frozen=True, gc=False):
         return self.last.category
 
 
+@lru_cache(maxsize=1024)  # asked several times for each message that comes back
 def letter_id(source: str, message_id: MessageId) -> LetterId:
     """The id of the letter of a message: one message of one source is one letter, however often it dies."""
     digest = blake2b(f"{source}\0{message_id}".encode("utf-8", "surrogatepass"), digest_size=10).digest()

@@ -19,9 +19,9 @@ from redrive.transports.base import Transport
 TRANSPORTS = {
     "memory": "redrive.transports.memory:open_transport",
     "sqlite": "redrive.transports.sqlite:open_transport",
-    "workflow+sqlite": "redrive.systems.workflow.replayed:open_transport",
-    "workflow+opensearch": "redrive.systems.workflow.replayed:open_transport",
-    "workflow+opensearch+https": "redrive.systems.workflow.replayed:open_transport",
+    "workflow+sqlite": "redrive.systems.workflow.transport:open_transport",
+    "workflow+opensearch": "redrive.systems.workflow.transport:open_transport",
+    "workflow+opensearch+https": "redrive.systems.workflow.transport:open_transport",
     "redis": "redrive.transports.redis:open_transport",
     "rediss": "redrive.transports.redis:open_transport",
     "redis+cluster": "redrive.transports.redis:open_transport",

@@ -98,14 +98,14 @@ def _has_settings(file: Path) -> bool:
 
 
 def _from_file(file: Path) -> Iterator[_Given]:
-    tree = _parsed(file)
+    tree = parsed(file)
     if file.name == "pyproject.toml":
         tree = tree.get("tool", {}).get("redrive", {})
     for path, raw in _leaves(tree, "", str(file)):
         yield _Given(_key(path, str(file)), raw, str(file))
 
 
-def _parsed(file: Path) -> dict[str, Any]:
+def parsed(file: Path) -> dict[str, Any]:
     """The file as a tree; a file that cannot be read is named with the reason."""
     if file.suffix not in (".toml", ".yaml", ".yml"):
         raise ConfigError(f"{file} is no configuration file: name it .toml, .yaml or .yml")

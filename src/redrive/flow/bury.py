@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from datetime import datetime, timedelta
 from random import Random
+from sys import intern
 
 from msgspec.structs import replace
 
@@ -37,7 +38,7 @@ def letter_of(
         failures=merge_failures(delivery.failures, [failure]),
         state=State.EXHAUSTED if wait is None and origin is not None and origin.was_retried else State.PENDING,
         reason=reason,
-        group=fingerprint(failure),
+        group=intern(fingerprint(failure)),  # there are few groups, and may be very many letters
         created_at=now,
         updated_at=now,
         transport=transport,

@@ -17,7 +17,7 @@ from redrive.model import Holds, Message
 from redrive.policy import Policy
 from redrive.stores.base import Store
 from redrive.telemetry.events import Events
-from redrive.transports.base import Transport
+from redrive.transports.base import Delivery, Transport
 
 Span: TypeAlias = Callable[[Message], AbstractContextManager[Any]]
 
@@ -35,6 +35,7 @@ class Handler(Struct, frozen=True):
     transport: str = "default"
     name: str = ""
     limits: Limits = Limits()
+    policy_of: Callable[[Delivery], Policy] | None = None  # where each message has a policy of its own
 
 
 class Context(Struct, frozen=True):
@@ -52,6 +53,7 @@ class Context(Struct, frozen=True):
     batch: int
     lease: timedelta
     span: Span | None = None  # around each attempt, where traces are wanted
+    one_store: bool = False  # the transport leases letters of this very store: what it cannot take now is tried again
 
     @property
     def source(self) -> str:
@@ -60,6 +62,11 @@ class Context(Struct, frozen=True):
     @property
     def policy(self) -> Policy:
         return self.handler.policy
+
+    def policy_for(self, delivery: Delivery) -> Policy:
+        """What is to be done when this one fails."""
+        handler = self.handler
+        return handler.policy if handler.policy_of is None else handler.policy_of(delivery)
 
     @property
     def parks(self) -> bool:

@@ -15,6 +15,7 @@ from redrive.model import LETTER_HEADER, Letter, LetterId, Message, Reason, Stat
 
 LETTER = LETTER_HEADER
 REPLAY, RETRIES, AFTER = "redrive-replay", "redrive-retries", "redrive-after"
+BY_HAND = "redrive-by-hand"
 
 
 class Lineage(Struct, frozen=True):
@@ -23,11 +24,12 @@ class Lineage(Struct, frozen=True):
     letter: LetterId
     retries: int
     replay: str | None
+    by_hand: bool = False  # somebody asked for it, and it is no automatic retry
 
     @property
     def was_retried(self) -> bool:
         """Not merely parked."""
-        return self.retries > 0 or self.replay is not None
+        return self.retries > 0 or self.replay is not None or self.by_hand
 
 
 def lineage(message: Message) -> Lineage | None:
@@ -43,10 +45,11 @@ def lineage(message: Message) -> Lineage | None:
         letter=claimed.decode("ascii"),
         retries=int(retries) if retries.isdigit() and len(retries) < 10 else 0,
         replay=replay.decode("ascii", "replace") if replay else None,
+        by_hand=message.header(BY_HAND) is not None,
     )
 
 
-def sent_back(letter: Letter, *, now: datetime, replay: str | None = None) -> Message:
+def sent_back(letter: Letter, *, now: datetime, replay: str | None = None, by_hand: bool = False) -> Message:
     """The letter's message as it goes out again: same id, same bytes, only our own headers added.
 
     A time to live that killed the message once must not kill it again. What was only parked goes on as if it had
@@ -61,6 +64,7 @@ def sent_back(letter: Letter, *, now: datetime, replay: str | None = None) -> Me
         redrive_letter=letter.id.encode(),
         redrive_retries=str(retries).encode(),
         redrive_replay=None if replay is None else replay.encode(),
+        redrive_by_hand=b"1" if by_hand else None,
     )
     return replace(
         letter.message,
@@ -75,7 +79,7 @@ def bare(message: Message) -> Message:
     """Without our lineage headers: the message as its sender made it. Headers that only look like ours stay."""
     if lineage(message) is None:
         return message
-    headers = tuple(pair for pair in message.headers if pair[0] not in (LETTER, REPLAY, RETRIES))
+    headers = tuple(pair for pair in message.headers if pair[0] not in (LETTER, REPLAY, RETRIES, BY_HAND))
     return replace(message, headers=headers)
 
 

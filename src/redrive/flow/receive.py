@@ -188,8 +188,8 @@ class Consumer:
     def _decide(self, delivery: Delivery, failure: Failure | None, seconds: float) -> Decision:
         if failure is None:
             return Decision(delivery, _DONE, None, seconds)
-        context = self.context
-        outcome = decide(delivery.message, failure, context.policy, context.clock.now(), context.clock.rng)
+        context, clock = self.context, self.context.clock
+        outcome = decide(delivery.message, failure, context.policy_for(delivery), clock.now(), clock.rng)
         return Decision(delivery, outcome, failure, seconds)
 
     # -- settling ------------------------------------------------------------------------------------------------

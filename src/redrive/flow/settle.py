@@ -12,7 +12,7 @@ from datetime import datetime, timedelta
 from msgspec import Struct
 from msgspec.structs import replace
 
-from redrive.errors import Unavailable
+from redrive.errors import TransportUnavailable, Unavailable
 from redrive.flow.bury import letter_of, parked
 from redrive.flow.context import Context
 from redrive.flow.lineage import Lineage, lineage
@@ -99,6 +99,8 @@ async def _write(
         await _resolve(context, batch)
         resolved = True
     except Unavailable as error:
+        if context.one_store:  # giving it back is a write, too: the outcome is kept, and written later
+            raise TransportUnavailable(error.name, error.why) from error
         context.events.emit(BackendDown(backend=error.name, why=str(error), pause=pause))
         kept = [recorded if letter else not _came_back(item) for item, letter in zip(batch, letters, strict=True)]
         given_back = Release(pause)
@@ -118,7 +120,7 @@ def _letter(context: Context, item: Decision) -> Letter | None:
                 item.delivery,
                 item.failure,
                 reason,
-                context.policy,
+                context.policy_for(item.delivery),
                 transport=transport,
                 now=now,
                 rng=context.clock.rng,

@@ -143,10 +143,11 @@ class Letters(Protocol):
 
 
 MAY_BECOME: dict[State, tuple[State, ...]] = {
-    State.RETRYING: (State.PENDING,),
+    State.RETRYING: (State.PENDING, State.RETRYING),
     State.REPLAYING: (State.PENDING, State.EXHAUSTED, State.REPLAYING),
 }
-"""From which states a claim may take a letter. From `to` itself only the owner may: a replay that is resumed."""
+"""From which states a claim may take a letter. From `to` itself only the owner may: a replay that is resumed, or a
+lease that is renewed."""
 AT_REST = tuple(state for state in State if state not in (State.RETRYING, State.REPLAYING))
 """What may be pruned: nothing of it is on its way."""
 

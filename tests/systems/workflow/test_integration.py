@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec.structs import asdict
 
 from redrive.errors import ConfigError, UsageError
 from redrive.systems.workflow import (
@@ -17,6 +18,7 @@ from redrive.systems.workflow import (
     WorkflowSettings,
     create_dlq_integration,
 )
+from redrive.systems.workflow.calls import FAILED
 from redrive.testing.waiting import until
 from tests.systems.workflow.helpers import status_of
 
@@ -64,6 +66,24 @@ async def test_what_failed_in_part_is_enqueued_in_part() -> None:
         assert (task.repos, task.error_category, task.letter.last.type) == (["b"], "network", "TimeoutError")
 
 
+@pytest.mark.parametrize("status", sorted(FAILED))
+async def test_what_a_retry_calls_failed_an_execution_does_too(status: str) -> None:
+    """There is one list of them."""
+
+    class Theirs:
+        dlq = DeadLetterQueue()
+
+        async def execute_workflow(self, task: dict[str, Any], adapter_name: str, repos: list[str]) -> dict[str, Any]:
+            return {"workflow_id": "wf", "status": status.upper()}
+
+    app = Theirs()
+    create_dlq_integration(app)
+    assert (await app.execute_workflow({}, "sweep", []))["dlq_enqueued"]
+    answer = {"status": status.upper()}
+    app.dlq.retry_callback = lambda task, repos: answer
+    assert not (await app.dlq.retry_task("wf"))["success"]
+
+
 async def test_a_retry_that_fails_again_is_no_second_task() -> None:
     sweep = Sweep(a=ConnectionError("refused"))
     async with _app(sweep) as app:
@@ -90,7 +110,6 @@ async def test_an_execution_that_raises_is_enqueued_once_and_still_raises() -> N
 async def test_a_queue_that_is_full_does_not_hide_why_a_workflow_failed() -> None:
     app = _app(Sweep(a=ValueError("bad")))
     app.dlq.max_size = 1
-    app.dlq._room._most = 1
     first = await app.execute_workflow_parallel({"type": "x"}, "sweep", ["a"])
     second = await app.execute_workflow_parallel({"type": "x"}, "sweep", ["a"])
     assert (first["dlq_enqueued"], second["dlq_enqueued"]) == (True, False)
@@ -193,7 +212,7 @@ def test_the_file_and_the_environment_are_read(tmp_path: Path, monkeypatch: pyte
 
 
 def test_without_either_the_documents_defaults_hold() -> None:
-    assert WorkflowSettings.load(environ={}).model_dump() == {
+    assert asdict(WorkflowSettings.load(environ={})) == {
         "dlq_enabled": True,
         "dlq_max_size": 10000,
         "dlq_default_retry_policy": "exponential",
@@ -206,13 +225,14 @@ def test_without_either_the_documents_defaults_hold() -> None:
 @pytest.mark.parametrize(
     ("name", "value", "message"),
     [
-        ("MAX_SIZE", "99", "dlq_max_size: .*greater than or equal to 100"),
-        ("MAX_SIZE", "100001", "dlq_max_size: .*less than or equal to 100000"),
-        ("DEFAULT_MAX_RETRIES", "11", "dlq_default_max_retries: .*less than or equal to 10"),
-        ("RETRY_INTERVAL_SECONDS", "9", "greater than or equal to 10"),
-        ("RETRY_INTERVAL_SECONDS", "3601", "less than or equal to 3600"),
+        ("MAX_SIZE", "99", r"dlq_max_size = 99 .*MAHAVISHNU_DLQ_MAX_SIZE.*from 100 to 100000"),
+        ("MAX_SIZE", "100001", "dlq_max_size .*from 100 to 100000"),
+        ("DEFAULT_MAX_RETRIES", "11", "dlq_default_max_retries .*from 0 to 10"),
+        ("RETRY_INTERVAL_SECONDS", "9", "from 10 to 3600"),
+        ("RETRY_INTERVAL_SECONDS", "3601", "from 10 to 3600"),
+        ("RETRY_INTERVAL_SECONDS", "soon", "dlq_retry_interval_seconds = 'soon' .*a whole number"),
         ("DEFAULT_RETRY_POLICY", "exponentail", "did you mean 'exponential'"),
-        ("ENABLED", "perhaps", "dlq_enabled: .*boolean"),
+        ("ENABLED", "perhaps", "dlq_enabled = 'perhaps' .*true or false"),
         ("MAX_SIZ", "100", "unknown setting 'dlq_max_siz': did you mean 'dlq_max_size'"),
     ],
 )
@@ -221,8 +241,17 @@ def test_a_setting_that_is_wrong_is_named(name: str, value: str, message: str) -
         WorkflowSettings.load(environ={f"MAHAVISHNU_DLQ_{name}": value})
 
 
+def test_a_setting_that_is_wrong_in_a_program_or_a_file_is_named_too(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="dlq_max_size = 5: it takes a whole number from 100 to 100000"):
+        WorkflowSettings(dlq_max_size=5)
+    path = tmp_path / "m.yaml"
+    path.write_text("dlq_enabled: perhaps")
+    with pytest.raises(ConfigError, match=r"dlq_enabled = 'perhaps' in .*m\.yaml: it takes true or false"):
+        WorkflowSettings.load(path, environ={})
+
+
 @pytest.mark.parametrize(
-    ("text", "message"), [("dlq: [", "no YAML"), ("- x", "keys and values"), (None, "cannot be read")]
+    ("text", "message"), [("dlq: [", "cannot be read"), ("- x", "keys with values"), (None, "cannot be read")]
 )
 def test_a_file_that_is_none_is_named(tmp_path: Path, text: str | None, message: str) -> None:
     path = tmp_path / "m.yaml"

@@ -274,7 +274,7 @@ async def test_a_retry_by_hand_is_written_later_too(proxy: Proxy) -> None:
         async def callback(task: dict[str, Any], repos: list[str]) -> None:
             proxy.cut()
 
-        dlq._processor.callback = callback
+        dlq.retry_callback = callback
         await enqueued(dlq, "a", retry_policy=RetryPolicy.NEVER)
         assert (await dlq.retry_task("a"))["success"]
         proxy.mend()

@@ -12,13 +12,16 @@ import pytest
 
 from redrive.errors import UsageError
 from redrive.flow.breaker import BreakerRule
-from redrive.model import State
+from redrive.model import State, letter_id
 from redrive.stores.memory import MemoryStore
 from redrive.systems.workflow import DeadLetterQueue, RetryPolicy
 from redrive.telemetry.events import BreakerMoved, Event
 from redrive.testing.clock import ManualClock
 from redrive.testing.waiting import until
+from redrive.transports.letters import LettersTransport
 from tests.systems.workflow.helpers import MINUTE, REPOS, TASK, Worker, enqueued, failing, status_of
+
+LEASE = timedelta(minutes=6)  # a retry may take five, and a minute
 
 
 async def test_what_is_due_is_retried_and_nothing_else(dlq: DeadLetterQueue, clock: ManualClock) -> None:
@@ -331,11 +334,12 @@ async def test_two_processors_never_have_one_task_at_once(kind: str, tmp_path: P
 
 async def test_what_a_dead_processor_had_is_retried_when_its_lease_ends(clock: ManualClock) -> None:
     store = MemoryStore()
-    dead = DeadLetterQueue(store=store, clock=clock, retry_timeout="5m")
-    await enqueued(dead, "retried")
-    await enqueued(dead, "by hand", retry_policy=RetryPolicy.NEVER)
-    assert (await dead._taken("by hand"))[0] is not None
-    await dead._processor._claim(10)
+    queue = DeadLetterQueue(store=store, clock=clock, retry_timeout="5m")
+    await enqueued(queue, "retried")
+    await enqueued(queue, "by hand", retry_policy=RetryPolicy.NEVER)
+    dead = LettersTransport(store, clock=clock, lease=LEASE)
+    assert await dead.take_one(letter_id("workflow", "by hand")) is not None
+    assert len(await dead.take("workflow", 10)) == 1
     async with DeadLetterQueue(store=store, clock=clock, retry_timeout="5m") as dlq:
         worker = Worker()
         await clock.advance(5 * MINUTE)
@@ -352,7 +356,8 @@ async def test_one_that_lost_its_lease_says_nothing_of_a_failure_and_everything_
     clock: ManualClock, answer: bool
 ) -> None:
     store = MemoryStore()
-    slow, quick = (DeadLetterQueue(store=store, clock=clock, retry_timeout="5m") for _ in range(2))
+    slow = DeadLetterQueue(store=store, clock=clock, retry_timeout="5m")
+    quick = LettersTransport(store, clock=clock, lease=LEASE)
     began, go = asyncio.Event(), asyncio.Event()
 
     async def callback(task: dict[str, Any], repos: list[str]) -> bool:
@@ -364,13 +369,13 @@ async def test_one_that_lost_its_lease_says_nothing_of_a_failure_and_everything_
     running = asyncio.create_task(slow.run_retry_cycle(callback))
     await began.wait()
     await clock.advance(7 * MINUTE)
-    await quick._processor.rescue()
-    [taken] = await quick._processor._claim(1)
+    await quick.rescue("workflow")
+    [taken] = await quick.take("workflow", 1)
     go.set()
     await running
-    kept = await store.letters.get(taken.id)
+    kept = await store.letters.get(taken.token.letter.id)
     assert kept is not None
-    assert (kept.state, kept.owner) == ((State.RESOLVED, None) if answer else (State.RETRYING, taken.owner))
+    assert (kept.state, kept.owner) == ((State.RESOLVED, None) if answer else (State.RETRYING, taken.token.owner))
 
 
 # -- the breaker ---------------------------------------------------------------------------------------------------

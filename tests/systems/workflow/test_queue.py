@@ -287,7 +287,7 @@ async def test_everything_that_happens_is_an_event() -> None:
         await dlq.run_retry_cycle(failing())
         await dlq.archive_task("a")
     told = [type(one).__name__ for one in seen if not isinstance(one, QueueMeasured)]
-    assert told == ["MessageBuried", "LettersRetried", "MessageBuried", "LettersMoved"]
+    assert told == ["MessageBuried", "LettersRetried", "MessageBuried", "BatchSettled", "LettersMoved"]
     assert [(one.size, one.most) for one in seen if isinstance(one, QueueMeasured)] == [(0, 10_000), (1, 10_000)]
     assert [one.state for one in seen if isinstance(one, MessageBuried)] == ["pending", "exhausted"]
 

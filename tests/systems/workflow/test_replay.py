@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -13,14 +14,14 @@ from opensearchpy import AsyncOpenSearch
 from redrive.app import Redrive
 from redrive.cli import main
 from redrive.config.settings import Settings
-from redrive.errors import UsageError
 from redrive.forensics.query import Query
 from redrive.model import State
 from redrive.service import Service
 from redrive.stores.base import EntryStatus
 from redrive.systems.workflow import DeadLetterQueue, RetryPolicy
-from redrive.systems.workflow.replayed import KIND
 from redrive.testing.clock import ManualClock
+from redrive.transports.base import SendStatus
+from redrive.transports.letters import KIND, LettersTransport
 from tests.servers.opensearch import OpenSearch
 from tests.systems.workflow.helpers import Worker, enqueued, failing, status_of
 
@@ -93,7 +94,8 @@ async def test_a_replayed_task_of_a_dead_app_is_run_by_another(path: Path, setti
     ):
         await _exhausted(dead, "a")
         await Service(app).retry(["a"], actor="ann")
-        assert len(await dead._processor._inbox.take(5)) == 1
+        received = LettersTransport(dead.store, clock=clock, lease=timedelta(minutes=6))
+        assert len(await received.take("workflow", 5)) == 1
         worker = Worker()
         await alive.run_retry_cycle(worker)
         assert worker.seen == []
@@ -116,9 +118,10 @@ async def test_what_was_archived_meanwhile_is_not_run(path: Path, settings: Sett
 
 async def test_a_message_does_not_start_a_workflow(settings: Settings) -> None:
     async with Redrive(settings=settings) as app:
-        app.declare("workflow", transport="workflow")
-        with pytest.raises(UsageError, match="execute_workflow_parallel"):
-            await app.send("workflow", {})
+        transport: LettersTransport = app.transport("workflow")  # type: ignore[assignment]
+        [result] = await transport.send([app.message("workflow", {})])
+        assert result.status is SendStatus.REFUSED
+        assert "execute_workflow_parallel" in result.why
 
 
 async def test_the_same_in_opensearch(opensearch_server: OpenSearch) -> None:

@@ -76,7 +76,7 @@ async def _do(dlq: DeadLetterQueue, clock: ManualClock, model: Model, step: tupl
             lifetime["retry_failed"] += cycle.failed
             lifetime["exhausted"] += len(after - before)
         case ("retry", name, works):
-            dlq._processor.callback = lambda task, repos: works
+            dlq.retry_callback = lambda task, repos: works
             known = await dlq.get_task(name)
             answer = await dlq.retry_task(name)
             took = known is not None and known.status in ("pending", "exhausted")

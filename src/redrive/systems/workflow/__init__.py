@@ -3,16 +3,19 @@
     policies.py      when a task is retried
     task.py          a failed task is a view of a letter
     queue.py         DeadLetterQueue: enqueue, look, retry, put away
-    attempts.py      one retry, and what is written of it
-    processor.py     what is due, in parallel, past the breaker
+    enqueue.py       from a failed execution to its letter
+    calls.py         one call of the callback, and what its answer says
+    processor.py     what is due, in parallel, past the breaker; attempts and outcomes are the core's (flow/)
+    capacity.py      how many open tasks there may be
     spool.py         what is enqueued while OpenSearch is away
     shape.py         the task as a document of OpenSearch
-    replayed.py      replays from the console and the CLI
+    transport.py     replays from the console and the CLI (transports/letters)
     integration.py   which failed executions are enqueued
     alerting.py      who is told when it goes wrong
     app.py           WorkflowApp: runs workflows
+    settings.py      the document's settings, from its file and its environment
 
-Every name that a program needs is here; nothing of a driver or of pydantic is imported before it is used.
+Every name that a program needs is here; nothing of a driver is imported before it is used.
 """
 
 from __future__ import annotations
@@ -26,13 +29,13 @@ from redrive.systems.workflow.errors import AccessDenied, BadTask, DuplicateTask
 from redrive.systems.workflow.integration import DLQIntegration, DLQIntegrationStrategy, create_dlq_integration
 from redrive.systems.workflow.policies import POLICY_OF, DeadLetterStatus, ErrorCategory, RetryPolicy
 from redrive.systems.workflow.queue import DeadLetterQueue
+from redrive.systems.workflow.settings import WorkflowSettings
 from redrive.systems.workflow.shape import WorkflowShape
 from redrive.systems.workflow.task import FailedTask
 from redrive.systems.workflow.templates import Template
 
 if TYPE_CHECKING:
     from redrive.systems.workflow.alerting import alerts_of as alerts_of
-    from redrive.systems.workflow.config import WorkflowSettings as WorkflowSettings
 
 __all__ = [
     "POLICY_OF",
@@ -59,10 +62,7 @@ __all__ = [
 ]
 
 
-_LATER = {"WorkflowSettings": "config", "alerts_of": "alerting"}
-
-
 def __getattr__(name: str) -> Any:
-    if name in _LATER:
-        return getattr(import_module(f"{__name__}.{_LATER[name]}"), name)
+    if name == "alerts_of":
+        return import_module(f"{__name__}.alerting").alerts_of
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

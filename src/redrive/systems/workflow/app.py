@@ -7,7 +7,7 @@ import logging
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import Any, TypeAlias
 
 from msgspec import Struct
 
@@ -17,13 +17,11 @@ from redrive.flow.classify import Classifier
 from redrive.model import Category
 from redrive.stores.base import Store
 from redrive.systems.workflow.access import AccessManager
-from redrive.systems.workflow.attempts import ErrorText
+from redrive.systems.workflow.calls import ErrorText, as_error
 from redrive.systems.workflow.integration import DLQIntegration, create_dlq_integration
 from redrive.systems.workflow.queue import DeadLetterQueue
+from redrive.systems.workflow.settings import WorkflowSettings
 from redrive.telemetry.events import Events
-
-if TYPE_CHECKING:
-    from redrive.systems.workflow.config import WorkflowSettings
 
 Adapter: TypeAlias = Callable[[dict[str, Any], str], Awaitable[Any]]
 """Does the task in one repository; it fails by raising."""
@@ -42,7 +40,7 @@ class ErrorRecoveryManager:
         self.classifier = classifier
 
     async def classify_error(self, error: BaseException | str) -> Category:
-        return self.classifier(error if isinstance(error, BaseException) else Exception(error)).category
+        return self.classifier(as_error(error)).category
 
 
 class WorkflowApp:
@@ -66,7 +64,7 @@ class WorkflowApp:
     ) -> None:
         if not isinstance(parallel, int) or parallel < 1:
             raise ConfigError(f"parallel={parallel!r}: it works in at least one repository at a time")
-        self.config = config or _loaded()
+        self.config = config or WorkflowSettings.load()
         self.logger = logging.getLogger("redrive.workflow")
         self.observability = Events()
         self.opensearch_integration = None if opensearch_client is None else OpenSearchIntegration(opensearch_client)
@@ -161,12 +159,6 @@ class WorkflowApp:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         await self.aclose()
-
-
-def _loaded() -> WorkflowSettings:
-    from redrive.systems.workflow.config import WorkflowSettings
-
-    return WorkflowSettings.load()
 
 
 def _result(

@@ -1,4 +1,4 @@
-"""How much room is left in a queue, without asking its store each time."""
+"""How full a queue is, without asking its store each time."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from redrive.telemetry.events import Events, QueueMeasured
 _TRUSTED_FOR = 5.0  # seconds: other processes may fill the same queue
 
 
-class Room:
+class Capacity:
     """Counts what this process put in on top of what the store last said. Before it refuses, it asks again."""
 
-    def __init__(self, store: Store, most: int, clock: Clock, events: Events) -> None:
+    def __init__(self, store: Store, max_size: int, clock: Clock, events: Events) -> None:
         self._store = store
-        self._most = most
+        self.max_size = max_size
         self._clock = clock
         self._events = events
         self._open = 0
@@ -31,10 +31,10 @@ class Room:
     @asynccontextmanager
     async def for_one(self, task_id: str) -> AsyncIterator[None]:
         """QueueFull, or room for one more, which is taken back if what is done with it fails."""
-        if self._is_stale or self._open >= self._most:
+        if self._is_stale or self._open >= self.max_size:
             await self._ask()
-        if self._open >= self._most:
-            raise QueueFull(task_id, self._most)
+        if self._open >= self.max_size:
+            raise QueueFull(task_id, self.max_size)
         self._open += 1
         self._coming += 1
         try:
@@ -54,7 +54,7 @@ class Room:
         size = open_count(tallies)
         self._open = size + self._coming
         self._asked_at = self._clock.elapsed()
-        self._events.emit(QueueMeasured(name=SOURCE, size=size, most=self._most))
+        self._events.emit(QueueMeasured(name=SOURCE, size=size, most=self.max_size))
 
     def forget(self) -> None:
         self._asked_at = None

@@ -11,13 +11,12 @@ from typing import Any, Protocol
 from redrive.clock import SystemClock
 from redrive.errors import ConfigError, RedriveError, UsageError, nearest
 from redrive.model import Category
-from redrive.systems.workflow.attempts import CURRENT, error_in
+from redrive.systems.workflow.calls import CURRENT, as_error, error_in, has_failed_status
 from redrive.systems.workflow.policies import POLICY_OF, AnyPolicy, RetryPolicy
 from redrive.systems.workflow.queue import DeadLetterQueue
 from redrive.systems.workflow.task import FailedTask
 
 log = logging.getLogger("redrive")
-_FAILED = ("failed", "failure", "error", "partial", "timeout")
 
 
 class DLQIntegrationStrategy(StrEnum):
@@ -84,7 +83,7 @@ class DLQIntegration:
 
     def category_of(self, error: str | BaseException) -> Category:
         """What kind of trouble it is."""
-        return self._app.dlq.classifier(error if isinstance(error, BaseException) else Exception(error)).category
+        return self._app.dlq.classifier(as_error(error)).category
 
     def watch(self, execute: Callable[..., Awaitable[Any]]) -> Callable[..., Awaitable[Any]]:
         """The same function; a result that failed also says `dlq_enqueued` and `dlq_task_id`, and so does an error."""
@@ -126,7 +125,7 @@ class DLQIntegration:
 
 
 def _has_failed(result: Any) -> bool:
-    return isinstance(result, dict) and str(result.get("status", "")).lower() in _FAILED
+    return isinstance(result, dict) and has_failed_status(result)
 
 
 def create_dlq_integration(

@@ -4,19 +4,25 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Mapping
+from datetime import datetime, timedelta
 from enum import StrEnum
+from random import Random
 from typing import TypeAlias
+
+from msgspec import Struct
 
 from redrive.config.durations import Duration
 from redrive.errors import ConfigError, UsageError, nearest
 from redrive.flow.backoff import Backoff, custom, exponential, immediate, linear, never
-from redrive.model import Category, State
+from redrive.model import Category, Letter, State
+from redrive.policy import Again, Policy
 
 ErrorCategory = Category
 """The document's name for it."""
 BackoffFunction: TypeAlias = Callable[[int], Duration | None]
 """From the number of retries made so far to the delay before the next; None: wait for a person."""
 log = logging.getLogger("redrive")
+_MOST_KEPT = 1000
 
 
 class RetryPolicy(StrEnum):
@@ -68,12 +74,32 @@ _BACKOFFS: Mapping[str, Backoff] = {
 }
 
 
+class AsPlanned(Struct, frozen=True):
+    """The backoff of a retry that a person asked for: the next automatic one stays when it was to be."""
+
+    wait: timedelta | None
+
+    def delay(self, attempt: int, rng: Random) -> timedelta | None:
+        return self.wait
+
+
+def as_planned(letter: Letter, attempt: int, now: datetime) -> Policy:
+    """For a retry that uses none of the automatic ones up."""
+    wait = None if letter.next_retry_at is None else letter.next_retry_at - now
+    return _policy(attempt, Again(letter.max_retries, AsPlanned(wait)))
+
+
+def _policy(attempt: int, again: Again) -> Policy:
+    return Policy(attempt, again=again, categories=dict.fromkeys(Category, Policy(attempt)))
+
+
 class Policies:
     """The backoffs of one queue by their names, because a name is what a task can keep."""
 
     def __init__(self, default: AnyPolicy = RetryPolicy.EXPONENTIAL) -> None:
         self._backoffs: dict[str, Backoff] = dict(_BACKOFFS)
         self._functions: dict[str, BackoffFunction] = {}
+        self._policies: dict[tuple[str, int, int], Policy] = {}
         self.default = self.name_of(default)
 
     def register(self, name: str, function: BackoffFunction) -> None:
@@ -85,6 +111,7 @@ class Policies:
         if name in self._backoffs and self._functions.get(name) is not function:
             raise ConfigError(f"there is a policy {name!r} already: give this one another name")
         self._functions[name] = function
+        self._policies.clear()
         self._backoffs[name] = custom(lambda attempt: function(attempt - 1))
 
     def name_of(self, policy: AnyPolicy) -> str:
@@ -100,6 +127,16 @@ class Policies:
             raise UsageError("a backoff without a name cannot be kept with its task: use register_backoff(name, …)")
         self.register(name, policy)
         return name
+
+    def policy(self, name: str, max_retries: int, attempt: int = 2) -> Policy:
+        """Every failure is written into the letter, and the letter waits for its retries: so many, whatever the
+        category of the failure, because whoever enqueued the task said so."""
+        key = name, max_retries, attempt
+        if key not in self._policies or name not in self._backoffs:
+            if len(self._policies) >= _MOST_KEPT:
+                self._policies.clear()
+            self._policies[key] = _policy(attempt, Again(max_retries, self.backoff(name)))
+        return self._policies[key]
 
     def backoff(self, name: str) -> Backoff:
         """That of a task. One whose function is not registered here waits as the default says."""

@@ -1,36 +1,38 @@
-"""The retry processor: takes what is due, as much as there is room for, and runs the callback on it.
+"""The retry processor: takes what is due, as much as there is room for, and attempts it.
 
-Any number of processors may work on one store: a task has one owner at a time, whose lease is longer than a retry may
-take, and a dead owner's tasks are rescued. A callback that hangs keeps one place, for as long as a retry may take, and
-nobody waits for it.
+Claims, leases and what is sent back are the transport's (transports/letters), an attempt, what follows from it and what
+is written of it are the core's (flow). What is left for here is when: a cycle has an end, an outcome that the store
+does not take now is written in a later one, and a target that keeps failing is left alone (docs/decisions/0022).
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from collections import Counter
 from collections.abc import Awaitable, Callable, Sequence
-from datetime import datetime, timedelta
+from datetime import timedelta
+from time import perf_counter
+from typing import Any
 
 from msgspec import Struct
 from msgspec.structs import replace
 
-from redrive.clock import Clock
-from redrive.errors import StoreUnavailable
+from redrive.errors import StoreUnavailable, TransportUnavailable, Unavailable
+from redrive.flow.attempt import attempt
 from redrive.flow.breaker import Breaker, BreakerRule
 from redrive.flow.classify import RETRYABLE
-from redrive.forensics.query import Query
-from redrive.model import Letter, LetterId, Owner, State
-from redrive.stores.base import Store
-from redrive.systems.workflow.attempts import Attempted, Callback, Outcomes, attempt
-from redrive.systems.workflow.replayed import Inbox
-from redrive.systems.workflow.task import SOURCE
-from redrive.telemetry.events import BreakerMoved, Events, LettersMoved, LettersRetried
+from redrive.flow.context import Context
+from redrive.flow.deadline import Deadline, Deadlines
+from redrive.flow.decide import decide
+from redrive.flow.settle import Decision, settle
+from redrive.model import Message, Release, State
+from redrive.systems.workflow.calls import CURRENT, Calls
+from redrive.systems.workflow.task import SOURCE, FailedTask, body_of
+from redrive.telemetry.events import BreakerMoved, LeaseLost, LettersMoved, LettersRetried
+from redrive.transports.base import Delivery, Settlement
+from redrive.transports.letters import LettersTransport
 
 log = logging.getLogger("redrive")
-_MARGIN = timedelta(minutes=1)
-_BATCH = 500
 _MOST_ASIDE = 500
 
 
@@ -47,47 +49,33 @@ class Processor:
 
     def __init__(
         self,
-        store: Store,
-        outcomes: Outcomes,
-        events: Events,
-        clock: Clock,
-        now: Callable[[], datetime],
+        context: Context,
+        transport: LettersTransport,
+        calls: Calls,
         *,
-        owner: Owner,
-        parallel: int,
-        timeout: timedelta,
-        breaker: BreakerRule,
-        done: Callable[[Attempted, Letter | None], None],
+        rule: BreakerRule,
         before: Callable[[], Awaitable[None]],
+        done: Callable[[Decision], None],
     ) -> None:
-        self._store = store
-        self._outcomes = outcomes
-        self._events = events
-        self._clock = clock
-        self._now = now
-        self._owner = owner
-        self._parallel = parallel
-        self._timeout = timeout
-        self._rule = breaker
-        self._done = done  # told of every retry that was written down, and of the letter as a failure left it
+        self._context = context
+        self._transport = transport
+        self._calls = calls
+        self._deadlines = Deadlines(context.handler.timeout)
+        self._rule = rule
         self._before = before  # every cycle
-        self._inbox = Inbox(store, clock, now, owner=owner, lease=self.lease)
+        self._done = done  # told of every retry whose outcome is written
         self._breakers: dict[str, Breaker] = {}
         self._running: set[asyncio.Task[None]] = set()
-        self._aside: list[Letter] = []  # claimed in this cycle, but their target's breaker is open
-        self._unwritten: list[Attempted] = []
-        self._held: set[LetterId] = set()  # claimed, and not done with
-        self._claiming = asyncio.Lock()
+        self._outcomes: list[Decision] = []  # not written yet
+        self._aside: list[Delivery] = []  # taken, but their target's breaker is open
+        self._writer: asyncio.Task[None] | None = None
+        self._filling = asyncio.Lock()
         self._wake = asyncio.Event()
+        self._ended = asyncio.Event()  # some task, since somebody looked
         self._stopping = False
         self._backlog = False
         self._loop: asyncio.Task[None] | None = None
-        self.callback: Callback | None = None
         self.counts = Cycle()
-
-    @property
-    def lease(self) -> timedelta:
-        return self._timeout + _MARGIN
 
     @property
     def is_running(self) -> bool:
@@ -112,248 +100,202 @@ class Processor:
             task.cancel()
         if self._running:
             await asyncio.wait(self._running)
-        await self._quietly(self._end)
-
-    async def _end(self) -> None:
-        await self._put_back()
-        await self._write_rest()
-        if self._unwritten:
-            log.warning("%d outcomes could not be written: their tasks are retried again", len(self._unwritten))
+        await self._quietly(self._put_back)
+        await self._quietly(self.write)
+        if self._outcomes:
+            log.warning("%d outcomes could not be written: their tasks are retried again", len(self._outcomes))
 
     async def _run(self, interval: timedelta) -> None:
+        clock = self._context.clock
         while not self._stopping:
             self._wake.clear()
             await self._quietly(self._tick)
-            ends = self._clock.elapsed() + interval.total_seconds()
-            while not self._stopping and await self._clock.wait(self._wake, ends - self._clock.elapsed()):
+            ends = clock.elapsed() + interval.total_seconds()
+            while not self._stopping and await clock.wait(self._wake, ends - clock.elapsed()):
                 self._wake.clear()
                 if not self._stopping:
                     await self._quietly(self._fill)
 
-    async def _quietly(self, work: Callable[[], object]) -> None:
+    async def _quietly(self, work: Callable[[], Awaitable[object]]) -> None:
         """A store that is away is looked for again at the next cycle; what failed otherwise is logged, and goes on."""
         try:
-            answer = work()
-            if asyncio.iscoroutine(answer):
-                await answer
-        except StoreUnavailable as error:
+            await work()
+        except Unavailable as error:
             log.warning("retries wait: %s", error)
         except Exception:
             log.exception("a cycle of the retry processor failed, and is tried again")
 
     async def cycle(self) -> Cycle:
         """Everything that is due now, to its end; what it did."""
-        before = Cycle(self.counts.started, self.counts.succeeded, self.counts.failed)
+        before = replace(self.counts)
         self._stopping = self._stopping and self.is_running
         await self._tick()
         while self._running:
-            await asyncio.wait(self._running, return_when=asyncio.FIRST_COMPLETED)
+            self._ended.clear()
+            await self._ended.wait()
             if self._backlog:
                 await self._fill()
-        counts = self.counts
-        return Cycle(
-            counts.started - before.started, counts.succeeded - before.succeeded, counts.failed - before.failed
-        )
+        now = self.counts
+        return Cycle(now.started - before.started, now.succeeded - before.succeeded, now.failed - before.failed)
 
     async def _tick(self) -> None:
-        async with self._claiming:
-            await self._write_rest()
-            await self._before()
-            await self.rescue()
-            await self._claim_all()
+        await self.write()
+        await self._before()
+        await self.rescue()
+        await self._fill()
+
+    async def rescue(self) -> None:
+        """What dead processors had waits again."""
+        for state, number in (await self._transport.rescue(SOURCE)).items():
+            self._context.events.emit(LettersMoved(to=state, count=number, actor="rescue"))
+
+    # -- taking ----------------------------------------------------------------------------------------------------
 
     async def _fill(self) -> None:
-        async with self._claiming:
-            await self._claim_all()
-
-    async def _claim_all(self) -> None:
         """Until there is no room, or nothing that is due."""
-        self._backlog = False
-        for letter in await self._inbox.take(self._room):
-            self._begin(letter)
-        while (room := self._room) > 0 and not self._stopping and len(self._aside) < _MOST_ASIDE:
-            letters = await self._claim(room)
-            self._take(letters)
-            if len(letters) < room:
-                break
-        else:
-            self._backlog = self._room <= 0 and not self._stopping
-        if not self._backlog:
-            await self._put_back()
+        async with self._filling:
+            self._backlog = False
+            while (room := self._room) > 0 and not self._stopping and len(self._aside) < _MOST_ASIDE:
+                taken = await self._transport.take(SOURCE, room)
+                self._begin_all(taken)
+                if len(taken) < room:
+                    break
+            else:
+                self._backlog = self._room <= 0 and not self._stopping
+            if not self._backlog:
+                await self._put_back()
 
     @property
     def _room(self) -> int:
-        return self._parallel - len(self._running)
+        return self._context.handler.concurrency - len(self._running)
 
-    async def _claim(self, limit: int) -> Sequence[Letter]:
-        now = self._now()
-        query = Query(sources=(SOURCE,), states=(State.PENDING,), due=now)
-        return await self._store.letters.claim(
-            query, to=State.RETRYING, owner=self._owner, now=now, until=now + self.lease, limit=limit
-        )
-
-    def _take(self, letters: Sequence[Letter]) -> None:
-        started = 0
-        self._held.update(letter.id for letter in letters)
-        for letter in letters:
-            breaker = self._breaker(letter)
-            if breaker.room(1):
+    def _begin_all(self, deliveries: Sequence[Delivery]) -> None:
+        """Past the breaker goes what a person sent back."""
+        retried = 0
+        for delivery in deliveries:
+            breaker = self._breaker(delivery.message)
+            if delivery.token.letter.state is State.REPLAYING:
+                self._begin(delivery)
+            elif breaker.room(1):
                 breaker.sent(1)
-                self._begin(letter)
-                started += 1
+                self._begin(delivery)
+                retried += 1
             else:
-                self._aside.append(letter)
-        if started:
-            self._events.emit(LettersRetried(source=SOURCE, count=started))
+                self._aside.append(delivery)
+        if retried:
+            self._context.events.emit(LettersRetried(source=SOURCE, count=retried))
 
-    # -- one task --------------------------------------------------------------------------------------------------
-
-    def _begin(self, letter: Letter) -> None:
+    def _begin(self, delivery: Delivery) -> None:
         self.counts.started += 1
-        self._held.add(letter.id)
-        task = asyncio.get_running_loop().create_task(self._retry(letter))
+        task = asyncio.get_running_loop().create_task(self._retry(delivery))
         self._running.add(task)
         task.add_done_callback(self._finished)
 
     def _finished(self, task: asyncio.Task[None]) -> None:
         self._running.discard(task)
+        self._ended.set()
         if not task.cancelled() and (error := task.exception()) is not None:
             log.error("a retry could not be carried out: its task is retried again", exc_info=error)
         if self._backlog:
             self._wake.set()
 
-    async def _retry(self, letter: Letter) -> None:
-        assert self.callback is not None
-        try:
-            attempted = await attempt(self.callback, letter, self._timeout)
-        except asyncio.CancelledError:
-            self._breaker(letter).forgotten()
-            await self._quietly(lambda: self._give_back(letter))
-            raise
-        self._learn(attempted)
-        await self.settle(attempted)
-
-    async def settle(self, attempted: Attempted) -> None:
-        """Write it down; while the store is away, it is kept and written by a later cycle."""
-        try:
-            await self._write(attempted)
-        except StoreUnavailable:
-            self._unwritten.append(attempted)
-        except Exception:
-            self._held.discard(attempted.letter.id)  # its lease is left to end, or the next cycle rescues it
-            raise
-
-    async def _write(self, attempted: Attempted) -> None:
-        letter, failed = attempted.letter, None
-        if attempted.error is None:
-            await self._outcomes.resolve(letter)
-        elif attempted.confirmed or self._inbox.has(letter) or await self._outcomes.confirm(letter):
-            attempted = replace(attempted, confirmed=True)
-            try:
-                failed = await self._outcomes.fail(attempted)
-            except StoreUnavailable:
-                self._unwritten.append(attempted)
-                return
-        self._held.discard(letter.id)
-        await self._inbox.forget(letter)
-        self.counts.succeeded += attempted.error is None
-        self.counts.failed += attempted.error is not None
-        self._done(attempted, failed)
-
-    async def _write_rest(self) -> None:
-        """What could not be written when it happened."""
-        left, self._unwritten = self._unwritten, []
-        while left:
-            try:
-                await self._write(left[0])
-            except StoreUnavailable:
-                self._unwritten += left
-                raise
-            left.pop(0)
-
-    async def _give_back(self, letter: Letter) -> None:
-        if self._inbox.has(letter):
-            await self._inbox.give_back(letter)
-            self._held.discard(letter.id)
-        else:
-            await self._release([letter])
-
     async def _put_back(self) -> None:
         """What was set aside is looked at again in the next cycle."""
         aside, self._aside = self._aside, []
-        await self._release(aside)
+        await self._transport.settle([Settlement(delivery, Release()) for delivery in aside])
 
-    async def _release(self, letters: Sequence[Letter]) -> None:
-        """As if they had not been claimed."""
-        for start in range(0, len(letters), _BATCH):
-            ids = [letter.id for letter in letters[start : start + _BATCH]]
-            await self._store.letters.move(
-                ids, expect=[State.RETRYING], to=State.PENDING, owner=self._owner, now=self._now()
-            )
-            self._held.difference_update(ids)
+    # -- one task --------------------------------------------------------------------------------------------------
+
+    async def _retry(self, delivery: Delivery) -> None:
+        try:
+            attempted, _ = await self.attempt(delivery)
+        except asyncio.CancelledError:
+            self._breaker(delivery.message).forgotten()
+            await self._quietly(lambda: self._transport.settle([Settlement(delivery, Release())]))
+            raise
+        self._learn(attempted)
+        await self.keep(attempted)
+
+    async def attempt(self, delivery: Delivery) -> tuple[Decision, Any]:
+        """Run the callback, and decide what becomes of the task; what the callback answered."""
+        letter, context = delivery.token.letter, self._context
+        CURRENT.set(letter)
+        message = replace(delivery.message, attempt=len(letter.failures) + 1)
+        began = perf_counter()
+        failure = await attempt(context, message, Deadline(self._deadlines))
+        answer = self._calls.answer(letter)
+        if answer.left is not None:
+            body = body_of(FailedTask(letter).task, answer.left)
+            message = replace(message, body=body, enqueued_at=letter.message.enqueued_at)
+        delivery = replace(delivery, message=message)
+        outcome = decide(message, failure, context.policy_for(delivery), context.clock.now(), context.clock.rng)
+        return Decision(delivery, outcome, failure, perf_counter() - began), answer.value
+
+    async def keep(self, attempted: Decision) -> None:
+        """Write it down, together with what others have to write; while the store is away, a later cycle does."""
+        self._outcomes.append(attempted)
+        try:
+            await self.write()
+        except Unavailable as error:
+            log.warning("an outcome waits to be written: %s", error)
+
+    async def write(self) -> None:
+        """Everything that is not written yet, in one step: whoever has something to write waits for the same."""
+        if self._outcomes:
+            if self._writer is None or self._writer.done():
+                self._writer = asyncio.get_running_loop().create_task(self._write_all())
+            await asyncio.shield(self._writer)
+
+    async def _write_all(self) -> None:
+        while self._outcomes:
+            batch, self._outcomes = self._outcomes, []
+            try:
+                await self._write(batch)
+            except TransportUnavailable as error:
+                self._outcomes = batch + self._outcomes
+                raise StoreUnavailable(error.name, error.why) from error
+            except BaseException:  # left to its lease, or to the next rescue
+                self._transport.forget(item.delivery for item in batch)
+                raise
+
+    async def _write(self, batch: Sequence[Decision]) -> None:
+        """Who lost its lease says nothing of a failure, and everything of a success."""
+        failed = [item.delivery for item in batch if item.failure is not None]
+        lost = {id(delivery) for delivery in (await self._transport.extend(failed) if failed else ())}
+        if ours := [item for item in batch if id(item.delivery) not in lost]:
+            await settle(self._context, ours)
+        if lost:
+            names = tuple(item.delivery.message.id for item in batch if id(item.delivery) in lost)
+            self._context.events.emit(LeaseLost(source=SOURCE, messages=names))
+        for item in batch:
+            self.counts.succeeded += item.failure is None
+            self.counts.failed += item.failure is not None
+            self._done(item)
 
     # -- the target ------------------------------------------------------------------------------------------------
 
-    def _breaker(self, letter: Letter) -> Breaker:
-        name = letter.message.origin
+    def _breaker(self, message: Message) -> Breaker:
+        name = message.origin
         if name not in self._breakers:
-            self._breakers[name] = Breaker(self._rule, self._clock.elapsed)
+            self._breakers[name] = Breaker(self._rule, self._context.clock.elapsed)
         return self._breakers[name]
 
-    def _learn(self, attempted: Attempted) -> None:
+    def _learn(self, attempted: Decision) -> None:
         """What is wrong with one task says nothing of its adapter; what may pass by itself does."""
-        breaker = self._breaker(attempted.letter)
+        message = attempted.delivery.message
+        breaker = self._breaker(message)
         before = breaker.position
-        if attempted.error is None:
+        if attempted.failure is None:
             breaker.succeeded()
-        elif self._outcomes.failed(attempted).category in RETRYABLE:
+        elif attempted.failure.category in RETRYABLE:
             breaker.failed()
         else:
             breaker.forgotten()
         if breaker.position is not before:
-            target = f"{SOURCE}/{attempted.letter.message.origin or 'default'}"
-            self._events.emit(BreakerMoved(target=target, state=breaker.position))
+            target = f"{SOURCE}/{message.origin or 'default'}"
+            self._context.events.emit(BreakerMoved(target=target, state=breaker.position))
 
     @property
     def breakers(self) -> dict[str, str]:
         """The position of each target's breaker."""
         return {name or "default": breaker.position.value for name, breaker in self._breakers.items()}
-
-    # -- what dead processors left -----------------------------------------------------------------------------------
-
-    async def rescue_safely(self) -> int:
-        """The same, from outside a cycle: a claim that is just being made is not one that got lost."""
-        async with self._claiming:
-            return await self.rescue()
-
-    async def rescue(self) -> int:
-        """Tasks whose owner's lease ended wait again; so do those whose owner died between its last two writes."""
-        now, rescued = self._now(), Counter[State]()
-        after = None
-        while True:
-            query = Query(sources=(SOURCE,), states=(State.RETRYING, State.REPLAYING))
-            page = await self._store.letters.search(query, after=after, limit=_BATCH)
-            for letter in page.letters:
-                if (to := self._rescued_to(letter, now)) is not None:
-                    moved = await self._store.letters.move(
-                        [letter.id], expect=[letter.state], to=to, owner=letter.owner, now=now
-                    )
-                    rescued[to] += len(moved)
-            after = page.after
-            if after is None:
-                break
-        for state, count in rescued.items():
-            if count:
-                self._events.emit(LettersMoved(to=state, count=count, actor="rescue"))
-        return rescued.total()
-
-    def _rescued_to(self, letter: Letter, now: datetime) -> State | None:
-        """None: it is in good hands. What a replay has sent is the replay's; a claim of ours that we do not know of
-        is one whose answer got lost."""
-        if letter.id in self._held or (letter.state is State.REPLAYING and letter.replay is not None):
-            return None
-        ends = letter.lease_until if letter.owner is not None else letter.updated_at + self.lease
-        if letter.owner != self._owner and (ends is None or ends >= now):
-            return None
-        was_exhausted = letter.state is State.REPLAYING and letter.next_retry_at is None and letter.resends > 1
-        return State.EXHAUSTED if was_exhausted else State.PENDING

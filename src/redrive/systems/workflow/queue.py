@@ -2,42 +2,57 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import socket
+import sys
 from collections import Counter
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping
-from datetime import datetime, timedelta
+from datetime import timedelta
 from pathlib import Path
 from types import TracebackType
 from typing import Any
 
-from msgspec.structs import replace
+import msgspec
 
-from redrive.clock import Clock, Steady, SystemClock, moment
+from redrive.clock import Clock, SteadyClock, SystemClock
 from redrive.config.durations import Duration
 from redrive.errors import ConfigError, StoreUnavailable, UsageError, nearest
 from redrive.flow.breaker import BreakerRule
 from redrive.flow.classify import Classifier
+from redrive.flow.context import Context, Handler
+from redrive.flow.settle import Decision
 from redrive.forensics.query import Query
-from redrive.model import OPEN, Category, Letter, Reason, State, letter_id
-from redrive.policy import category_named, positive
+from redrive.model import OPEN, Category, Letter, Release, State, letter_id
+from redrive.policy import Policy, category_named, positive
 from redrive.registry import open_store
 from redrive.stores.base import Store, Tally
 from redrive.stores.memory import MemoryStore
 from redrive.systems.workflow import statistics
 from redrive.systems.workflow.access import AccessManager, require
-from redrive.systems.workflow.attempts import CURRENT, Attempted, Callback, Outcomes, attempt, buried
-from redrive.systems.workflow.capacity import Room
+from redrive.systems.workflow.calls import CURRENT, Callback, Calls
+from redrive.systems.workflow.capacity import Capacity
+from redrive.systems.workflow.enqueue import Enqueuer, Execution, whole
 from redrive.systems.workflow.errors import DuplicateTask
-from redrive.systems.workflow.policies import AnyPolicy, BackoffFunction, DeadLetterStatus, Policies, RetryPolicy
+from redrive.systems.workflow.policies import (
+    AnyPolicy,
+    BackoffFunction,
+    DeadLetterStatus,
+    Policies,
+    RetryPolicy,
+    as_planned,
+)
 from redrive.systems.workflow.processor import Cycle, Processor
 from redrive.systems.workflow.shape import INDEX, WORKFLOW
 from redrive.systems.workflow.spool import SpooledStore
 from redrive.systems.workflow.statistics import Lifetime
-from redrive.systems.workflow.task import SOURCE, TRANSPORT, FailedTask, failure_of, group_of, message_of, policy_of
+from redrive.systems.workflow.task import SOURCE, TRANSPORT, FailedTask, policy_of
 from redrive.systems.workflow.templates import Template, Templates
-from redrive.telemetry.events import Event, Events, LettersMoved, LettersPruned
+from redrive.telemetry.events import Event, Events, LettersMoved, LettersPruned, MessageBuried
+from redrive.transports.base import Delivery, Settlement
+from redrive.transports.letters import LettersTransport
 
+_MARGIN = timedelta(minutes=1)
 _PAGE = 500
 _INTERVAL = 60
 _IN_FLIGHT = (State.RETRYING, State.REPLAYING)
@@ -83,47 +98,93 @@ class DeadLetterQueue:
             raise ConfigError(f"max_size={max_size!r}: the queue holds at least one task")
         if not isinstance(parallel, int) or parallel < 1:
             raise ConfigError(f"parallel={parallel!r}: at least one task is retried at a time")
-        self.max_size = max_size
         self.events = _events(observability_manager)
         self.classifier = classifier or Classifier(fallback=Category.PERMANENT)
-        self.clock: Clock = clock or SystemClock()
-        self._steady = Steady(self.clock)
+        self.clock: Clock = SteadyClock(clock or SystemClock())
         self._owned = not (store is not None and not isinstance(store, str | Path))
         self.store = self._opened(opensearch_client, store, spool, index)
         self._policies = Policies(default_retry_policy)
-        self._default_max_retries = _retries(default_max_retries)
         self._templates = Templates()
         self._rbac = rbac_manager
-        self._owner = f"workflow:{socket.gethostname()}:{os.getpid()}:{self.clock.new_id()}"
-        self._room = Room(self.store, max_size, self.clock, self.events)
+        self._capacity = Capacity(self.store, max_size, self.clock, self.events)
         self._lifetime = Lifetime()
         self._known: list[Tally] = []  # as last seen, for when the store is away
         self._known_policies: Counter[str] = Counter()
         self._interval: float = _INTERVAL
-        self._outcomes = Outcomes(
-            self.store,
-            self.events,
-            self.clock,
-            self.now,
-            policies=self._policies,
-            classifier=self.classifier,
-            owner=self._owner,
-        )
+        self._calls = Calls(retry_callback)
+        timeout = positive("retry_timeout", retry_timeout)
+        self._transport = LettersTransport(self.store, clock=self.clock, lease=timeout + _MARGIN)
+        context = self._context(timeout, parallel)
+        self._worker = context.worker
+        self._enqueuer = Enqueuer(context, self._policies, self._templates, whole(default_max_retries))
         self._processor = Processor(
-            self.store,
-            self._outcomes,
-            self.events,
-            self.clock,
-            self.now,
-            owner=self._owner,
-            parallel=parallel,
-            timeout=positive("retry_timeout", retry_timeout),
-            breaker=breaker or BreakerRule(),
+            context,
+            self._transport,
+            self._calls,
+            rule=breaker or BreakerRule(),
+            before=self._capacity.measure,
             done=self._count,
-            before=self._room.measure,
         )
-        self._timeout = positive("retry_timeout", retry_timeout)
-        self._processor.callback = retry_callback
+
+    def _context(self, timeout: timedelta, parallel: int) -> Context:
+        """The way of a task through the core: the callback is its handler, its letters are where it comes from."""
+        events = Events()
+        events.subscribe(self._hear)
+        handler = Handler(
+            source=SOURCE,
+            call=self._calls.handle,
+            decode=msgspec.json.decode,
+            wants_message=False,
+            policy=Policy(),
+            policy_of=self._policy_of,
+            timeout=timeout,
+            concurrency=parallel,
+            transport=TRANSPORT,
+            name="the callback",
+        )
+        return Context(
+            handler=handler,
+            transport=self._transport,
+            store=self.store,
+            classifier=self.classifier,
+            events=events,
+            clock=self.clock,
+            worker=f"workflow:{socket.gethostname()}:{os.getpid()}:{self.clock.new_id()}",
+            version="",
+            body_limit=sys.maxsize,
+            batch=parallel,
+            lease=timeout + _MARGIN,
+            one_store=True,
+        )
+
+    def _policy_of(self, delivery: Delivery) -> Policy:
+        letter, attempt = delivery.token.letter, delivery.message.attempt
+        if letter.state is State.REPLAYING:
+            return as_planned(letter, attempt, self.clock.now())
+        return self._policies.policy(policy_of(letter), letter.max_retries, attempt)
+
+    def _hear(self, event: Event) -> None:
+        """What the core tells of retries."""
+        self._lifetime.exhausted += isinstance(event, MessageBuried) and event.state is State.EXHAUSTED
+        self.events.emit(event)
+
+    @property
+    def retry_callback(self) -> Callback | None:
+        """How a task is retried."""
+        return self._calls.callback
+
+    @retry_callback.setter
+    def retry_callback(self, callback: Callback | None) -> None:
+        self._calls.callback = callback
+
+    @property
+    def max_size(self) -> int:
+        """How many open tasks it holds at most."""
+        return self._capacity.max_size
+
+    @max_size.setter
+    def max_size(self, number: int) -> None:
+        self._capacity.max_size = number
 
     def _opened(self, client: Any, store: Store | str | Path | None, spool: str | Path | None, index: str) -> Store:
         if client is None:
@@ -137,10 +198,6 @@ class DeadLetterQueue:
         first = OpenSearchStore(client, index=index, shape=WORKFLOW, clock=self.clock)
         behind = MemoryStore() if spool is None else _store(spool)
         return SpooledStore(first, behind, self.events, self.clock)
-
-    def now(self) -> datetime:
-        """The time of day, which for us never goes back: what waits is not held up when somebody sets the clock."""
-        return max(self.clock.now(), moment(self._steady.micros()))
 
     # -- putting in --------------------------------------------------------------------------------------------------
 
@@ -170,10 +227,19 @@ class DeadLetterQueue:
         if current is not None and current.message.id == task_id:
             return FailedTask(current)
         known = await self._find(task_id)
-        letter = self._letter(
-            task_id, task, list(repos) if not isinstance(repos, str) else repos, error, retry_policy, max_retries,
-            metadata, error_category, after, template, known,
-        )  # fmt: skip
+        execution = Execution(
+            task_id=task_id,
+            task=task,
+            repos=repos if isinstance(repos, str) else list(repos),
+            error=error,
+            retry_policy=retry_policy,
+            max_retries=max_retries,
+            metadata=metadata,
+            error_category=error_category,
+            after=(after,) if isinstance(after, str) else tuple(after),
+            template=template,
+        )
+        letter = self._enqueuer.letter(execution, known)
         if known is not None and known.state in OPEN:
             if known.message.body != letter.message.body:
                 raise DuplicateTask(task_id)
@@ -181,59 +247,11 @@ class DeadLetterQueue:
                 return FailedTask(known)
             await self.store.letters.record([letter])
         else:
-            async with self._room.for_one(task_id):
+            async with self._capacity.for_one(task_id):
                 await self.store.letters.record([letter])
         self._lifetime.enqueued_total += 1
-        self.events.emit(buried(letter))
+        self.events.emit(MessageBuried.of(letter, SOURCE))
         return FailedTask(letter)
-
-    def _letter(
-        self,
-        task_id: str,
-        task: Mapping[str, Any],
-        repos: Iterable[str],
-        error: str | BaseException,
-        policy: AnyPolicy | None,
-        max_retries: int | None,
-        metadata: Mapping[str, Any] | None,
-        category: Category | str | None,
-        after: Iterable[str] | str,
-        template: str | None,
-        known: Letter | None,
-    ) -> Letter:
-        now = self.now()
-        failure = failure_of(
-            error,
-            self.classifier,
-            category=None if category is None else category_named(category),
-            at=now,
-            attempt=1 if known is None else len(known.failures) + 1,
-            worker=self._owner,
-        )
-        found = self._templates.find(template, failure, task if isinstance(task, Mapping) else {})
-        if found is not None:
-            policy = found.retry_policy if policy is None else policy
-            max_retries = found.max_retries if max_retries is None else max_retries
-            metadata = {**found.metadata, "template": found.name, **(metadata or {})}
-        name = self._policies.default if policy is None else self._policies.name_of(policy)
-        retries = self._default_max_retries if max_retries is None else _retries(max_retries)
-        wait = self._policies.backoff(name).delay(1, self.clock.rng) if retries else None
-        after = (after,) if isinstance(after, str) else tuple(after)
-        message = message_of(task_id, task, repos, name, metadata, after, now)
-        return Letter(
-            id=letter_id(SOURCE, task_id),
-            message=message,
-            failures=(failure,),
-            state=State.PENDING,
-            reason=Reason.ATTEMPTS if failure.retryable else Reason.PERMANENT,
-            group=group_of(failure),
-            created_at=now,
-            updated_at=now,
-            transport=TRANSPORT,
-            next_retry_at=None if wait is None else now + wait,
-            max_retries=retries,
-            depends_on=tuple(one for one in after if one != task_id),
-        )
 
     def register_backoff(self, name: str, function: BackoffFunction) -> None:
         """`retry_policy="name"` from now on waits as that function of the retry count says."""
@@ -244,7 +262,7 @@ class DeadLetterQueue:
         if template.retry_policy is not None:
             self._policies.name_of(template.retry_policy)
         if template.max_retries is not None:
-            _retries(template.max_retries)
+            whole(template.max_retries)
         self._templates.register(template)
 
     # -- looking -----------------------------------------------------------------------------------------------------
@@ -277,7 +295,7 @@ class DeadLetterQueue:
         try:
             self._known = [one for one in await self.store.letters.tallies() if one.source == SOURCE]
             self._known_policies = await self._policy_counts()
-            self._room.told(self._known)
+            self._capacity.told(self._known)
         except StoreUnavailable:
             available = False
         tallies, policies = list(self._known), Counter(self._known_policies)
@@ -325,8 +343,8 @@ class DeadLetterQueue:
         self, callback: Callback | None = None, check_interval_seconds: float = _INTERVAL
     ) -> None:
         """From now on, retry what is due. A processor that runs already goes on, with the callback given here."""
-        self._processor.callback = callback or self._processor.callback
-        if self._processor.callback is None:
+        self._calls.callback = callback or self._calls.callback
+        if self._calls.callback is None:
             raise UsageError(_NO_CALLBACK)
         span = positive("check_interval_seconds", timedelta(seconds=check_interval_seconds))
         self._interval = check_interval_seconds
@@ -339,57 +357,38 @@ class DeadLetterQueue:
 
     async def run_retry_cycle(self, callback: Callback | None = None) -> Cycle:
         """One cycle now, without a processor: for a cron job, or a test. What it did."""
-        self._processor.callback = callback or self._processor.callback
-        if self._processor.callback is None:
+        self._calls.callback = callback or self._calls.callback
+        if self._calls.callback is None:
             raise UsageError(_NO_CALLBACK)
         return await self._processor.cycle()
 
     async def retry_task(self, task_id: str, user_id: str | None = None) -> dict[str, Any]:
         """Retry it now, whether or not it is due or exhausted: `success`, and `result` or `error`."""
         await require(self._rbac, user_id, "retry")
-        if self._processor.callback is None:
+        if self._calls.callback is None:
             return _told(task_id, error=_NO_CALLBACK)
-        letter, why = await self._taken(task_id)
-        if letter is None:
-            return _told(task_id, error=why)
+        await self._processor.rescue()
+        delivery = await self._transport.take_one(letter_id(SOURCE, task_id))
+        if delivery is None:
+            return _told(task_id, error=await self._why_not(task_id))
         self._lifetime.manually_retried += 1
-        try:
-            attempted = await attempt(self._processor.callback, letter, self._timeout)
+        try:  # in a task of its own: what runs in it knows that it is a retry
+            attempted, value = await asyncio.create_task(self._processor.attempt(delivery))
         except BaseException:
-            await self._untake(letter)
+            await self._transport.settle([Settlement(delivery, Release())])
             raise
-        await self._processor.settle(attempted)
-        if attempted.error is not None:
-            return _told(task_id, error=str(attempted.error) or repr(attempted.error), result=attempted.value)
-        return _told(task_id, result=attempted.value)
+        await self._processor.keep(attempted)
+        if attempted.failure is None:
+            return _told(task_id, result=value)
+        return _told(task_id, error=attempted.failure.message or attempted.failure.type, result=value)
 
-    async def _taken(self, task_id: str) -> tuple[Letter | None, str]:
-        """For us alone; or why not."""
-        await self._processor.rescue_safely()
-        now, id = self.now(), letter_id(SOURCE, task_id)
-        taken = await self.store.letters.claim(
-            Query(ids=(id,)),
-            to=State.REPLAYING,
-            owner=f"{self._owner}:{self.clock.new_id()}",
-            now=now,
-            until=now + self._processor.lease,
-            limit=1,
-        )
-        if taken:
-            return replace(taken[0], replay=None), ""
-        letter = await self.store.letters.get(id)
-        return None, f"there is no task {task_id!r}" if letter is None else _why_not(letter)
+    async def _why_not(self, task_id: str) -> str:
+        letter = await self.store.letters.get(letter_id(SOURCE, task_id))
+        return f"there is no task {task_id!r}" if letter is None else _why_not(letter)
 
-    async def _untake(self, letter: Letter) -> None:
-        to = State.EXHAUSTED if letter.next_retry_at is None and letter.resends > 1 else State.PENDING
-        await self.store.letters.move(
-            [letter.id], expect=[State.REPLAYING], to=to, owner=letter.owner, now=self.now()
-        )  # fmt: skip
-
-    def _count(self, attempted: Attempted, failed: Letter | None) -> None:
-        self._lifetime.retry_success += attempted.error is None
-        self._lifetime.retry_failed += attempted.error is not None
-        self._lifetime.exhausted += failed is not None and failed.state is State.EXHAUSTED
+    def _count(self, attempted: Decision) -> None:
+        self._lifetime.retry_success += attempted.failure is None
+        self._lifetime.retry_failed += attempted.failure is not None
 
     # -- putting away ------------------------------------------------------------------------------------------------
 
@@ -397,11 +396,11 @@ class DeadLetterQueue:
         """Done with: it is kept, but takes up no room and is not retried. Whether there was one to archive."""
         await require(self._rbac, user_id, "archive")
         moved = await self.store.letters.move(
-            [letter_id(SOURCE, task_id)], expect=[*OPEN, State.RESOLVED], to=State.ARCHIVED, now=self.now()
+            [letter_id(SOURCE, task_id)], expect=[*OPEN, State.RESOLVED], to=State.ARCHIVED, now=self.clock.now()
         )
         if moved:
             self._lifetime.archived += 1
-            self.events.emit(LettersMoved(to=State.ARCHIVED, count=1, actor=user_id or self._owner))
+            self.events.emit(LettersMoved(to=State.ARCHIVED, count=1, actor=user_id or self._worker))
         return bool(moved)
 
     async def clear_all(self, user_id: str | None = None) -> int:
@@ -409,11 +408,11 @@ class DeadLetterQueue:
         await require(self._rbac, user_id, "clear")
         everything, total = Query(sources=(SOURCE,)), 0
         flying = [one.id async for one in self._all(Query(sources=(SOURCE,), states=_IN_FLIGHT), None)]
-        await self.store.letters.move(flying, expect=_IN_FLIGHT, to=State.ARCHIVED, now=self.now())
+        await self.store.letters.move(flying, expect=_IN_FLIGHT, to=State.ARCHIVED, now=self.clock.now())
         while gone := await self.store.letters.prune(everything, limit=_PAGE):
             total += len(gone)
-        self._room.forget()
-        self.events.emit(LettersPruned(count=total, why=f"the queue was cleared by {user_id or self._owner}"))
+        self._capacity.forget()
+        self.events.emit(LettersPruned(count=total, why=f"the queue was cleared by {user_id or self._worker}"))
         return total
 
     async def aclose(self) -> None:
@@ -447,12 +446,6 @@ def _store(where: Store | str | Path) -> Store:
     if isinstance(where, Path) or (isinstance(where, str) and "://" not in where):
         return open_store(f"sqlite:///{where}")
     return open_store(where) if isinstance(where, str) else where
-
-
-def _retries(number: Any) -> int:
-    if not isinstance(number, int) or isinstance(number, bool) or number < 0:
-        raise UsageError(f"max_retries={number!r}: it is a whole number, 0 or more")
-    return number
 
 
 def _status(name: DeadLetterStatus | str) -> DeadLetterStatus:

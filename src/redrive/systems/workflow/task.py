@@ -6,7 +6,6 @@ The message's body is the task and its repositories as JSON; policy and metadata
 from __future__ import annotations
 
 import math
-import sys
 from collections.abc import Iterable, Mapping
 from datetime import datetime
 from functools import cache, cached_property
@@ -15,12 +14,9 @@ from typing import Any
 import msgspec
 
 from redrive.errors import UsageError, nearest
-from redrive.flow.attempt import text_of, type_name
-from redrive.flow.classify import RETRYABLE, Classifier
 from redrive.flow.validate import headers_of
 from redrive.flow.validate import text_of as named
-from redrive.forensics.fingerprint import fingerprint, own_frames, stack_text
-from redrive.model import Category, Failure, Headers, Letter, Message, State
+from redrive.model import Category, Headers, Letter, Message, State
 from redrive.systems.workflow.errors import BadTask
 from redrive.systems.workflow.policies import DeadLetterStatus, RetryPolicy
 
@@ -233,7 +229,7 @@ def _is_text(value: str) -> bool:
 
 def message_of(
     task_id: str, task: Mapping[str, Any], repos: Iterable[str], policy: str, metadata: Mapping[str, Any] | None,
-    after: Iterable[str] | str, now: datetime,
+    after: Iterable[str] | str, now: datetime, attempt: int,
 ) -> Message:  # fmt: skip
     """The message that a task becomes."""
     return Message(
@@ -242,39 +238,7 @@ def message_of(
         body=body_of(task, repos),
         enqueued_at=now,
         headers=headers(policy, metadata, after),
+        attempt=attempt,
         priority=priority_of(metadata),
         origin=str(task.get("adapter", "")),
-    )
-
-
-def group_of(failure: Failure) -> str:
-    """Its group, as one text for all its tasks: there are few groups, and may be very many tasks."""
-    return sys.intern(fingerprint(failure))
-
-
-def failure_of(
-    error: BaseException | str,
-    classifier: Classifier,
-    *,
-    category: Category | None,
-    at: datetime,
-    attempt: int,
-    worker: str,
-) -> Failure:
-    """What went wrong. Of a text, its words are all there is to classify it by."""
-    raised = isinstance(error, BaseException)
-    given = error if isinstance(error, BaseException) else Exception(error)
-    verdict = classifier(given)
-    category = category or verdict.category
-    return Failure(
-        type=type_name(given) if raised else "Error",
-        message=text_of(given),
-        category=category,
-        retryable=category in RETRYABLE,
-        at=at,
-        attempt=attempt,
-        code=verdict.code,
-        stack=stack_text(given) if raised else "",
-        frames=own_frames(given) if raised else (),
-        worker=worker,
     )

@@ -36,7 +36,19 @@ class Claiming:
             retries=2,
         )
         assert await store.letters.get(letter.id) == taken
-        assert await claim(store, ALL, to=State.RETRYING, owner="me") == []
+        assert await claim(store, ALL, to=State.RETRYING, owner="somebody else") == []
+
+    @pytest.mark.parametrize("to", MAY_BECOME)
+    async def test_a_claim_is_renewed_by_its_owner_and_counts_nothing_twice(self, store: Store, to: State) -> None:
+        letter = make_letter(next_retry_at=START, retries=1, resends=2)
+        await store.letters.record([letter])
+        [taken] = await claim(store, ALL, to=to, owner="me")
+        mine = Query(ids=(letter.id,), states=(to,), owner="me")
+        ask: dict[str, Any] = {"to": to, "now": LATER + MINUTE, "until": LATER + HOUR, "limit": 1}
+        assert await store.letters.claim(mine, owner="somebody else", **ask) == []
+        [renewed] = await store.letters.claim(mine, owner="me", **ask)
+        assert renewed == replace(taken, lease_until=LATER + HOUR, updated_at=LATER + MINUTE)
+        assert await store.letters.get(letter.id) == renewed
 
     async def test_a_claim_for_a_replay_notes_it_and_counts_no_retry(self, store: Store) -> None:
         letter = make_letter(state=State.EXHAUSTED, replay="r-0", retries=3)
