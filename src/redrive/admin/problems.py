@@ -13,12 +13,11 @@ from redrive.access.tokens import UnknownToken
 from redrive.errors import (
     BadQuery,
     MessageTooLarge,
+    NotFound,
     RedriveError,
     Unavailable,
     UnknownIncident,
     UnknownLetter,
-    UnknownNode,
-    UnknownQueue,
     UnknownReplay,
     UnknownSource,
     UsageError,
@@ -73,8 +72,6 @@ _ANSWERS: dict[type[RedriveError], tuple[int, str | None]] = {
     UnknownLetter: (404, "GET /api/letters lists them"),
     UnknownReplay: (404, "GET /api/replays lists them"),
     UnknownIncident: (404, "GET /api/incidents lists them"),
-    UnknownQueue: (404, "GET /admin/dlq/queues lists them"),
-    UnknownNode: (404, None),
     UnknownToken: (404, None),
     UnknownSource: (422, "GET /api/sources lists them"),
     BadQuery: (422, _SEE),
@@ -88,6 +85,7 @@ def answer_errors(api: FastAPI) -> None:
     """Every error leaves as a Problem."""
     for kind, (status, hint) in _ANSWERS.items():
         api.add_exception_handler(kind, _says(status, hint))
+    api.add_exception_handler(NotFound, _not_found)
     api.add_exception_handler(Unreadable, _unreadable)
     api.add_exception_handler(Unavailable, _unavailable)
     api.add_exception_handler(Refused, _refused)
@@ -100,6 +98,11 @@ def _says(status: int, hint: str | None) -> Callable[[Request, Exception], Await
         return problem(status, str(error), hint)
 
     return handler
+
+
+async def _not_found(request: Request, error: Exception) -> Response:
+    assert isinstance(error, NotFound)
+    return problem(404, str(error), error.hint)
 
 
 async def _unreadable(request: Request, error: Exception) -> Response:

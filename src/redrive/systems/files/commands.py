@@ -1,4 +1,4 @@
-"""`redrive files`: the file pipeline on RabbitMQ."""
+"""`redrive files`: file processing on RabbitMQ."""
 
 from __future__ import annotations
 
@@ -24,6 +24,7 @@ from redrive.cli.session import actor, loaded
 from redrive.config.settings import Settings
 from redrive.errors import ConfigError
 from redrive.systems.files.parked import Depth, ParkedQueues, Shown
+from redrive.systems.files.settings import FilesSettings
 from redrive.systems.files.topology import QUEUES
 from redrive.systems.files.worker import FilesWorker, management_url, vhost_of, wanted
 from redrive.transports.rabbitmq.definitions import as_text, definitions
@@ -62,7 +63,7 @@ def print_definitions(vhost: str | None) -> None:
     \b
     rabbitmqctl import_definitions definitions.json
     """
-    own = loaded().settings.files
+    own = loaded().settings.of(FilesSettings)
     place = vhost or ("/" if own.url is None else vhost_of(own))
     click.echo(as_text(definitions(declared(wanted(own)), place)), nl=False)
 
@@ -76,7 +77,7 @@ def import_definitions(as_json: bool) -> None:
     If something is there under the same name and differs, nothing is changed.
     """
     settings = loaded().settings
-    made = asyncio.run(_managed(settings, lambda broker: broker.apply(declared(wanted(settings.files)))))
+    made = asyncio.run(_managed(settings, lambda broker: broker.apply(declared(wanted(settings.of(FilesSettings))))))
     if as_json:
         tell_json({"made": list(made)})
         return
@@ -94,14 +95,16 @@ def diff(as_json: bool) -> None:
     Exit codes: 0 they agree; 1 they do not.
     """
     settings = loaded().settings
-    found = asyncio.run(_managed(settings, lambda broker: broker.difference(declared(wanted(settings.files)))))
+    found = asyncio.run(
+        _managed(settings, lambda broker: broker.difference(declared(wanted(settings.of(FilesSettings)))))
+    )
     tell_json(found) if as_json else _tell_difference(found)
     if not found.is_none:
         raise click.exceptions.Exit(NOTHING)
 
 
 async def _managed(settings: Settings, work: Callable[[Management], Awaitable[T]]) -> T:
-    broker = Management(management_url(settings.files), vhost=vhost_of(settings.files))
+    broker = Management(management_url(settings.of(FilesSettings)), vhost=vhost_of(settings.of(FilesSettings)))
     try:
         return await work(broker)
     except Clashes as clash:
@@ -139,7 +142,7 @@ def _tell_difference(found: Difference) -> None:
 @scraped
 @common
 def worker(target: str, queues: tuple[str, ...], bury: str, grace: timedelta | None, scrape: Place | None) -> None:
-    """Handle the queues of the pipeline until Ctrl-C; a second Ctrl-C stops at once, and loses nothing.
+    """Handle the queues of the files until Ctrl-C; a second Ctrl-C stops at once, and loses nothing.
 
     HANDLERS is a dictionary in your module: a function for each queue. They get the body and, if they take two
     arguments, the Message.
@@ -157,29 +160,29 @@ def worker(target: str, queues: tuple[str, ...], bury: str, grace: timedelta | N
         runner.run(_run(FilesWorker(handlers, loaded().settings, bury=bury), grace, scrape))
 
 
-async def _run(pipeline: FilesWorker, grace: timedelta | None, scrape: Place | None) -> None:
-    async with pipeline.app as app:
-        _log(pipeline)
+async def _run(files: FilesWorker, grace: timedelta | None, scrape: Place | None) -> None:
+    async with files.app as app:
+        _log(files)
         await app.transport().check()
-        one = Worker(app, grace=grace, beside=[pipeline.sweep, *beside(app, scrape)])
+        one = Worker(app, grace=grace, beside=[files.sweep, *beside(app, scrape)])
         stop_on_signals(one.stop)
         await one.run()
 
 
-def _log(pipeline: FilesWorker) -> None:
+def _log(files: FilesWorker) -> None:
     """In the contract's words where programs read, in ours where people do."""
     from redrive.forensics.redact import Redactor
-    from redrive.systems.files.logs import PipelineLog
+    from redrive.systems.files.logs import FilesLog
     from redrive.telemetry.logs import EventLog, setup_logs
 
-    logs, redact = pipeline.settings.logs, pipeline.settings.redact
+    logs, redact = files.settings.logs, files.settings.redact
     setup_logs(logs.level, logs.format)
     redactor = Redactor(redact.keys, redact.patterns, redact.defaults)
     ours = EventLog(redactor)
     if logs.format == "console" or (logs.format == "auto" and sys.stderr.isatty()):
-        pipeline.app.events.subscribe(ours)
+        files.app.events.subscribe(ours)
     else:
-        pipeline.log_to(PipelineLog(QUEUES, pipeline.settings.files.retries + 1, ours, redactor=redactor))
+        files.log_to(FilesLog(QUEUES, files.settings.of(FilesSettings).retries + 1, ours, redactor=redactor))
 
 
 def _handlers(target: str) -> dict[str, Callable[..., Any]]:

@@ -1,4 +1,4 @@
-"""The log of the pipeline: failures, retries and parkings in the contract's fields, one JSON object a line."""
+"""The log of file processing: failures, retries and parkings in the contract's fields, one JSON object a line."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class Passing(Struct, frozen=True):
     message_type: str | None
 
 
-class PipelineLog:
+class FilesLog:
     """Subscribes in place of a log of all events; the events of other sources go on to `others`."""
 
     def __init__(

@@ -13,6 +13,7 @@ from redrive.admin.letters import service_of
 from redrive.admin.openapi import operation
 from redrive.admin.wire import answer, parameters, read_body
 from redrive.systems.files.parked import Depth, ParkedQueues, Shown
+from redrive.systems.files.settings import FilesSettings
 from redrive.transports.rabbitmq.redrive import Redriven
 
 router = APIRouter(prefix="/admin/dlq", tags=["files"])
@@ -35,7 +36,7 @@ def _parked(request: Request) -> ParkedQueues:
     state = request.app.state
     if not hasattr(state, "parked_files"):
         service = service_of(request)
-        state.parked_files = ParkedQueues(service, service.app.settings.files)
+        state.parked_files = ParkedQueues(service, service.app.settings.of(FilesSettings))
         state.background.closing.append(state.parked_files.aclose)
     found: ParkedQueues = state.parked_files
     return found

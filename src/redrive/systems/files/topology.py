@@ -1,4 +1,4 @@
-"""The exchanges, queues and bindings of the file pipeline, as its contract names them."""
+"""The exchanges, queues and bindings of file processing, as its contract names them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The file pipeline, wired from the parts: a Redrive app with a handler for each of its queues."""
+"""File processing, wired from the parts: a Redrive app with a handler for each of its queues."""
 
 from __future__ import annotations
 
@@ -12,13 +12,14 @@ from redrive.app import Redrive
 from redrive.clock import Clock
 from redrive.config.durations import spoken
 from redrive.config.load import load
-from redrive.config.settings import Files, Settings
+from redrive.config.settings import Settings
 from redrive.errors import ConfigError, Unavailable, nearest
 from redrive.flow.backoff import constant
 from redrive.policy import Policy
 from redrive.stores.base import Store
-from redrive.systems.files.logs import PipelineLog
+from redrive.systems.files.logs import FilesLog
 from redrive.systems.files.repeats import Repeats
+from redrive.systems.files.settings import FilesSettings
 from redrive.systems.files.topology import QUEUES, topology
 from redrive.transports.base import Transport
 from redrive.transports.rabbitmq.options import options_of
@@ -31,7 +32,7 @@ _SWEEP_EVERY = timedelta(hours=1)
 
 
 class FilesWorker:
-    """Handles the queues of the pipeline. A failed message goes round its own queue; one that keeps failing is parked
+    """Handles the queues of the files. A failed message goes round its own queue; one that keeps failing is parked
     in `q.X.dlq`, or kept as a letter where `bury` says so (dlq, store or both).
 
     handlers   a function for each queue: sync or async, with the body and, if it wants it, the Message
@@ -51,22 +52,22 @@ class FilesWorker:
             raise ConfigError(f"no handler: give one for each queue that is to be handled, of {', '.join(QUEUES)}")
         for queue in handlers:
             if queue not in QUEUES:
-                raise ConfigError(f"the file pipeline has no queue {queue!r}{nearest(queue, QUEUES)}")
+                raise ConfigError(f"file processing has no queue {queue!r}{nearest(queue, QUEUES)}")
         self.settings = settings or load()
         self.app = Redrive(
             settings=self.settings,
-            transport=transport or transport_url(self.settings.files, bury=bury),
+            transport=transport or transport_url(self.settings.of(FilesSettings), bury=bury),
             store=store,
             clock=clock,
         )
         self.repeats = Repeats(self.app)
-        files = self.settings.files
+        files = self.settings.of(FilesSettings)
         for queue, function in handlers.items():
             policy = Policy(attempts=files.retries + 1, backoff=constant(files.delay))
             self.app.handler(queue, policy=policy, concurrency=files.concurrency)(function)
             self.app.handlers[queue] = self.repeats.dropping(self.app.handlers[queue])
 
-    def log_to(self, log: PipelineLog) -> None:
+    def log_to(self, log: FilesLog) -> None:
         """Failures, retries and parkings are lines of that log."""
         for queue, handler in self.app.handlers.items():
             self.app.handlers[queue] = log.noting(handler)
@@ -80,20 +81,20 @@ class FilesWorker:
             await self.app.clock.sleep(_SWEEP_EVERY.total_seconds())
 
 
-def transport_url(files: Files, *, bury: str = "dlq") -> str:
-    """The pipeline's queues as a transport: with RabbitMQ's own retry, and parking."""
+def transport_url(files: FilesSettings, *, bury: str = "dlq") -> str:
+    """The queues of the files as a transport: with RabbitMQ's own retry, and parking."""
     url = broker_url(files)
     ours = {"retry": "reject", "delay": spoken(files.delay), "bury": bury, "queues": files.kind, "declare": "no"}
     return f"{url}{'&' if urlsplit(url).query else '?'}{urlencode({**ours, 'prefetch': str(files.prefetch)})}"
 
 
-def broker_url(files: Files) -> str:
+def broker_url(files: FilesSettings) -> str:
     if files.url is None:
         raise ConfigError("no broker: set `files.url` (REDRIVE_FILES_URL), such as amqp://user:password@host/vhost")
     return files.url
 
 
-def management_url(files: Files) -> str:
+def management_url(files: FilesSettings) -> str:
     """As set, or port 15672 of the broker with the same user."""
     if files.management is not None:
         return files.management
@@ -103,12 +104,12 @@ def management_url(files: Files) -> str:
     return f"http://{user}{host}:15672"
 
 
-def vhost_of(files: Files) -> str:
+def vhost_of(files: FilesSettings) -> str:
     return unquote(urlsplit(broker_url(files)).path.removeprefix("/")) or "/"
 
 
-async def examined(files: Files) -> Examined:
-    """How the broker differs from the pipeline's topology; TransportUnavailable if it does not answer."""
+async def examined(files: FilesSettings) -> Examined:
+    """How the broker differs from the topology of the files; TransportUnavailable if it does not answer."""
     from redrive.transports.rabbitmq.examining import examined
     from redrive.transports.rabbitmq.link import Link
     from redrive.transports.rabbitmq.management import Management
@@ -123,6 +124,6 @@ async def examined(files: Files) -> Examined:
         await link.aclose()
 
 
-def wanted(files: Files) -> Topology:
+def wanted(files: FilesSettings) -> Topology:
     """The topology with the delay and the kind of queues that are set."""
     return topology(delay=files.delay, kind="quorum" if files.kind == "quorum" else "classic")

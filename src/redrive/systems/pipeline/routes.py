@@ -17,6 +17,7 @@ from redrive.admin.wire import answer, read_body, zoned_all
 from redrive.flow.replay import Replay
 from redrive.systems.pipeline.dlq import dead_streams
 from redrive.systems.pipeline.graph import Graph
+from redrive.systems.pipeline.settings import PipelineSettings
 
 router = APIRouter(prefix="/admin/dlq", tags=["pipeline"])
 
@@ -42,7 +43,7 @@ def _graph(request: Request) -> Graph:
     """Read once."""
     state: Any = request.app.state
     if not hasattr(state, "pipeline_graph"):
-        state.pipeline_graph = Graph.load(service_of(request).app.settings.pipeline.graph or "")
+        state.pipeline_graph = Graph.load(service_of(request).app.settings.of(PipelineSettings).graph or "")
     graph: Graph = state.pipeline_graph
     return graph
 
