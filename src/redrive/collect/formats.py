@@ -18,12 +18,14 @@ def opened(format: Format, topic: str, transport: str | None, source: str | None
     return reader
 
 
-def chosen(formats: Iterable[Format], plain: Reader, topic: str, transport: str | None, source: str | None) -> Reader:
+def by_topic(formats: Iterable[Format], topic: str) -> Format | None:
+    """The form of everything in that topic or queue, if its name says it."""
+    return next((format for format in formats if format.topic and re.fullmatch(format.topic, topic)), None)
+
+
+def mixed(formats: Iterable[Format], plain: Reader, topic: str, transport: str | None, source: str | None) -> Reader:
     """A reader that has each message read by whose it is; `plain` reads what is nobody's."""
     formats = tuple(formats)
-    by_name = next((one for one in formats if one.topic and re.fullmatch(one.topic, topic)), None)
-    if by_name is not None:
-        return opened(by_name, topic, transport, source)
     readers: dict[str, Reader] = {}
 
     def read(delivery: Delivery, now: datetime) -> Letter | None:

@@ -15,12 +15,13 @@ from redrive.cli.options import as_json
 from redrive.cli.output import letters_said, say, tell_json
 from redrive.cli.session import loaded
 from redrive.collect.collector import Collector, Reader
-from redrive.collect.formats import chosen, opened
+from redrive.collect.formats import by_topic, mixed, opened
 from redrive.registry import open_transport
 from redrive.systems.use import formats
 from redrive.worker import fast_loop, stop_on_signals
 
 GROUP = "redrive-collect"
+_OPTIONS = {"amqp": {"declare": "no"}, "kafka": {"group": GROUP, "consumer.enable.partition.eof": "true"}}
 
 
 def _formats_said() -> str:
@@ -87,11 +88,7 @@ def _taken_apart(url: str) -> tuple[str, str]:
     if not name:
         raise Stopped(f"{parts.scheme}://…: name the topic or queue at the end, as in kafka://host:9092/orders.DLT")
     given = dict(parse_qsl(parts.query, keep_blank_values=True))
-    ours = (
-        {"declare": "no"}
-        if parts.scheme.startswith("amqp")
-        else {"group": GROUP, "consumer.enable.partition.eof": "true"}
-    )
+    ours = _OPTIONS.get(parts.scheme.partition("+")[0].removesuffix("s"), {})
     return urlunsplit(parts._replace(path=path or "/", query=urlencode({**ours, **given}))), unquote(name)
 
 
@@ -100,9 +97,10 @@ def _reader(address: str, name: str, transport: str | None, source: str | None, 
     known = {format.name: format for format in formats().values() if scheme in format.schemes}
     if form is not None and form not in known:
         raise Stopped(f"--format {form} is for {'://, '.join(formats()[form].schemes)}://: leave it out")
-    if form is not None:
-        return opened(known[form], name, transport, source)
-    return chosen(known.values(), _plain_reader(scheme, name, transport, source), name, transport, source)
+    format = known[form] if form is not None else by_topic(known.values(), name)
+    if format is not None:
+        return opened(format, name, transport, source)
+    return mixed(known.values(), _plain_reader(scheme, name, transport, source), name, transport, source)
 
 
 def _plain_reader(scheme: str, name: str, transport: str | None, source: str | None) -> Reader:
