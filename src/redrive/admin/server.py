@@ -16,7 +16,6 @@ from redrive.app import Redrive
 from redrive.errors import MissingExtra, UsageError
 from redrive.service import Service
 from redrive.systems.use import add_metrics, routers_of
-from redrive.telemetry.metrics import Metrics
 from redrive.upkeep.loop import Upkeep
 from redrive.worker import Helper, Worker, stop_on_signals
 
@@ -25,6 +24,7 @@ try:
 
     from redrive.admin.access import is_loopback
     from redrive.admin.api import admit, create_api
+    from redrive.telemetry.metrics import Metrics
 except ImportError as error:
     raise MissingExtra("the server", "server") from error
 
