@@ -14,6 +14,7 @@ from msgspec.structs import replace
 from redrive.config.load import load
 from redrive.service import Service
 from redrive.systems.email import EmailGateway, Mail, SendError
+from redrive.systems.email.settings import EmailSettings
 from redrive.telemetry.events import Event, LetterResolved, MessageBuried, MessageRetried
 from redrive.worker import Worker
 
@@ -55,9 +56,11 @@ def job(id: str, company: str, to: str) -> dict[str, str]:
 async def main() -> None:
     settings = load()
     # a queue and a DLQ of its own; without them it would be email:send and email:send:dlq
-    email = replace(settings.email, queue="example:send", dlq="example:dlq", base_delay=timedelta(milliseconds=200))
+    email = replace(
+        settings.of(EmailSettings), queue="example:send", dlq="example:dlq", base_delay=timedelta(milliseconds=200)
+    )
     town, done = Town(), asyncio.Event()
-    async with EmailGateway(replace(settings, email=email), sender=town) as gateway:
+    async with EmailGateway(settings.having(email), sender=town) as gateway:
         gateway.app.events.subscribe(lambda event: tell(event, done))
         print("7 jobs: acme has 5 of them, umbrella 2")
         await gateway.add_all([job(f"acme-{number}", "acme", "team@example.com") for number in range(4)])

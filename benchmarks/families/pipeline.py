@@ -20,7 +20,7 @@ from tests.servers.kafka import Kafka
 from tests.servers.ports import claim_port
 
 from benchmarks.harness import Cell, Measured, Scale, Target, in_loop, side_by_side
-from redrive.config.settings import Pipeline, Settings
+from redrive.config.settings import Settings
 from redrive.flow.breaker import Position
 from redrive.model import Message
 from redrive.systems.pipeline import (
@@ -34,6 +34,7 @@ from redrive.systems.pipeline import (
     ProcessResponse,
 )
 from redrive.systems.pipeline.caller import RULE
+from redrive.systems.pipeline.settings import PipelineSettings
 from redrive.systems.pipeline.wire import Tls, open_channel, process_method
 from redrive.testing.waiting import until
 
@@ -247,8 +248,8 @@ def _engine(nodes: int, *, beside_a_dead_one: bool = False) -> Engine:
         chained.append(Node(id=str(uuid4()), module="gone", dlq_config=DlqConfig(max_retries=2)))
     modules = {"noop": [_module()], "gone": [f"127.0.0.1:{claim_port()}"]}
     graph = Graph(f"bench{next(_numbers)}", chained, modules=modules)
-    own = Pipeline(transport=f"kafka://{_kafka().bootstrap}", concurrency=_CONCURRENCY, partitions=_PARTITIONS)
-    return Engine(graph, replace(Settings(), pipeline=own, batch=500), store="memory://")
+    own = PipelineSettings(transport=f"kafka://{_kafka().bootstrap}", concurrency=_CONCURRENCY, partitions=_PARTITIONS)
+    return Engine(graph, replace(Settings(), sections=(own,), batch=500), store="memory://")
 
 
 async def _fill(engine: Engine, node: str, total: int) -> None:

@@ -7,8 +7,7 @@ RedriveError
 │   ├── UnknownLetter        no such letter
 │   ├── UnknownReplay        no such replay
 │   ├── UnknownIncident      no such incident
-│   ├── UnknownQueue         no such queue of parked messages
-│   ├── UnknownNode          no such node of a pipeline
+│   ├── NotFound             no such thing of a system
 │   ├── MessageTooLarge      over the body limit
 │   ├── SendRefused          a broker will never take some of the messages that were sent (NotSent)
 │   └── BadQuery             a filter that cannot be read
@@ -76,18 +75,10 @@ class UnknownIncident(UsageError):
         super().__init__(f"no incident {incident_id!r}: list them with `redrive incidents`")
 
 
-class UnknownQueue(UsageError):
-    """There is no such queue of parked messages."""
+class NotFound(UsageError):
+    """There is no such thing; a system makes its own of it."""
 
-    def __init__(self, queue: str, known: Iterable[str]) -> None:
-        super().__init__(f"{queue!r} is not on the list of parked queues{nearest(queue, known)}")
-
-
-class UnknownNode(UsageError):
-    """There is no such node of a pipeline."""
-
-    def __init__(self, node: str, known: Iterable[str]) -> None:
-        super().__init__(f"the graph has no node {node!r}{nearest(node, known)}")
+    hint: str | None = None  # what to ask for instead
 
 
 class MessageTooLarge(UsageError):

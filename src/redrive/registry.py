@@ -1,4 +1,5 @@
-"""Which backend a URL means. A new broker or database is its own file and one line here, or an entry point.
+"""Which backend a URL means. A new broker or database is its own file and one line here, or an entry point; a system
+brings its own in its descriptor.
 
 Nothing is imported before it is asked for: `redrive --help` knows no driver.
 """
@@ -6,22 +7,20 @@ Nothing is imported before it is asked for: `redrive --help` knows no driver.
 from __future__ import annotations
 
 from datetime import timedelta
-from importlib import import_module
 from importlib.metadata import entry_points
 from typing import Any
 
 from redrive.clock import Clock
 from redrive.errors import ConfigError, nearest
 from redrive.stores.base import Store
+from redrive.systems.base import resolved
+from redrive.systems.discover import systems
 from redrive.transports.base import Transport
 
 # scheme -> module:function, which takes the URL and the options below by name
 TRANSPORTS = {
     "memory": "redrive.transports.memory:open_transport",
     "sqlite": "redrive.transports.sqlite:open_transport",
-    "workflow+sqlite": "redrive.systems.workflow.transport:open_transport",
-    "workflow+opensearch": "redrive.systems.workflow.transport:open_transport",
-    "workflow+opensearch+https": "redrive.systems.workflow.transport:open_transport",
     "redis": "redrive.transports.redis:open_transport",
     "rediss": "redrive.transports.redis:open_transport",
     "redis+cluster": "redrive.transports.redis:open_transport",
@@ -38,16 +37,8 @@ STORES = {
     "rediss": "redrive.stores.redis:open_store",
     "redis+cluster": "redrive.stores.redis:open_store",
     "rediss+cluster": "redrive.stores.redis:open_store",
-    "email+redis": "redrive.systems.email.dlq:open_store",
-    "email+rediss": "redrive.systems.email.dlq:open_store",
-    "email+redis+cluster": "redrive.systems.email.dlq:open_store",
-    "email+rediss+cluster": "redrive.systems.email.dlq:open_store",
-    "workflow+opensearch": "redrive.systems.workflow.stores:open_store",
-    "workflow+opensearch+https": "redrive.systems.workflow.stores:open_store",
     "opensearch": "redrive.stores.opensearch:open_store",
     "opensearch+https": "redrive.stores.opensearch:open_store",
-    "tickets+mongodb": "redrive.systems.tickets.store:open_tickets",
-    "tickets+mongodb+srv": "redrive.systems.tickets.store:open_tickets",
     "mongodb": "redrive.stores.mongodb:open_store",
     "mongodb+srv": "redrive.stores.mongodb:open_store",
 }
@@ -70,10 +61,10 @@ def _opener(kind: str, url: str, known: dict[str, str]) -> Any:
     if not is_url:
         raise ConfigError(f"{url!r} is no URL of a {kind}: write it like sqlite:///redrive.db")
     plugins = {point.name: point.value for point in entry_points(group=f"redrive.{kind}s")}
-    target = (known | plugins).get(scheme)
+    brought = {name: value for system in systems().values() for name, value in getattr(system, f"{kind}s").items()}
+    every = known | brought | plugins
+    target = every.get(scheme)
     if target is None:
-        every = known | plugins
         plain = [name for name in every if "+" not in name]
         raise ConfigError(f"no {kind} speaks {scheme!r}{nearest(scheme, every) or nearest(scheme, plain)}")
-    module, _, name = target.partition(":")
-    return getattr(import_module(module), name)
+    return resolved(target)

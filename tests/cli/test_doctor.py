@@ -111,7 +111,7 @@ def test_a_file_that_others_can_read(sound: World, monkeypatch: pytest.MonkeyPat
 
 def _looked_at(file: Path, mounts: Path = Path("/nowhere")) -> list[Finding]:
     file.touch(0o600)
-    return list(files.files({"store": f"sqlite:///{file}"}, mounts))
+    return list(files.sqlite_files({"store": f"sqlite:///{file}"}, mounts))
 
 
 def test_a_network_file_system(tmp_path: Path) -> None:

@@ -10,9 +10,12 @@ import click
 import pytest
 
 from redrive import __version__
-from redrive.cli import TABLE, main
+from redrive.cli import main
+from redrive.cli.lazy import Commands
 from tests.cli.world import Shell
 
+assert isinstance(main, Commands)
+TABLE = main.table()
 COMMANDS = [name for lines in TABLE.values() for name in lines]
 
 

@@ -19,10 +19,12 @@ from msgspec import Struct
 from pika import BasicProperties
 
 from redrive.clock import SystemClock
-from redrive.config.settings import Files, Settings
+from redrive.config.settings import Settings
 from redrive.errors import Transient, TransportUnavailable
 from redrive.model import Message
-from redrive.systems.files import FilesWorker, topology
+from redrive.systems.files import FilesWorker
+from redrive.systems.files.settings import FilesSettings
+from redrive.systems.files.topology import topology
 from redrive.testing.waiting import until
 from redrive.transports.rabbitmq.link import Link
 from redrive.transports.rabbitmq.management import Management
@@ -157,8 +159,8 @@ def _done(directory: Path) -> list[str]:
 
 async def main(url: str, directory: str) -> None:
     store = f"sqlite:///{directory}/redrive.db"
-    files = Files(url=url, delay=DELAY, retries=RETRIES, prefetch=PREFETCH)
-    settings = Settings(store=store, transports={"default": store}, files=files)
+    files = FilesSettings(url=url, delay=DELAY, retries=RETRIES, prefetch=PREFETCH)
+    settings = Settings(store=store, transports={"default": store}, sections=(files,))
     done = os.open(f"{directory}/done", os.O_WRONLY | os.O_APPEND | os.O_CREAT)
 
     async def handle(body: bytes, message: Message) -> None:

@@ -16,12 +16,11 @@ from redrive.access.tokens import UnknownToken
 from redrive.errors import (
     BadQuery,
     MessageTooLarge,
+    NotFound,
     RedriveError,
     Unavailable,
     UnknownIncident,
     UnknownLetter,
-    UnknownNode,
-    UnknownQueue,
     UnknownReplay,
     UnknownSource,
     UsageError,
@@ -68,8 +67,6 @@ _ANSWERS: dict[type[RedriveError], tuple[int, str | None]] = {
     UnknownLetter: (404, "GET /api/letters lists them"),
     UnknownReplay: (404, "GET /api/replays lists them"),
     UnknownIncident: (404, "GET /api/incidents lists them"),
-    UnknownQueue: (404, "GET /admin/dlq/queues lists them"),
-    UnknownNode: (404, None),
     UnknownToken: (404, None),
     UnknownSource: (422, "GET /api/sources lists them"),
     BadQuery: (422, SEE),
@@ -83,6 +80,7 @@ def error_answers() -> ExceptionHandlersMap:
     """Every error leaves as a Problem."""
     return {
         **{kind: _says(status, hint) for kind, (status, hint) in _ANSWERS.items()},
+        NotFound: _not_found,
         Unreadable: _unreadable,
         Unavailable: _unavailable,
         HTTPException: _http,
@@ -92,6 +90,10 @@ def error_answers() -> ExceptionHandlersMap:
 
 def _says(status: int, hint: str | None) -> Callable[[Request[Any, Any, Any], Exception], Response[bytes]]:
     return lambda request, error: problem(status, str(error), hint)
+
+
+def _not_found(request: Request[Any, Any, Any], error: NotFound) -> Response[bytes]:
+    return problem(404, str(error), error.hint)
 
 
 def _unreadable(request: Request[Any, Any, Any], error: Unreadable) -> Response[bytes]:

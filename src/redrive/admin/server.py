@@ -13,18 +13,18 @@ from typing import Any
 from redrive.access.tokens import Tokens
 from redrive.alerts import alerting
 from redrive.app import Redrive
-from redrive.config.settings import Settings
 from redrive.errors import MissingExtra, UsageError
 from redrive.service import Service
+from redrive.systems.use import add_metrics, routers_of
 from redrive.upkeep.loop import Upkeep
 from redrive.worker import Helper, Worker, stop_on_signals
 
 try:
     import uvicorn
-    from litestar import Router
 
     from redrive.admin.access import is_loopback
     from redrive.admin.api import admit, create_api
+    from redrive.telemetry.metrics import Metrics
 except ImportError as error:
     raise MissingExtra("the server", "server") from error
 
@@ -70,6 +70,7 @@ class Server:
                 Service(self.app),
                 tokens=self.tokens,
                 loopback=is_loopback(self.host),
+                metrics=add_metrics(self.app, Metrics(self.app.events)),
                 routers=routers_of(self.app.settings),
             )
             self._uvicorn = Uvicorn(config_of(api))
@@ -98,20 +99,6 @@ class Server:
             await asyncio.wait(parts)
             for helper in helpers:
                 helper.cancel()
-
-
-def routers_of(settings: Settings) -> list[Router]:
-    """The routes of the ready systems that are in use."""
-    found: list[Router] = []
-    if settings.files.url is not None:
-        from redrive.systems.files import routes as files  # it needs RabbitMQ's driver
-
-        found.append(files.router)
-    if settings.pipeline.graph is not None:
-        from redrive.systems.pipeline import routes as pipeline  # it needs gRPC and Kafka's driver
-
-        found.append(pipeline.router)
-    return found
 
 
 def config_of(api: Any) -> uvicorn.Config:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import click
 
 from redrive import __version__
-from redrive.cli.lazy import Commands, common
+from redrive.cli.lazy import SYSTEMS, Commands, common
 
 TABLE = {
     "Run": {
@@ -44,18 +44,7 @@ TABLE = {
         ),
         "import": (".transfer:import_letters", "Read them back, here or into another database"),
     },
-    "Systems": {
-        "email": ("redrive.systems.email.commands:email", "The e-mail gateway on Redis: worker, jobs, DLQ, fairness"),
-        "tickets": (
-            "redrive.systems.tickets.commands:tickets",
-            "The ticket worker on Kafka: topics, worker, DLQ, republish",
-        ),
-        "pipeline": ("redrive.systems.pipeline.commands:pipeline", "A graph of gRPC modules: engine, trace, replay"),
-        "files": (
-            "redrive.systems.files.commands:files",
-            "The file pipeline on RabbitMQ: topology, worker, parked messages",
-        ),
-    },
+    SYSTEMS: {},  # each says its own line (systems/base.py)
     "Admin": {
         "doctor": (".doctor:doctor", "What is configured, reachable and unsafe; how to mend it"),
         "token": (".tokens:token", "Tokens of the admin API: create, list, revoke"),

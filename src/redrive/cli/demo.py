@@ -40,7 +40,7 @@ class Order(Struct):
     card: str = "4111 1111 1111 1111"  # for you to see that it is not shown
 
 
-class Email(Struct):
+class Mail(Struct):
     to: str
     subject: str
 
@@ -91,11 +91,11 @@ def register(app: Redrive, world: World) -> None:
             raise ConnectionError("the card gateway at 10.1.7.20:443 refused the connection")
 
     @app.handler("emails", policy=Policy(attempts=4, backoff=exponential("1s", jitter=0.25)))
-    async def deliver(email: Email, message: Message) -> None:
-        if email.to.startswith("gone@"):
-            raise smtplib.SMTPResponseException(550, f"5.1.1 {email.to}: no such user here")
-        if email.to.startswith("full@") and world.chance(0.6):
-            raise smtplib.SMTPResponseException(452, f"4.2.2 {email.to}: mailbox full")
+    async def deliver(mail: Mail, message: Message) -> None:
+        if mail.to.startswith("gone@"):
+            raise smtplib.SMTPResponseException(550, f"5.1.1 {mail.to}: no such user here")
+        if mail.to.startswith("full@") and world.chance(0.6):
+            raise smtplib.SMTPResponseException(452, f"4.2.2 {mail.to}: mailbox full")
 
     @app.handler("reports", policy=Policy(attempts=2, backoff=constant("1s")))
     def summarise(report: Report) -> str:
@@ -136,7 +136,7 @@ class Demo:
         yield self.app.message("orders", Order(number, customer, 9.5 + number % 90), **shared)
         if number % 2 == 0:
             box = "gone" if world.chance(0.08) else "full" if world.chance(0.15) else "ann"
-            yield self.app.message("emails", Email(f"{box}@{customer}.test", "Your order"), **shared)
+            yield self.app.message("emails", Mail(f"{box}@{customer}.test", "Your order"), **shared)
         if number % 3 == 0:
             details = {"name": customer} if world.chance(0.12) else {"name": customer, "region": "EU"}
             body: Any = b'{"id": 7, "rows": [1, 2' if world.chance(0.05) else Report(number, details, [1, 2, 3])

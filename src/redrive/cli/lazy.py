@@ -12,6 +12,8 @@ from typing import Any
 import click
 
 from redrive.cli import exits
+from redrive.systems.base import System, resolved
+from redrive.systems.discover import refuse, refused, systems
 
 
 @dataclass
@@ -26,42 +28,72 @@ class Given:
 
 Table = Mapping[str, Mapping[str, tuple[str, str]]]
 """section -> command -> (module:attribute, its line in the help); `.name` is a module of redrive.cli.commands"""
+SYSTEMS = "Systems"
+"""The section of the commands that systems bring."""
 
 
 class Commands(click.Group):
-    """Looks commands up in a table."""
+    """Looks commands up in a table, and those of the systems in their descriptors."""
 
     def __init__(self, *arguments: Any, table: Table, **options: Any) -> None:
         super().__init__(*arguments, **options)
         self._table = table
         self._targets = {name: target for lines in table.values() for name, (target, _) in lines.items()}
 
+    def table(self) -> Table:
+        """Every command by its section."""
+        return {**self._table, SYSTEMS: {name: (one.command, one.about) for name, one in self._systems().items()}}
+
+    def _systems(self) -> dict[str, System]:
+        """The systems that have a command. A command of Redrive's own is never one of a system."""
+        found = {name: system for name, system in systems().items() if system.command}
+        for name in found.keys() & self._targets.keys():
+            refuse(name, "a command of Redrive itself has that name")
+            del found[name]
+        return found
+
     def list_commands(self, ctx: click.Context) -> list[str]:
-        return list(self._targets)
+        return [name for lines in self.table().values() for name in lines]
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         target = self._targets.get(cmd_name)
         if target is None:
-            return None
+            system = self._systems().get(cmd_name)
+            return None if system is None else self._command_of(system)
         module, _, attribute = target.partition(":")
         command: click.Command = getattr(import_module(module, "redrive.cli.commands"), attribute)
+        return command
+
+    def _command_of(self, system: System) -> click.Command:
+        from redrive.errors import RedriveError
+
+        try:
+            command: click.Command = resolved(system.command, system.extra)
+        except RedriveError:
+            raise
+        except Exception as error:  # whatever a stranger's module raises
+            said = f"{type(error).__name__}: {error}"
+            raise exits.Stopped(f"the system {system.name!r} has no command that works: {said}", exits.WRONG) from error
         return command
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
-        if args[0] not in self._targets and not args[0].startswith("-"):
+        if args[0] not in self._targets and not args[0].startswith("-") and args[0] not in self._systems():
             from redrive.errors import nearest
 
-            raise click.UsageError(f"no command {args[0]!r}{nearest(args[0], self._targets)}", ctx)
+            raise click.UsageError(f"no command {args[0]!r}{nearest(args[0], self.list_commands(ctx))}", ctx)
         return super().resolve_command(ctx, args)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Write the commands in sections, from the table: nothing is imported for it."""
-        width = max(map(len, self._targets))
-        for section, lines in self._table.items():
-            with formatter.section(section):
-                formatter.write_dl([(name.ljust(width), line) for name, (_, line) in lines.items()])
+        table = self.table()
+        width = max(len(name) for lines in table.values() for name in lines)
+        for section, lines in table.items():
+            if lines:
+                with formatter.section(section):
+                    formatter.write_dl([(name.ljust(width), line) for name, (_, line) in lines.items()])
+        _tell_refused()
 
     def make_context(self, info_name: str | None, args: list[str], parent: Any = None, **extra: Any) -> click.Context:
         extra.setdefault("obj", Given(arguments=list(args)))
@@ -70,6 +102,7 @@ class Commands(click.Group):
     def invoke(self, ctx: click.Context) -> Any:
         """Run the command; every foreseen error becomes one line and an exit code."""
         try:
+            _tell_refused()
             answer = super().invoke(ctx)
             sys.stdout.flush()
         except BrokenPipeError:
@@ -83,6 +116,12 @@ class Commands(click.Group):
                 raise
             raise instead from error
         return answer
+
+
+def _tell_refused() -> None:
+    """A system that cannot be loaded is named, and nothing else fails because of it."""
+    for line in refused():
+        click.echo(f"warning: {line}", err=True)
 
 
 def _remember(name: str) -> Callable[[click.Context, click.Parameter, Any], None]:

@@ -2,8 +2,8 @@
 
 collector.py   receive, record, acknowledge: in that order, batch by batch
 foreign.py     a letter from what little another system says of a failure
-kafka.py       Spring's, Kafka Connect's, the tickets' and Redrive's own dead-letter topics
-pipeline.py    DlqMessages of a pipeline, whichever engine wrote them
+formats.py     whose a message is, where a system has a form of its own
+kafka.py       Spring's, Kafka Connect's and Redrive's own dead-letter topics
 rabbitmq.py    x-death, and what Redrive has parked
 """
 

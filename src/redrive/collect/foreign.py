@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from datetime import datetime
 
 from msgspec.structs import replace
@@ -12,7 +11,6 @@ from redrive.forensics.fingerprint import fingerprint
 from redrive.model import Category, Failure, Letter, Message, Reason, State, letter_id
 
 _MOST = 32_000
-_NODE = re.compile(r"dlq\.(.+\.[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12})")  # dlq.{cluster}.{node-uuid}
 
 
 def failure_of(
@@ -55,12 +53,6 @@ def letter_of(
         updated_at=now,
         transport=transport,
     )
-
-
-def input_topic(topic: str) -> str | None:
-    """The topic that a node of a pipeline reads, by the name of its DLQ; None for a topic that is no such DLQ."""
-    found = _NODE.fullmatch(topic)
-    return None if found is None else found[1]
 
 
 def text_of(value: bytes | None) -> str:

@@ -1,11 +1,9 @@
-"""Letters from dead-letter topics of Kafka; headers or value say who wrote them."""
+"""Letters from dead-letter topics of Kafka: their headers say who wrote them."""
 
 from __future__ import annotations
 
 from datetime import datetime
-from typing import Any
 
-import msgspec
 from msgspec.structs import replace
 
 from redrive.collect.foreign import failure_of, letter_of, moment_of, number_of, text_of
@@ -14,7 +12,6 @@ from redrive.transports.base import Delivery
 from redrive.transports.kafka.dlq import STUB, letter_in
 
 SPRING, CONNECT = "kafka_dlt-", "__connect.errors."
-METADATA = "dlq_metadata"
 _SUFFIXES = (".dlq", ".dlt", ".DLT", ".DLQ", "-dlt", "-dlq", "-DLT")
 
 
@@ -28,7 +25,7 @@ class KafkaReader:
     def __init__(self, topic: str, *, transport: str = "default", source: str | None = None) -> None:
         self._topic = topic
         self._transport = transport
-        self._source = source or _without_suffix(topic)
+        self.source = source or _without_suffix(topic)
 
     def __call__(self, delivery: Delivery, now: datetime) -> Letter | None:
         message = delivery.message
@@ -36,14 +33,24 @@ class KafkaReader:
             return None  # the letter itself is in the store of who wrote it
         ours = letter_in(message.headers, message)
         if ours is not None:
-            return replace(ours, message=_without_metadata(ours.message), transport=self._transport)
-        for read in (self._spring, self._connect, self._metadata):
+            return replace(ours, message=self.original(ours.message), transport=self._transport)
+        for read in (self._spring, self._connect, self.by_value):
             letter = read(message, now)
             if letter is not None:
                 return letter
         text = f"found in {self._topic}; nothing says why it is there"
         failure = failure_of("collected.Unknown", text, message.enqueued_at)
-        return self._letter(message, self._source, message.id, failure, now)
+        return self.letter(message, self.source, message.id, failure, now)
+
+    # -- what the reader of a system knows better -------------------------------------------------------------------
+
+    def original(self, message: Message) -> Message:
+        """A message that Redrive wrote there, as it was before it died."""
+        return message
+
+    def by_value(self, message: Message, now: datetime) -> Letter | None:
+        """The letter of a record whose value says why it died; None for any other."""
+        return None
 
     # -- Spring: kafka_dlt-* ---------------------------------------------------------------------------------------
 
@@ -51,7 +58,7 @@ class KafkaReader:
         said = _headers(message.headers, SPRING)
         if not said:
             return None
-        topic = text_of(said.get("original-topic")) or self._source
+        topic = text_of(said.get("original-topic")) or self.source
         kind = said.get("exception-cause-fqcn") or said.get("exception-fqcn") or said.get("key-exception-fqcn")
         text = said.get("exception-message") or said.get("key-exception-message")
         stack = said.get("exception-stacktrace") or said.get("key-exception-stacktrace")
@@ -63,7 +70,7 @@ class KafkaReader:
             worker=text_of(said.get("original-consumer-group")),
         )
         place = _place(topic, number_of(said.get("original-partition")), number_of(said.get("original-offset")))
-        return self._letter(_stripped(message, SPRING), topic, place, failure, now)
+        return self.letter(_stripped(message, SPRING), topic, place, failure, now)
 
     # -- Kafka Connect: __connect.errors.* ---------------------------------------------------------------------------
 
@@ -71,7 +78,7 @@ class KafkaReader:
         said = _headers(message.headers, CONNECT)
         if not said:
             return None
-        topic = text_of(said.get("topic")) or self._source
+        topic = text_of(said.get("topic")) or self.source
         stage, where = text_of(said.get("stage")), text_of(said.get("class.name"))
         kind = text_of(said.get("exception.class.name")) or "connect.Unknown"
         text = text_of(said.get("exception.message"))
@@ -84,65 +91,14 @@ class KafkaReader:
             worker=connector,
         )
         place = _place(topic, number_of(said.get("partition")), number_of(said.get("offset")))
-        return self._letter(_stripped(message, CONNECT), topic, place, failure, now)
+        return self.letter(_stripped(message, CONNECT), topic, place, failure, now)
 
-    # -- a value with dlq_metadata -------------------------------------------------------------------------------------
-
-    def _metadata(self, message: Message, now: datetime) -> Letter | None:
-        found = metadata_in(message.body)
-        if found is None:
-            return None
-        body, said = found
-        failure = failure_of(
-            str(said.get("error_type") or "Unknown"),
-            str(said.get("original_error") or ""),
-            moment_of(_whole(said.get("last_failure_timestamp")), message.enqueued_at),
-            attempt=_whole(said.get("retry_count")) or 1,
-        )
-        since = moment_of(_whole(said.get("dlq_published_at")), now)
-        id = msgspec.json.decode(body).get("ticket_id")
-        name = str(id) if isinstance(id, str | int) and str(id) else message.id
-        letter = self._letter(replace(message, body=body), self._source, name, failure, now)
-        return replace(letter, created_at=min(since, now))
-
-    def _letter(self, message: Message, source: str, id: str | None, failure: Failure, now: datetime) -> Letter:
+    def letter(self, message: Message, source: str, id: str | None, failure: Failure, now: datetime) -> Letter:
         """The letter of a message. A place that is known becomes its id, and where a replay sends it."""
         found = replace(message, source=source, id=id or message.id)
         if id is not None and id.startswith(f"{source}["):
             found = replace(found, origin=id)
         return letter_of(found, failure, transport=self._transport, now=now)
-
-
-def with_metadata(body: bytes, said: dict[str, Any]) -> bytes:
-    """A JSON object with one field more; its own bytes stay as they are, and `metadata_in` finds them again."""
-    value = msgspec.json.decode(body)
-    if METADATA in value or not value:
-        return msgspec.json.encode({**value, METADATA: said})
-    return body.rstrip()[:-1] + _tail(said)
-
-
-def metadata_in(body: bytes) -> tuple[bytes, dict[str, Any]] | None:
-    """The original value and its metadata, where a value has both."""
-    if METADATA.encode() not in body:
-        return None
-    try:
-        value = msgspec.json.decode(body)
-    except (msgspec.MsgspecError, UnicodeDecodeError):
-        return None
-    said = value.pop(METADATA, None) if isinstance(value, dict) else None
-    if not isinstance(said, dict):
-        return None
-    tail = _tail(said)
-    return body[: -len(tail)] + b"}" if body.endswith(tail) else msgspec.json.encode(value), said
-
-
-def _tail(said: dict[str, Any]) -> bytes:
-    return b',"%s":%s}' % (METADATA.encode(), msgspec.json.encode(said))
-
-
-def _without_metadata(message: Message) -> Message:
-    found = metadata_in(message.body)
-    return message if found is None else replace(message, body=found[0])
 
 
 def _headers(headers: Headers, prefix: str) -> dict[str, bytes]:
@@ -160,7 +116,3 @@ def _place(topic: str, partition: int | None, offset: int | None) -> str | None:
 
 def _without_suffix(topic: str) -> str:
     return next((topic.removesuffix(suffix) for suffix in _SUFFIXES if topic.endswith(suffix)), topic)
-
-
-def _whole(value: object) -> int | None:
-    return value if isinstance(value, int) and not isinstance(value, bool) else None

@@ -17,10 +17,11 @@ from typing import Any
 from msgspec import Struct
 
 from redrive.config.parse import meant_by, value_of
-from redrive.config.settings import Described, Key, Settings, describe, keys, transport_key
+from redrive.config.settings import Described, Key, Settings, describe, keys, system_sections, transport_key
 from redrive.errors import ConfigError, MissingExtra, nearest
 from redrive.forensics.redact import Redactor
 from redrive.forensics.secrets import MASK
+from redrive.systems.discover import refused
 
 ENVIRONMENT = "environment"
 _FILES = ("redrive.toml", "redrive.yaml", "redrive.yml", "pyproject.toml")
@@ -41,16 +42,19 @@ class Loaded(Struct, frozen=True):
         return describe(self.settings, self.sources)
 
 
-class _Given(Struct, frozen=True):
+class Given(Struct, frozen=True):
     """A value as somebody wrote it, and where."""
 
     key: Key
     raw: object
     source: str
+    alias: str = ""  # the name it has there, where that is not ours
 
     @property
     def place(self) -> str:
-        return f"in the environment ({self.key.environ})" if self.source == ENVIRONMENT else f"in {self.source}"
+        if self.source == ENVIRONMENT:
+            return f"in the environment ({self.alias or self.key.environ})"
+        return f"in {self.source}{f' ({self.alias})' if self.alias else ''}"
 
 
 def load(path: Path | None = None, environ: Mapping[str, str] | None = None) -> Settings:
@@ -65,17 +69,17 @@ def read(path: Path | None = None, environ: Mapping[str, str] | None = None) -> 
     given = {one.key.path: one for one in _from_file(file)} if file else {}
     given |= {one.key.path: one for one in _from_environ(environ, tuple(given))}
     values = given | _queue_beside_letters(given)
-    settings = _built({path: _value(one) for path, one in values.items()})
+    settings = _built({path: checked(one) for path, one in values.items()})
     _check_patterns(settings, given)
     return Loaded(settings, {path: one.source for path, one in given.items()}, file)
 
 
-def _queue_beside_letters(given: Mapping[str, _Given]) -> dict[str, _Given]:
+def _queue_beside_letters(given: Mapping[str, Given]) -> dict[str, Given]:
     """Embedded means one file: who says only where the letters are has said where the queue is."""
     store, name = given.get("store"), "transports.default"
     if store is None or name in given or not str(store.raw).startswith("sqlite://"):
         return {}
-    return {name: _Given(_known()[name], store.raw, store.source)}
+    return {name: Given(known()[name], store.raw, store.source)}
 
 
 def _find(path: Path | None, environ: Mapping[str, str]) -> Path | None:
@@ -97,12 +101,12 @@ def _has_settings(file: Path) -> bool:
         return False
 
 
-def _from_file(file: Path) -> Iterator[_Given]:
+def _from_file(file: Path) -> Iterator[Given]:
     tree = parsed(file)
     if file.name == "pyproject.toml":
         tree = tree.get("tool", {}).get("redrive", {})
     for path, raw in _leaves(tree, "", str(file)):
-        yield _Given(_key(path, str(file)), raw, str(file))
+        yield Given(_key(path, str(file)), raw, str(file))
 
 
 def parsed(file: Path) -> dict[str, Any]:
@@ -144,7 +148,7 @@ def _leaves(tree: Mapping[Any, Any], prefix: str, file: str) -> Iterator[tuple[s
             continue
         if inside and not isinstance(value, Mapping):
             raise ConfigError(f"{path} = {_shown(value)} in {file}: it is a table, with {', '.join(inside)}")
-        if inside or (isinstance(value, Mapping) and value and path not in _known()):
+        if inside or (isinstance(value, Mapping) and value and path not in known()):
             yield from _leaves(value, f"{path}.", file)
         else:
             yield path, value
@@ -152,49 +156,56 @@ def _leaves(tree: Mapping[Any, Any], prefix: str, file: str) -> Iterator[tuple[s
 
 def _key(path: str, file: str) -> Key:
     section, _, name = path.partition(".")
-    if section == "transports" and path not in _known():
+    if section == "transports" and path not in known():
         if not _NAME.fullmatch(name):
             raise ConfigError(f"{path} in {file}: the name of a transport has a-z, 0-9, - and _ only")
         return transport_key(name)
-    if path not in _known():
-        raise ConfigError(f"unknown setting {path!r} in {file}{_nearest_path(path)}")
-    return _known()[path]
+    if path not in known():
+        raise ConfigError(f"unknown setting {path!r} in {file}{_left_out(section) or _nearest_path(path)}")
+    return known()[path]
+
+
+def _left_out(section: str) -> str:
+    """Why the settings of a system are not known though it is installed."""
+    return next((f": {line}" for line in refused() if line.startswith(f"the system {section!r} ")), "")
 
 
 @cache
-def _known() -> dict[str, Key]:
+def known() -> dict[str, Key]:
+    """Every setting by its path."""
     return {key.path: key for key in keys()}
 
 
 def _nearest_path(path: str) -> str:
     """The nearest key, or the one in whose section it belongs."""
-    ends = {known.rpartition(".")[2]: known for known in _known()}
+    ends = {path.rpartition(".")[2]: path for path in known()}
     close = difflib.get_close_matches(path, ends, n=1)
-    return nearest(path, _known()) or (f": did you mean {ends[close[0]]!r}?" if close else "")
+    return nearest(path, known()) or (f": did you mean {ends[close[0]]!r}?" if close else "")
 
 
-def _from_environ(environ: Mapping[str, str], in_file: tuple[str, ...]) -> Iterator[_Given]:
+def _from_environ(environ: Mapping[str, str], in_file: tuple[str, ...]) -> Iterator[Given]:
     """What is set and not empty: an empty variable is how many tools write none at all."""
     names = {key.environ: key for key in keys()}
     names |= {key.environ: key for key in map(transport_key, _transports(in_file))}
     for name in sorted(environ):
         if name.startswith("REDRIVE_") and not _NOT_SETTINGS.fullmatch(name) and environ[name].strip():
             key = names.get(name) or _new_transport(name, names)
-            yield _Given(key, meant_by(key, environ[name].strip()), ENVIRONMENT)
+            yield Given(key, meant_by(key, environ[name].strip()), ENVIRONMENT)
 
 
 def _transports(paths: tuple[str, ...]) -> list[str]:
     return [path.partition(".")[2] for path in paths if path.startswith("transports.")]
 
 
-def _new_transport(name: str, known: Mapping[str, Key]) -> Key:
+def _new_transport(name: str, names: Mapping[str, Key]) -> Key:
     given = name.removeprefix(_TRANSPORTS).lower()
     if not name.startswith(_TRANSPORTS) or not _NAME.fullmatch(given):
-        raise ConfigError(f"unknown setting {name} in the environment{nearest(name, known)}")
+        raise ConfigError(f"unknown setting {name} in the environment{nearest(name, names)}")
     return transport_key(given)
 
 
-def _value(given: _Given) -> Any:
+def checked(given: Given) -> Any:
+    """Its value, or a ConfigError that says where it stands and what it takes."""
     try:
         return value_of(given.key, given.raw)
     except ValueError as error:
@@ -214,14 +225,16 @@ def _built(values: Mapping[str, Any]) -> Settings:
     for path, value in values.items():
         section, _, name = path.rpartition(".")
         (tree.setdefault(section, {}) if section else tree)[name] = value
-    default = Settings()
+    default, systems = Settings(), system_sections()
+    own = [kind(**tree.pop(name)) for name, kind in systems.items() if name in tree]
+    tree["sections"] = tuple(section for section in own if section != type(section)())
     for section in [name for name, value in tree.items() if isinstance(value, dict)]:
         before = getattr(default, section)
         tree[section] = before | tree[section] if section == "transports" else type(before)(**tree[section])
     return Settings(**tree)
 
 
-def _check_patterns(settings: Settings, given: Mapping[str, _Given]) -> None:
+def _check_patterns(settings: Settings, given: Mapping[str, Given]) -> None:
     try:
         Redactor.of(settings.redact)
     except ConfigError as error:

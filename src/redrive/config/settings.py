@@ -1,4 +1,8 @@
-"""Every setting, with its default, the values it takes and what it is for: the one table of them."""
+"""Every setting of the core, with its default, the values it takes and what it is for.
+
+A system has a section of its own: a Struct of the same kind, which its descriptor names (systems/base.py). `keys` has
+them all.
+"""
 
 from __future__ import annotations
 
@@ -8,16 +12,19 @@ from collections.abc import Iterator, Mapping
 from datetime import timedelta
 from functools import cache
 from types import UnionType
-from typing import Annotated, Any, get_args, get_origin, get_type_hints
+from typing import Annotated, Any, TypeVar, get_args, get_origin, get_type_hints
 
 from msgspec import Struct, field
-from msgspec.structs import fields
+from msgspec.structs import fields, replace
 
 from redrive.config.durations import spoken
 from redrive.forensics.secrets import hidden_url
+from redrive.systems.discover import refuse, sections
 
 MIB = 1 << 20
-_TICK = timedelta(milliseconds=1)
+TICK = timedelta(milliseconds=1)
+"""The least that a duration can be where none makes no sense."""
+S = TypeVar("S", bound=Struct)
 
 
 class About(Struct, frozen=True):
@@ -63,7 +70,7 @@ class Logs(Struct, frozen=True, kw_only=True):
 class Retention(Struct, frozen=True, kw_only=True):
     """How long letters are kept."""
 
-    ttl: Annotated[timedelta | None, About("Letters older than this are pruned", least=_TICK)] = None
+    ttl: Annotated[timedelta | None, About("Letters older than this are pruned", least=TICK)] = None
     max_letters: Annotated[int | None, About("Past this many, the oldest letters are pruned", least=1)] = None
     export: Annotated[str | None, About("The file that letters are written to before they are pruned", 1)] = None
 
@@ -71,105 +78,10 @@ class Retention(Struct, frozen=True, kw_only=True):
 class Upkeep(Struct, frozen=True, kw_only=True):
     """The work in the background: automatic retries, rescue, pruning."""
 
-    interval: Annotated[timedelta, About("How often due letters are looked for", least=_TICK)] = timedelta(seconds=1)
-    lease: Annotated[timedelta, About("How long one processor may hold a letter", least=_TICK)] = timedelta(minutes=1)
+    interval: Annotated[timedelta, About("How often due letters are looked for", least=TICK)] = timedelta(seconds=1)
+    lease: Annotated[timedelta, About("How long one processor may hold a letter", least=TICK)] = timedelta(minutes=1)
     parallel: Annotated[int, About("How many letters are sent back at once", least=1, most=10_000)] = 100
-    prune_every: Annotated[timedelta, About("How often retention is applied", least=_TICK)] = timedelta(minutes=1)
-
-
-class Email(Struct, frozen=True, kw_only=True):
-    """The e-mail system (`redrive email`): its queue, its dead letters, its fairness, its sender."""
-
-    redis: Annotated[str, About("The Redis of the e-mail system: jobs and dead letters", least=1)] = (
-        "redis://127.0.0.1:6379/0"
-    )
-    queue: Annotated[str, About("The queue of jobs", least=1)] = "email:send"
-    dlq: Annotated[str, About("The sorted set of its dead letters", least=1)] = "email:send:dlq"
-    sender: Annotated[str, About("Who delivers: smtp://, smtps:// or ses://region", least=1)] = "smtp://localhost:25"
-    attempts: Annotated[int, About("How often a job is tried", least=1)] = 5
-    base_delay: Annotated[timedelta, About("The first delay between attempts; it doubles", least=_TICK)] = timedelta(
-        seconds=1
-    )
-    max_delay: Annotated[timedelta, About("The longest delay between attempts", least=_TICK)] = timedelta(minutes=1)
-    jitter: Annotated[int, About("How much chance there is in a delay, in percent", least=0, most=100)] = 25
-    timeout: Annotated[timedelta, About("How long one attempt may take", least=_TICK)] = timedelta(minutes=2)
-    ttl: Annotated[timedelta, About("A job that is not sent by then is buried", least=_TICK)] = timedelta(days=1)
-    concurrency: Annotated[int, About("How many jobs a worker sends at once", least=1, most=10_000)] = 5
-    rate: Annotated[int | None, About("At most so many jobs in each `rate_per`, over all workers", least=1)] = 100
-    rate_per: Annotated[timedelta, About("The span that `rate` counts in", least=_TICK)] = timedelta(minutes=1)
-    adaptive: Annotated[bool, About("Go slower while the server throttles, and recover slowly")] = False
-    fair: Annotated[bool, About("Companies take turns")] = True
-    batch: Annotated[int, About("At most so many jobs in a row for a company while another waits", least=1)] = 3
-    tiers: Annotated[tuple[str, ...], About("Tiers of companies and the turns they get: `gold=3`")] = ()
-    weights: Annotated[tuple[str, ...], About("Companies and their tier, or the turns they get: `acme=gold`")] = ()
-    dlq_ttl: Annotated[timedelta, About("How long a dead letter is kept", least=_TICK)] = timedelta(days=7)
-    dlq_max_size: Annotated[int, About("Past this many, the oldest dead letters are exported and trimmed", 1)] = 10_000
-    dlq_export: Annotated[str, About("The file they are written to before they are trimmed", least=1)] = (
-        "email-dlq.jsonl"
-    )
-    cooldown: Annotated[
-        timedelta | None, About("Reprocess by itself what ran out of attempts, after this time", least=_TICK)
-    ] = None
-    cooldown_times: Annotated[int, About("How often it is reprocessed by itself", least=1)] = 1
-
-
-class Tickets(Struct, frozen=True, kw_only=True):
-    """The ticket worker on Kafka (`redrive tickets`): its topics, its counters, its forensics."""
-
-    kafka: Annotated[str, About("The Kafka of the tickets", least=1)] = "kafka://127.0.0.1:9092"
-    redis: Annotated[str, About("Where retries are counted: redis://…, sqlite:///… or memory://", 1)] = (
-        "redis://127.0.0.1:6379/0"
-    )
-    mongodb: Annotated[str, About("The MongoDB that keeps dead tickets", least=1)] = (
-        "mongodb://127.0.0.1:27017/neural_hive"
-    )
-    topic: Annotated[str, About("The topic of tickets", least=1)] = "execution.tickets"
-    dlq_enabled: Annotated[bool, About("Publish dead tickets to the DLQ topic; otherwise they are letters only")] = True
-    dlq_topic: Annotated[str, About("The topic of dead tickets", least=1)] = "execution.tickets.dlq"
-    group: Annotated[str, About("The consumer group of workers; the DLQ's is the same with `-dlq`", least=1)] = (
-        "worker-agents"
-    )
-    max_retries: Annotated[int, About("How often a ticket may fail before it is dead", least=1, most=1000)] = 3
-    partitions: Annotated[int, About("Partitions of the topic of tickets, if we create it", 1, 10_000)] = 6
-    replicas: Annotated[int, About("Replicas of topics that we create", least=1, most=100)] = 3
-    concurrency: Annotated[int, About("How many tickets a worker handles at once", least=1, most=10_000)] = 50
-
-
-class Files(Struct, frozen=True, kw_only=True):
-    """The file pipeline on RabbitMQ (`redrive files`): its broker, its retries, its parked messages."""
-
-    url: Annotated[str | None, About("The RabbitMQ of the file pipeline: amqp://…", least=1)] = None
-    management: Annotated[str | None, About("Its management API; by default port 15672 of the same host", 1)] = None
-    delay: Annotated[timedelta, About("How long a failed message waits in q.X.retry", least=_TICK)] = timedelta(
-        seconds=15
-    )
-    retries: Annotated[int, About("How often a message is retried before it is parked", least=0, most=1000)] = 3
-    kind: Annotated[str, About("The kind of its queues", choices=("classic", "quorum"))] = "classic"
-    concurrency: Annotated[int, About("How many messages of a queue a worker handles at once", 1, 10_000)] = 10
-    prefetch: Annotated[int, About("How many messages the broker sends ahead", least=1, most=65_535)] = 200
-    queues: Annotated[tuple[str, ...], About("The parked queues that may be looked at and re-driven")] = tuple(
-        f"q.{name}.dlq"
-        for name in ("upload.commands", "validator", "thumbnail", "extractor", "projection", "notification", "audit")
-    )
-
-
-class Pipeline(Struct, frozen=True, kw_only=True):
-    """The pipeline of gRPC modules (`redrive pipeline`): its transport, its graph, how modules are found."""
-
-    transport: Annotated[
-        str, About("What streams travel on: kafka://…, or sqlite:///file.db on one machine", least=1)
-    ] = "kafka://127.0.0.1:9092"
-    graph: Annotated[str | None, About("The graph, for `redrive up`: a YAML file", least=1)] = None
-    group: Annotated[str, About("The consumer group of engines", least=1)] = "pipeline-engine"
-    consul: Annotated[str | None, About("The Consul that knows the modules: http://host:8500", least=1)] = None
-    consul_keep: Annotated[timedelta, About("How long its last answer stands while it is away", least=_TICK)] = (
-        timedelta(minutes=1)
-    )
-    concurrency: Annotated[int, About("How many streams of a node an engine works on at once", 1, 10_000)] = 64
-    partitions: Annotated[int, About("Partitions of topics that we create", least=1, most=10_000)] = 6
-    tls_ca: Annotated[str | None, About("Modules are called with TLS, and checked by this CA (PEM)", least=1)] = None
-    tls_cert: Annotated[str | None, About("The certificate that engines show (PEM)", least=1)] = None
-    tls_key: Annotated[str | None, About("Its key (PEM)", least=1)] = None
+    prune_every: Annotated[timedelta, About("How often retention is applied", least=TICK)] = timedelta(minutes=1)
 
 
 class Alerts(Struct, frozen=True, kw_only=True):
@@ -184,14 +96,14 @@ class Alerts(Struct, frozen=True, kw_only=True):
     severity: Annotated[
         str, About("The least severity that is told and kept", choices=("info", "warning", "error", "critical"))
     ] = "warning"
-    repeat: Annotated[timedelta, About("How long until an open incident is told again", least=_TICK)] = timedelta(
+    repeat: Annotated[timedelta, About("How long until an open incident is told again", least=TICK)] = timedelta(
         hours=4
     )
-    interval: Annotated[timedelta, About("How often the rules are looked at", least=_TICK)] = timedelta(seconds=10)
-    resolve_after: Annotated[timedelta, About("How long a condition is gone before it resolves", least=_TICK)] = (
+    interval: Annotated[timedelta, About("How often the rules are looked at", least=TICK)] = timedelta(seconds=10)
+    resolve_after: Annotated[timedelta, About("How long a condition is gone before it resolves", least=TICK)] = (
         timedelta(minutes=2)
     )
-    window: Annotated[timedelta, About("The span of time that rates are counted over", least=_TICK)] = timedelta(
+    window: Annotated[timedelta, About("The span of time that rates are counted over", least=TICK)] = timedelta(
         minutes=5
     )
     grace: Annotated[timedelta, About("How long a stopping process goes on telling")] = timedelta(seconds=5)
@@ -206,7 +118,7 @@ class Alerts(Struct, frozen=True, kw_only=True):
     utilisation: Annotated[int | None, About("A queue that is so full, in percent, is an alert", least=1, most=100)] = (
         80
     )
-    backend_down: Annotated[timedelta | None, About("A backend that is away for so long is an alert", least=_TICK)] = (
+    backend_down: Annotated[timedelta | None, About("A backend that is away for so long is an alert", least=TICK)] = (
         timedelta(minutes=1)
     )
     breaker: Annotated[bool, About("Whether an open circuit breaker is an alert")] = True
@@ -225,11 +137,11 @@ class Settings(Struct, frozen=True, kw_only=True):
         int, About("How many messages of a source a worker handles at once", least=1, most=10_000)
     ] = 10
     batch: Annotated[int, About("How many messages are received and settled at once", least=1, most=10_000)] = 100
-    lease: Annotated[timedelta, About("How long a message is ours before another worker may have it", least=_TICK)] = (
+    lease: Annotated[timedelta, About("How long a message is ours before another worker may have it", least=TICK)] = (
         timedelta(minutes=1)
     )
     grace: Annotated[timedelta, About("How long a stopping worker lets its handlers finish")] = timedelta(seconds=25)
-    timeout: Annotated[timedelta, About("How long one attempt may take", least=_TICK)] = timedelta(minutes=5)
+    timeout: Annotated[timedelta, About("How long one attempt may take", least=TICK)] = timedelta(minutes=5)
     body_limit: Annotated[int, About("The largest body that is accepted", least=1, is_size=True)] = 16 * MIB
     redact: Redaction = Redaction()
     admin: Admin = Admin()
@@ -237,15 +149,21 @@ class Settings(Struct, frozen=True, kw_only=True):
     retention: Retention = Retention()
     upkeep: Upkeep = Upkeep()
     alerts: Alerts = Alerts()
-    email: Email = Email()
-    files: Files = Files()
-    tickets: Tickets = Tickets()
-    pipeline: Pipeline = Pipeline()
+    sections: tuple[Struct, ...] = ()  # those of systems that are not their defaults; `of` finds them by their type
 
     @property
     def worker_name(self) -> str:
         """The name of this process: as set, or its host and its id."""
         return self.worker or f"{socket.gethostname()}:{os.getpid()}"
+
+    def of(self, kind: type[S]) -> S:
+        """The settings of a system, by their type: `settings.of(OrderSettings)`."""
+        return next((section for section in self.sections if type(section) is kind), None) or kind()
+
+    def having(self, section: Struct) -> Settings:
+        """These settings with that section in the place of the one that has its type."""
+        others = (other for other in self.sections if type(other) is not type(section))
+        return replace(self, sections=(*others, section))
 
 
 class Key(Struct, frozen=True):
@@ -300,8 +218,19 @@ class Described(Struct, frozen=True):
 
 @cache
 def keys() -> tuple[Key, ...]:
-    """Every setting, in the order in which they stand above."""
-    return tuple(_keys(Settings, ""))
+    """Every setting: the core's in the order in which they stand above, then those of each system."""
+    own = [key for name, kind in system_sections().items() for key in _keys(kind, f"{name}.")]
+    return (*_keys(Settings, ""), *own)
+
+
+@cache
+def system_sections() -> dict[str, type[Struct]]:
+    """The sections of the systems by their names; one that is named as a setting of the core is left out."""
+    found = dict(sections())
+    for name in found.keys() & set(Settings.__struct_fields__):
+        refuse(name, "a setting of Redrive itself has that name")
+        del found[name]
+    return found
 
 
 def transport_key(name: str) -> Key:
@@ -331,10 +260,13 @@ def written(value: object) -> str:
 
 def value_at(settings: Settings, path: str) -> Any:
     """The value of `admin.port` or `transports.default`."""
-    value: Any = settings
-    for name in path.split(".", 1):
-        value = value[name] if isinstance(value, dict) else getattr(value, name)
-    return value
+    section, _, name = path.partition(".")
+    if section in system_sections():
+        return getattr(settings.of(system_sections()[section]), name)
+    value: Any = getattr(settings, section)
+    if not name:
+        return value
+    return value[name] if isinstance(value, dict) else getattr(value, name)
 
 
 def _described(key: Key, settings: Settings, sources: Mapping[str, str]) -> Described:
@@ -349,6 +281,8 @@ def _keys(struct: type[Struct], prefix: str) -> Iterator[Key]:
     defaults = struct()
     for one in fields(struct):
         hint, default = hints[one.name], getattr(defaults, one.name)
+        if one.name == "sections":
+            continue
         if isinstance(default, dict):
             yield from (Key(f"{one.name}.{name}", str, value, _TRANSPORT) for name, value in default.items())
         elif isinstance(default, Struct):

@@ -7,7 +7,6 @@ from typing import Any, Protocol, runtime_checkable
 
 from redrive.app import Redrive
 from redrive.doctor.findings import Finding, failure, fine, warning
-from redrive.errors import RedriveError
 from redrive.transports.base import Transport
 
 
@@ -29,32 +28,17 @@ async def broker(app: Redrive, name: str, transport: Transport) -> list[Finding]
     mend = (
         "start a worker: it makes them" if transport.makes_queues else "make them, or leave declare=no out of the URL"
     )
-    return list(_told(f"transports.{name}", found, mend, len(sources)))
+    return list(topology_findings(f"transports.{name}", found, mend, len(sources)))
 
 
-async def pipeline(app: Redrive) -> list[Finding]:
-    """Check the broker of `redrive files`, if one is set."""
-    about = "files.url"
-    if app.settings.files.url is None:
-        return []
-    try:
-        from redrive.systems.files.worker import examined
+def topology_findings(
+    about: str, found: Any, mend: str, queues: int, *, management: str = "`management=` in the URL"
+) -> Iterator[Finding]:
+    """What there is to say of a broker that was examined.
 
-        found = await examined(app.settings.files)
-    except RedriveError as error:
-        return [failure(about, str(error), f"start it, or correct `{about}`")]
-    return [
-        *_told(about, found, "`redrive files import` makes them", len(app.settings.files.queues)),
-        *(
-            warning(
-                about, f"nobody asked for this {binding}: messages come through it", "`redrive files diff`; unbind it"
-            )
-            for binding in found.extra
-        ),
-    ]
-
-
-def _told(about: str, found: Any, mend: str, queues: int) -> Iterator[Finding]:
+    mend         how its missing queues are made
+    management   what says where its management API is
+    """
     for alarm in found.alarms:
         yield failure(
             about,
@@ -70,7 +54,7 @@ def _told(about: str, found: Any, mend: str, queues: int) -> Iterator[Finding]:
         yield warning(
             about,
             f"bindings, arguments and alarms could not be looked at: {found.unseen}",
-            "enable the plugin rabbitmq_management, and say where it is (`management=` in the URL, `files.management`)",
+            f"enable the plugin rabbitmq_management, and say where it is ({management})",
         )
     elif queues and not (found.alarms or found.clashes or found.missing):
         s = "s" * (queues != 1)

@@ -8,15 +8,16 @@ from typing import TypeVar
 
 from redrive.app import Redrive
 from redrive.doctor.alerts import notifiers
-from redrive.doctor.broker import broker, pipeline
+from redrive.doctor.broker import broker
 from redrive.doctor.cluster import is_made
 from redrive.doctor.contents import contents
-from redrive.doctor.files import files, is_missing
+from redrive.doctor.files import is_missing, sqlite_files
 from redrive.doctor.findings import Diagnosis, Finding, failure, fine, warning
 from redrive.doctor.machine import machine
 from redrive.errors import ConfigError, RedriveError
 from redrive.forensics.redact import Redactor
 from redrive.stores.base import Store
+from redrive.systems import use as systems
 from redrive.transports.base import Transport
 
 _PATIENCE = 10.0
@@ -25,7 +26,7 @@ B = TypeVar("B", Store, Transport)
 
 async def examine(app: Redrive) -> Diagnosis:
     """Look at everything. Nothing is created, changed or sent: a file that is not there stays so."""
-    found = [*machine(), *files(app.urls)]
+    found = [*machine(), *sqlite_files(app.urls)]
     store = await _reached("store", app.urls["store"], lambda: app.store, found)
     transports: dict[str, Transport] = {}
     for about, url in app.urls.items():
@@ -37,7 +38,7 @@ async def examine(app: Redrive) -> Diagnosis:
                 found += await _of_broker(app, name, transport)
     if store is not None:
         found += await _looked_into(app, store, transports)
-    found += await pipeline(app)
+    found += await systems.findings(app)
     found += await notifiers(app)
     return Diagnosis(found)
 

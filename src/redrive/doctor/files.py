@@ -17,7 +17,7 @@ _NETWORK = {"nfs", "nfs4", "cifs", "smb3", "smbfs", "fuse.sshfs", "9p", "gluster
 _MOUNTS = Path("/proc/mounts")
 
 
-def files(urls: Mapping[str, str], mounts: Path = _MOUNTS) -> Iterator[Finding]:
+def sqlite_files(urls: Mapping[str, str], mounts: Path = _MOUNTS) -> Iterator[Finding]:
     """Check every SQLite file that is configured, each once; `mounts` is a file as /proc/mounts."""
     found: dict[Path, str] = {}
     for about, url in urls.items():

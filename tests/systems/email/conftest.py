@@ -10,9 +10,10 @@ from redis import Redis as SyncClient
 from redis.asyncio import Redis as Client
 
 from redrive.config.load import read
-from redrive.config.settings import Email, Settings, Upkeep
+from redrive.config.settings import Settings, Upkeep
 from redrive.model import Letter, Reason
 from redrive.systems.email import EmailGateway
+from redrive.systems.email.settings import EmailSettings
 from redrive.testing.builders import make_failure, make_letter, make_message
 from tests.cli.world import Shell
 from tests.servers.redis import Redis
@@ -46,10 +47,10 @@ async def client(redis_server: Redis) -> AsyncIterator[Client]:
 @pytest.fixture
 def settings(redis_server: Redis, client: Client, smtp_url: str, tmp_path: Path) -> Settings:
     url = redis_server.url.removesuffix("/0") + "/9"
-    email = Email(
+    email = EmailSettings(
         redis=url, sender=smtp_url, base_delay=QUICK, max_delay=QUICK, dlq_export=str(tmp_path / "trimmed.jsonl")
     )
-    return Settings(email=email, upkeep=Upkeep(interval=QUICK, prune_every=QUICK))
+    return Settings(sections=(email,), upkeep=Upkeep(interval=QUICK, prune_every=QUICK))
 
 
 @pytest.fixture

@@ -14,8 +14,9 @@ import pytest
 from redis import Redis as Client
 
 from redrive.config.load import read
-from redrive.config.settings import Email, Settings
+from redrive.config.settings import Settings
 from redrive.systems.email import EmailGateway, validate_dlq_entry
+from redrive.systems.email.settings import EmailSettings
 from redrive.testing.waiting import until
 from tests.admin.process import Process, redrive
 from tests.cli.world import Shell
@@ -181,7 +182,7 @@ async def test_a_worker_sends_is_scraped_and_stops(
     (tmp_path / "redrive.toml").write_text(
         f'[email]\nredis = "{redis_url}"\nsender = "{smtp_url}"\nbase_delay = "20ms"\nmax_delay = "20ms"\n'
     )
-    settings = Settings(email=Email(redis=redis_url))
+    settings = Settings(sections=(EmailSettings(redis=redis_url),))
     async with EmailGateway(settings) as producer:
         await producer.add_all([job("o-1"), job("o-2", to="bob@example.com")])
     async with redrive(tmp_path, "email", "worker", "--metrics-port", "0") as worker:
@@ -224,7 +225,7 @@ async def test_a_worker_that_is_killed_while_it_sends_loses_nothing(
 ) -> None:
     mailbox.data.append("hang")
     (tmp_path / "redrive.toml").write_text(f'lease = "1s"\n[email]\nredis = "{redis_url}"\nsender = "{smtp_url}"\n')
-    async with EmailGateway(Settings(email=Email(redis=redis_url))) as producer:
+    async with EmailGateway(Settings(sections=(EmailSettings(redis=redis_url),))) as producer:
         await producer.add_all([job("o-1"), job("o-2")])
     async with redrive(tmp_path, "email", "worker") as killed:
         await mailbox.hanging.wait()

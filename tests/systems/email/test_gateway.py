@@ -15,6 +15,7 @@ from redrive.config.settings import Settings
 from redrive.errors import TransportUnavailable, UsageError
 from redrive.service import Service
 from redrive.systems.email import EmailGateway, validate_dlq_entry
+from redrive.systems.email.settings import EmailSettings
 from redrive.systems.email.snapshot import turns_of
 from redrive.telemetry.events import Event, MessageRetried
 from redrive.testing.waiting import until
@@ -149,7 +150,7 @@ async def test_the_oldest_dead_letters_are_exported_before_they_are_trimmed(
         await until(dlq_has(client, 5))
     async with running(settings, upkeep=True):
         await until(dlq_has(client, 3))
-    exported = _lines(Path(settings.email.dlq_export))
+    exported = _lines(Path(settings.of(EmailSettings).dlq_export))
     kept = {entry["jobId"] for entry in await entries(client)}
     trimmed = {line["letter"]["message"]["id"] for line in exported}
     assert len(trimmed) == 2

@@ -13,7 +13,7 @@ from redis.asyncio import Redis as Client
 
 from redrive.access.tokens import Role, Tokens
 from redrive.admin.api import create_api
-from redrive.config.settings import Email, Settings
+from redrive.config.settings import Settings
 from redrive.errors import ConfigError
 from redrive.forensics.query import Query
 from redrive.registry import open_store
@@ -21,6 +21,7 @@ from redrive.service import Service
 from redrive.systems.email import EmailGateway
 from redrive.systems.email.dlq import dlq_url
 from redrive.systems.email.gateway import fair_of, policy_of, rate_of
+from redrive.systems.email.settings import EmailSettings
 from redrive.systems.email.snapshot import Watch
 from redrive.testing.clock import START
 from redrive.testing.waiting import until
@@ -31,27 +32,31 @@ from tests.systems.email.world import dlq_has, is_drained, running, with_email
 
 
 def test_the_defaults_are_the_contracts() -> None:
-    policy, rate, fair = policy_of(Email()), rate_of(Email()), fair_of(Email())
+    policy, rate, fair = policy_of(EmailSettings()), rate_of(EmailSettings()), fair_of(EmailSettings())
     assert (policy.attempts, policy.ttl, policy.again.attempts) == (5, timedelta(days=7), 0)
     assert rate is not None
     assert (rate.limit, rate.per, rate.adaptive) == (100, timedelta(minutes=1), False)
     assert fair is not None
     assert (fair.in_a_row, fair.weights) == (3, {})
-    assert (Email().ttl, Email().concurrency, Email().dlq_max_size) == (timedelta(days=1), 5, 10_000)
+    assert (EmailSettings().ttl, EmailSettings().concurrency, EmailSettings().dlq_max_size) == (
+        timedelta(days=1),
+        5,
+        10_000,
+    )
 
 
 def test_what_can_be_changed_is() -> None:
-    email = Email(adaptive=True, cooldown=timedelta(hours=1), cooldown_times=3, rate=7, batch=1)
+    email = EmailSettings(adaptive=True, cooldown=timedelta(hours=1), cooldown_times=3, rate=7, batch=1)
     rate, policy = rate_of(email), policy_of(email)
     assert rate is not None
     assert (rate.limit, rate.adaptive) == (7, True)
     assert policy.again.attempts == 3
-    assert fair_of(Email(fair=False)) is None
-    assert rate_of(Email(rate=None)) is None
+    assert fair_of(EmailSettings(fair=False)) is None
+    assert rate_of(EmailSettings(rate=None)) is None
 
 
 def test_a_company_has_the_weight_of_its_tier_or_its_own() -> None:
-    fair = fair_of(Email(tiers=("gold=3", "free=0.5"), weights=("acme=gold", "a=b=2", "tiny=free")))
+    fair = fair_of(EmailSettings(tiers=("gold=3", "free=0.5"), weights=("acme=gold", "a=b=2", "tiny=free")))
     assert fair is not None
     assert fair.weights == {"acme": 3.0, "a=b": 2.0, "tiny": 0.5}
 
@@ -68,7 +73,7 @@ def test_a_company_has_the_weight_of_its_tier_or_its_own() -> None:
 )
 def test_weights_that_are_none_are_refused(changes: dict[str, Any], says: str) -> None:
     with pytest.raises(ConfigError) as refused:
-        fair_of(Email(**changes))
+        fair_of(EmailSettings(**changes))
     assert says in str(refused.value)
 
 
@@ -84,7 +89,7 @@ async def test_the_dlq_is_a_store_with_a_url_of_its_own(settings: Settings, mail
         await gateway.add(job())
         await until(dlq_has(client, 1))
         (letter,) = (await gateway.app.store.letters.search(Query())).letters
-    store = open_store(dlq_url(settings.email))
+    store = open_store(dlq_url(settings.of(EmailSettings)))
     try:
         assert await store.letters.get(letter.id) == letter
     finally:
@@ -126,7 +131,7 @@ async def test_the_api_shows_who_has_the_turns(settings: Settings, mailbox: Mail
 async def test_what_others_wrote_into_the_dlq_is_counted_too(settings: Settings, client: Client) -> None:
     await client.zadd("email:send:dlq", {b"\xff not json": START.timestamp() * 1000, b'{"companyId": "acme"}': 1.0})
     async with EmailGateway(settings) as gateway:
-        watch = Watch(gateway.app, settings.email)
+        watch = Watch(gateway.app, settings.of(EmailSettings))
         snapshot = await watch.snapshot()
         await watch.aclose()
     assert (snapshot.size, dict(snapshot.companies)) == (2, {"unknown": 1, "acme": 1})

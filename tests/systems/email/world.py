@@ -16,13 +16,14 @@ from redrive.config.settings import Settings
 from redrive.forensics.query import Query
 from redrive.model import State
 from redrive.systems.email import EmailGateway
+from redrive.systems.email.settings import EmailSettings
 from redrive.worker import Worker
 
 QUICK = timedelta(milliseconds=20)
 
 
 def with_email(settings: Settings, **changes: Any) -> Settings:
-    return replace(settings, email=replace(settings.email, **changes))
+    return settings.having(replace(settings.of(EmailSettings), **changes))
 
 
 @asynccontextmanager

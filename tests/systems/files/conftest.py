@@ -11,7 +11,7 @@ import pytest_asyncio
 from pika import BasicProperties
 
 from redrive.clock import SystemClock
-from redrive.systems.files import topology
+from redrive.systems.files.topology import topology
 from redrive.transports.rabbitmq.link import Link
 from redrive.transports.rabbitmq.management import Management
 from redrive.transports.rabbitmq.options import options_of

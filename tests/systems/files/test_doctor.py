@@ -12,8 +12,9 @@ from urllib.parse import quote
 import pytest
 
 from redrive import Redrive
-from redrive.config.settings import Files, Settings
+from redrive.config.settings import Settings
 from redrive.doctor import Finding, Level, examine
+from redrive.systems.files.settings import FilesSettings
 from tests.servers import web
 from tests.servers.rabbitmq import GUEST
 from tests.systems.files.conftest import Broker
@@ -37,9 +38,11 @@ async def of_transport(url: str, *sources: str) -> list[Finding]:
         return [one for one in (await examine(app)).findings if one.about == "transports.default"]
 
 
-async def of_pipeline(broker: Broker, **more: Any) -> list[Finding]:
+async def of_files(broker: Broker, **more: Any) -> list[Finding]:
     known: dict[str, Any] = {"url": broker.url.partition("?")[0], "management": broker.server.management_url, **more}
-    settings = Settings(store="memory://", transports={"default": "memory://"}, files=Files(delay=DELAY, **known))
+    settings = Settings(
+        store="memory://", transports={"default": "memory://"}, sections=(FilesSettings(delay=DELAY, **known),)
+    )
     async with Redrive(settings=settings) as app:
         return [one for one in (await examine(app)).findings if one.about == "files.url"]
 
@@ -111,22 +114,22 @@ async def test_without_a_management_api_what_is_missing_is_told_all_the_same(bro
     assert "rabbitmq_management" in found[Level.WARNING].mend
 
 
-async def test_the_pipeline_and_its_broker(broker: Broker) -> None:
-    assert [one.level for one in await of_pipeline(broker)] == [Level.FINE]
+async def test_the_files_and_their_broker(broker: Broker) -> None:
+    assert [one.level for one in await of_files(broker)] == [Level.FINE]
     place = f"{broker.server.management_url}/api/bindings/{broker.vhost}/e/domain.events/q/q.audit"
     web.call("POST", place, {"routing_key": "more.#"}, credentials=GUEST)
     delete(broker, f"queues/{broker.vhost}/q.audit.dlq")
-    told = {one.level: one for one in await of_pipeline(broker)}
+    told = {one.level: one for one in await of_files(broker)}
     assert "queue q.audit.dlq" in told[Level.FAILURE].text
     assert "redrive files import" in told[Level.FAILURE].mend
     assert "binding domain.events --more.#--> q.audit" in told[Level.WARNING].text
-    [clash] = [one for one in await of_pipeline(broker, kind="quorum") if "q.thumbnail:" in one.text]
+    [clash] = [one for one in await of_files(broker, kind="quorum") if "q.thumbnail:" in one.text]
     assert "x-queue-type is None, wanted 'quorum'" in clash.text
 
 
 async def test_a_broker_that_is_not_there_or_has_no_such_host(broker: Broker) -> None:
-    [away] = await of_pipeline(broker, url="amqp://127.0.0.1:1/")
-    [nowhere] = await of_pipeline(broker, url=f"{broker.server.url}nowhere")
+    [away] = await of_files(broker, url="amqp://127.0.0.1:1/")
+    [nowhere] = await of_files(broker, url=f"{broker.server.url}nowhere")
     assert (away.level, nowhere.level) == (Level.FAILURE, Level.FAILURE)
     assert "127.0.0.1:1" in away.text
     [refused] = await of_transport(broker.server.url.replace("guest:guest", "guest:wrong"))

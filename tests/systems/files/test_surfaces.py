@@ -1,4 +1,4 @@
-"""The pipeline as people and programs meet it: its worker, its log, its routes, its commands."""
+"""File processing as people and programs meet it: its worker, its log, its routes, its commands."""
 
 from __future__ import annotations
 
@@ -21,13 +21,14 @@ import pytest_asyncio
 from redrive import Redrive
 from redrive.access.tokens import Role, Tokens
 from redrive.admin.api import create_api
-from redrive.config.settings import Files, Settings
+from redrive.config.settings import Settings
 from redrive.errors import ConfigError
 from redrive.model import Message
 from redrive.service import Service
 from redrive.systems.files import DLQ_QUEUES, DeadLetterQueues, FilesWorker, commands
 from redrive.systems.files import routes as files
 from redrive.systems.files.logs import FilesLog
+from redrive.systems.files.settings import FilesSettings
 from redrive.testing.builders import make_failure, make_letter, make_message
 from redrive.testing.waiting import until
 from redrive.transports.rabbitmq.parking import parcel_of
@@ -39,16 +40,16 @@ from tests.systems.files.conftest import Broker
 @pytest.fixture
 def settings(broker: Broker, tmp_path: Path) -> Settings:
     url = f"sqlite:///{tmp_path / 'redrive.db'}"
-    own = Files(
+    own = FilesSettings(
         url=broker.url.partition("?")[0],
         management=broker.server.management_url.replace("://", "://guest:guest@"),
         delay=timedelta(milliseconds=200),
     )
-    return Settings(store=url, transports={"default": url}, files=own)
+    return Settings(store=url, transports={"default": url}, sections=(own,))
 
 
-async def run_until(pipeline: FilesWorker, done: Callable[[], Any]) -> None:
-    worker = Worker(pipeline.app, upkeep=False)
+async def run_until(work: FilesWorker, done: Callable[[], Any]) -> None:
+    worker = Worker(work.app, upkeep=False)
     task = asyncio.create_task(worker.run())
     try:
         await until(done, what="done", timeout=60)
@@ -64,11 +65,11 @@ async def test_the_log_has_the_fields_of_the_contract(broker: Broker, settings: 
     def fails(body: bytes) -> None:
         raise ConnectionError("no converter, password=hunter2")
 
-    pipeline, out = FilesWorker({"q.thumbnail": fails}, settings), io.StringIO()
-    pipeline.log_to(FilesLog(["q.thumbnail"], 4, stream=out))
+    work, out = FilesWorker({"q.thumbnail": fails}, settings), io.StringIO()
+    work.log_to(FilesLog(["q.thumbnail"], 4, stream=out))
     await broker.publish("files.validated.pdf", b"{}", message_id="m-1", correlation_id="c-1", type="file.validated")
-    await run_until(pipeline, lambda: "parked" in out.getvalue())
-    await pipeline.app.aclose()
+    await run_until(work, lambda: "parked" in out.getvalue())
+    await work.app.aclose()
     lines = [json.loads(one) for one in out.getvalue().splitlines()]
     said = [(one["message"], one["attempt"]) for one in lines]
     retried = [(text, n) for n in (1, 2, 3) for text in ("message processing failed", "message sent to retry")]
@@ -91,16 +92,16 @@ async def test_a_message_that_was_redriven_twice_is_handled_once(broker: Broker,
     async def handle(body: bytes, message: Message) -> None:
         seen.append(message)
 
-    pipeline = FilesWorker({"q.audit": handle}, settings)
+    work = FilesWorker({"q.audit": handle}, settings)
     again = {"x-redriven-id": "r-1", "x-redriven-count": 1}
     for _ in range(2):
         await broker.publish("retry", b"1", exchange="retry.q.audit", message_id="m-1", headers=again)
     await broker.publish("retry", b"1", exchange="retry.q.audit", message_id="m-1", headers={"x-redriven-id": "r-2"})
-    await run_until(pipeline, lambda: _done(broker, seen, 2))
+    await run_until(work, lambda: _done(broker, seen, 2))
     assert len(seen) == 2
-    pipeline.app.clock = _InEightDays()  # type: ignore[assignment]
-    assert await pipeline.repeats.sweep() == 2
-    await pipeline.app.aclose()
+    work.app.clock = _InEightDays()  # type: ignore[assignment]
+    assert await work.repeats.sweep() == 2
+    await work.app.aclose()
 
 
 async def test_a_message_that_was_parked_twice_is_redriven_as_one(broker: Broker, settings: Settings) -> None:
@@ -112,13 +113,13 @@ async def test_a_message_that_was_parked_twice_is_redriven_as_one(broker: Broker
     async def handle(body: bytes, message: Message) -> None:
         seen.append(message)
 
-    pipeline = FilesWorker({"q.audit": handle}, settings)
-    parked = DeadLetterQueues.of(pipeline.app)
+    work = FilesWorker({"q.audit": handle}, settings)
+    parked = DeadLetterQueues.of(work.app)
     assert (await parked.redrive("q.audit.dlq", 10, actor="ann")).sent == 3
     await parked.aclose()
-    await run_until(pipeline, lambda: _done(broker, seen, 2))
+    await run_until(work, lambda: _done(broker, seen, 2))
     assert sorted(one.id for one in seen) == ["1", "2"]
-    await pipeline.app.aclose()
+    await work.app.aclose()
 
 
 class _InEightDays:
@@ -138,10 +139,10 @@ async def _done(broker: Broker, seen: list[Message], number: int) -> bool:
 )
 def test_handlers_that_are_none(handlers: dict[str, Any], says: str) -> None:
     with pytest.raises(ConfigError, match=says):
-        FilesWorker(handlers, Settings(files=Files(url="amqp://localhost")))
+        FilesWorker(handlers, Settings(sections=(FilesSettings(url="amqp://localhost"),)))
 
 
-def test_a_pipeline_without_a_broker() -> None:
+def test_files_without_a_broker() -> None:
     with pytest.raises(ConfigError, match="REDRIVE_FILES_URL"):
         FilesWorker({"q.audit": print}, Settings())
 
@@ -150,7 +151,7 @@ def test_a_pipeline_without_a_broker() -> None:
 
 
 class Api:
-    """The admin API with the pipeline's routes, asked with any role."""
+    """The admin API with the routes of the files, asked with any role."""
 
     def __init__(self, app: Redrive) -> None:
         self.tokens = Tokens(app.store.documents, app.clock)
@@ -223,7 +224,7 @@ async def test_a_body_that_is_none(api: Api, body: Any) -> None:
 
 @pytest.fixture
 def environment(settings: Settings, tmp_path: Path) -> dict[str, str]:
-    own = settings.files
+    own = settings.of(FilesSettings)
     assert own.url is not None
     assert own.management is not None
     return {
@@ -311,9 +312,9 @@ def test_how_far_a_redrive_is_is_shown_to_people_and_not_to_programs(
 
 
 async def test_a_worker_by_command(environment: dict[str, str], broker: Broker, tmp_path: Path) -> None:
-    (tmp_path / "pipeline_handlers.py").write_text(HANDLERS)
+    (tmp_path / "work_handlers.py").write_text(HANDLERS)
     process = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-m", "redrive", "files", "worker", "pipeline_handlers:handlers"), env=environment
+        *(sys.executable, "-m", "redrive", "files", "worker", "work_handlers:handlers"), env=environment
     )
     try:
         await broker.publish("anything", b"x")

@@ -12,7 +12,8 @@ import pytest_asyncio
 from msgspec.structs import replace
 
 from redrive.errors import ConfigError, TransportUnavailable
-from redrive.systems.files import DLQ_QUEUES, QUEUES, topology
+from redrive.systems.files import DLQ_QUEUES, QUEUES
+from redrive.systems.files.topology import topology
 from redrive.transports.rabbitmq.definitions import as_text, definitions
 from redrive.transports.rabbitmq.management import Clashes, Management
 from redrive.transports.rabbitmq.topology import Exchange, Queue, Topology, declared, queue

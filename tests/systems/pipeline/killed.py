@@ -10,11 +10,12 @@ from typing import Any
 
 import msgspec
 
-from redrive.config.settings import Pipeline, Settings
+from redrive.config.settings import Settings
 from redrive.model import Message
 from redrive.stores.sqlite import SqliteStore
 from redrive.systems.pipeline import Engine, Graph
 from redrive.systems.pipeline.engine import TRANSPORT
+from redrive.systems.pipeline.settings import PipelineSettings
 from redrive.testing.faults import FaultyStore, FaultyTransport, Killer, Step
 from redrive.worker import stop_on_signals
 
@@ -32,8 +33,8 @@ class Orders(msgspec.Struct, frozen=True):
 
 async def main(orders: Orders) -> None:
     probe = Killer(orders.step, orders.nth)
-    own = Pipeline(transport=orders.transport, concurrency=4)
-    settings = Settings(pipeline=own, lease=orders.lease, grace=timedelta(seconds=5), batch=10)
+    own = PipelineSettings(transport=orders.transport, concurrency=4)
+    settings = Settings(sections=(own,), lease=orders.lease, grace=timedelta(seconds=5), batch=10)
     engine = Engine(Graph.of(orders.graph), settings, store=FaultyStore(SqliteStore(orders.store), probe))
     engine.app.use(TRANSPORT, FaultyTransport(engine.transport, probe))
     send = engine._outbox.send

@@ -21,6 +21,7 @@ import msgspec
 from redrive.model import Letter
 from redrive.stores.sqlite import SqliteStore
 from redrive.systems.pipeline import PipeStream
+from redrive.systems.pipeline.settings import PipelineSettings
 from redrive.systems.pipeline.trace import Tracer
 from redrive.testing.faults import Step
 from redrive.testing.waiting import until
@@ -60,7 +61,7 @@ async def kill_at(kafka: str, flex: ModuleProcess, place: Path, step: Step, nth:
     pipe = Pipe(kafka, [first, last], {"flex": [flex.address]}, store=SqliteStore(store))
     await pipe.engine.create_topics()
     well, bad = set(await pipe.send_some(20, "upper")), set(await pipe.send_some(5, "fail"))
-    await _killed(Orders(plain(pipe), pipe.settings.pipeline.transport, store, step, nth))
+    await _killed(Orders(plain(pipe), pipe.settings.of(PipelineSettings).transport, store, step, nth))
     ended: list[PipeStream] = []
     async with pipe:
 

@@ -13,12 +13,11 @@ from typing import Any
 
 import pytest
 
-from redrive.collect.foreign import input_topic
 from redrive.forensics.query import Query
 from redrive.model import Category, Letter, Message, Reason, State
 from redrive.stores.sqlite import SqliteStore
 from redrive.systems.pipeline import DlqMessage, Document, PipeStream
-from redrive.systems.pipeline.reader import PipelineReader
+from redrive.systems.pipeline.reader import PipelineReader, input_topic
 from redrive.transports.base import Delivery
 from redrive.transports.kafka.writer import Parcel, Writer
 from tests.servers.ports import claim_port

@@ -10,11 +10,13 @@ from typing import Any
 
 import pytest
 
-from redrive.config.settings import Pipeline, Settings
-from redrive.errors import ConfigError, UnknownNode, UsageError
+from redrive.config.settings import Settings
+from redrive.errors import ConfigError, UsageError
 from redrive.systems.pipeline import Document, Engine, Graph, Module, Node, PipeStream
+from redrive.systems.pipeline.graph import UnknownNode
 from redrive.systems.pipeline.module import Rejected
 from redrive.systems.pipeline.pipeline_pb2 import ProcessRequest
+from redrive.systems.pipeline.settings import PipelineSettings
 from redrive.systems.pipeline.wire import Tls
 
 A, B, C = (f"00000000-0000-4000-8000-00000000000{one}" for one in "abc")
@@ -124,7 +126,7 @@ def test_an_engine_that_knows_no_address() -> None:
     ("tls", "says"), [({"tls_ca": "/nowhere"}, "cannot be read"), ({"tls_cert": "/x"}, "go together")]
 )
 def test_tls_that_cannot_be(tls: dict[str, str], says: str) -> None:
-    settings = Settings(pipeline=Pipeline(consul="http://127.0.0.1:1", **tls))  # type: ignore[arg-type]
+    settings = Settings(sections=(PipelineSettings(consul="http://127.0.0.1:1", **tls),))  # type: ignore[arg-type]
     with pytest.raises(ConfigError, match=says):
         Engine(Graph.of(given()), settings, store="memory://")
 

@@ -13,7 +13,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from redrive.config.settings import Pipeline, Settings
+from redrive.config.settings import Settings
 from redrive.errors import ConfigError
 from redrive.forensics.query import Query
 from redrive.model import Message, State
@@ -22,6 +22,7 @@ from redrive.stores.sqlite import SqliteStore
 from redrive.systems.pipeline import Document, Engine, Node, PipeStream, Step
 from redrive.systems.pipeline.dlq import dead_streams
 from redrive.systems.pipeline.metrics import depths
+from redrive.systems.pipeline.settings import PipelineSettings
 from redrive.systems.pipeline.trace import Trace, Tracer
 from redrive.systems.pipeline.wire import MOST_INLINE
 from redrive.testing import faults
@@ -122,7 +123,7 @@ async def test_an_engine_that_is_killed_loses_nothing(flex: ModuleProcess, tmp_p
     first = node("flex", last, name="first")
     pipe = local(tmp_path, [first, last], {"flex": [flex.address]})
     sent = {await pipe.send("upper") for _ in range(10)}
-    url = pipe.settings.pipeline.transport
+    url = pipe.settings.of(PipelineSettings).transport
     orders = Orders(plain(pipe), url, url, faults.Step.AFTER_SEND, 4, LEASE)
     words = [sys.executable, "-m", "tests.systems.pipeline.killed", msgspec.json.encode(orders).decode()]
     victim = await asyncio.to_thread(subprocess.run, words, cwd=ROOT, timeout=60)
@@ -143,4 +144,4 @@ async def test_an_engine_that_is_killed_loses_nothing(flex: ModuleProcess, tmp_p
 def test_what_streams_cannot_travel_on() -> None:
     pipe = Pipe("127.0.0.1:1", [node()], {"flex": ["127.0.0.1:1"]})
     with pytest.raises(ConfigError, match=r"cannot travel on redis://.*sqlite:///pipeline\.db"):
-        Engine(pipe.graph, Settings(pipeline=Pipeline(transport="redis://127.0.0.1")), store="memory://")
+        Engine(pipe.graph, Settings(sections=(PipelineSettings(transport="redis://127.0.0.1"),)), store="memory://")

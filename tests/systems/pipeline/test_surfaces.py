@@ -19,8 +19,7 @@ import httpx
 from redrive import Redrive
 from redrive.access.tokens import Role, Tokens
 from redrive.admin.api import create_api
-from redrive.admin.server import routers_of
-from redrive.config.settings import Pipeline, Settings
+from redrive.config.settings import Settings
 from redrive.errors import StoreUnavailable
 from redrive.forensics.query import Query
 from redrive.model import State
@@ -29,6 +28,8 @@ from redrive.stores.sqlite import SqliteStore
 from redrive.systems.pipeline import Document, Step, routes
 from redrive.systems.pipeline.engine import with_pipeline
 from redrive.systems.pipeline.metrics import measured
+from redrive.systems.pipeline.settings import PipelineSettings
+from redrive.systems.use import routers_of
 from redrive.testing.waiting import until
 from tests.admin.asking import asking, running
 from tests.servers.consul import Consul
@@ -122,8 +123,8 @@ async def test_the_route(kafka: str, tmp_path: Path) -> None:
         sent = {await pipe.send(content=f"document {number}".encode()) for number in range(3)}
         await pipe.letters(3)
     url = f"sqlite:///{tmp_path}/redrive.db"
-    own = Pipeline(transport=f"kafka://{kafka}", graph=str(written(pipe, tmp_path)))
-    settings = with_pipeline(Settings(store=url, transports={"default": url}, pipeline=own))
+    own = PipelineSettings(transport=f"kafka://{kafka}", graph=str(written(pipe, tmp_path)))
+    settings = with_pipeline(Settings(store=url, transports={"default": url}, sections=(own,)))
     assert routers_of(settings) == [routes.router]
     path = f"/admin/dlq/{at.id}/replay"
     async with Redrive(settings=settings) as app:

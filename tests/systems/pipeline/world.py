@@ -20,13 +20,14 @@ from click.testing import CliRunner, Result
 from confluent_kafka import Consumer, KafkaError, TopicPartition
 
 from redrive.cli import main
-from redrive.config.settings import Pipeline, Settings
+from redrive.config.settings import Settings
 from redrive.forensics.query import Query
 from redrive.model import Letter, Message
 from redrive.stores.base import Store
 from redrive.stores.memory import MemoryStore
 from redrive.systems.pipeline import DlqConfig, DlqMessage, Document, Engine, Graph, Node, PipeStream
 from redrive.systems.pipeline.kafka import options_for
+from redrive.systems.pipeline.settings import PipelineSettings
 from redrive.testing.waiting import until
 from redrive.transports.kafka.writer import Writer
 from redrive.worker import Worker
@@ -121,15 +122,16 @@ class Pipe:
     ) -> None:
         self.kafka = kafka
         self.graph = Graph(f"t{uuid4().hex[:8]}", nodes, modules=modules)
+        own_settings = PipelineSettings(**{"transport": f"kafka://{kafka}", "partitions": 2, "concurrency": 16, **own})
         self.settings = Settings(
-            pipeline=Pipeline(**{"transport": f"kafka://{kafka}", "partitions": 2, "concurrency": 16, **own}),
+            sections=(own_settings,),
             grace=timedelta(seconds=2),
             lease=lease,
         )
         self.store = store or MemoryStore()
         self.engine = Engine(self.graph, self.settings, store=self.store)
         if "transport" not in own:
-            self.engine.transport.writer = shared_writer(self.settings.pipeline.transport)  # type: ignore[attr-defined]
+            self.engine.transport.writer = shared_writer(self.settings.of(PipelineSettings).transport)  # type: ignore[attr-defined]
         self.ends: Counter[str] = Counter()  # of streams that this engine sent to their end
         self._worker: Worker | None = None
         send, seen = self.engine._outbox.send, set[str]()
@@ -249,7 +251,7 @@ def environment(pipe: Pipe, tmp_path: Path, **more: str) -> dict[str, str]:
     return {
         "REDRIVE_STORE": url,
         "REDRIVE_TRANSPORTS_DEFAULT": url,
-        "REDRIVE_PIPELINE_TRANSPORT": pipe.settings.pipeline.transport,
+        "REDRIVE_PIPELINE_TRANSPORT": pipe.settings.of(PipelineSettings).transport,
         "REDRIVE_PIPELINE_PARTITIONS": "2",
         "REDRIVE_LEASE": "6s",
         "REDRIVE_PIPELINE_GRAPH": str(written(pipe, tmp_path)),

@@ -16,6 +16,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
+from redrive.systems.tickets.settings import TicketSettings
 from redrive.testing.waiting import until
 from redrive.transports.kafka.reader import _AHEAD, _BATCH
 from tests.systems.tickets.conftest import MakesWorld
@@ -91,7 +92,7 @@ def _finished(line: str) -> Finished:
 
 async def test_nothing_is_lost_though_workers_are_killed(make_world: MakesWorld, tmp_path: Path) -> None:
     world = make_world()
-    own = world.settings.tickets.kafka
+    own = world.settings.of(TicketSettings).kafka
     world.with_tickets(kafka=f"{own}&most_open={MOST_OPEN}&consumer.group.instance.id=worker")  # no session to wait for
     names = [f"never-{n}" if n % 50 == 0 else f"ok-{n}" for n in range(TICKETS)]
     for start in range(0, TICKETS, 10_000):

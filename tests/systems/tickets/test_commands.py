@@ -15,6 +15,7 @@ from redrive.config.load import read
 from redrive.config.settings import Settings
 from redrive.errors import ConfigError
 from redrive.systems.tickets import with_values
+from redrive.systems.tickets.settings import TicketSettings
 from redrive.systems.tickets.topics import wanted
 from redrive.testing.waiting import until
 from tests.admin.process import redrive
@@ -31,7 +32,7 @@ def handle(ticket: dict) -> None:
 @pytest.fixture
 def shell(world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Shell:
     monkeypatch.chdir(tmp_path)
-    own = world.settings.tickets
+    own = world.settings.of(TicketSettings)
     lines = [
         f"{name} = {json.dumps(getattr(own, name))}" for name in ("kafka", "redis", "mongodb", "topic", "dlq_topic")
     ]
@@ -65,7 +66,7 @@ def test_topics_are_said_broker_or_not(tmp_path: Path, monkeypatch: pytest.Monke
         "replicas": 3,
         "config": {"retention.ms": "2592000000", "compression.type": "snappy", "max.message.bytes": "2097152"},
     }
-    assert read().settings.tickets.group == "worker-agents"
+    assert read().settings.of(TicketSettings).group == "worker-agents"
 
 
 async def test_the_worker_and_the_dlq_consumer_as_processes(world: World, shell: Shell) -> None:
@@ -146,12 +147,14 @@ def test_a_server_that_is_away_is_named(shell: Shell, monkeypatch: pytest.Monkey
 def test_values_and_environment_under_the_contracts_names(tmp_path: Path) -> None:
     file = tmp_path / "values.yaml"
     file.write_text("kafka:\n  dlq:\n    enabled: true\n    topic: a.dlq\n    maxRetriesBeforeDLQ: 5\nother: 1\n")
-    own = with_values(Settings(), file, {}).tickets
+    own = with_values(Settings(), file, {}).of(TicketSettings)
     assert (own.dlq_enabled, own.dlq_topic, own.max_retries) == (True, "a.dlq", 5)
-    own = with_values(Settings(), file, {"KAFKA_DLQ_TOPIC": "b.dlq", "KAFKA_MAX_RETRIES_BEFORE_DLQ": "7"}).tickets
+    own = with_values(Settings(), file, {"KAFKA_DLQ_TOPIC": "b.dlq", "KAFKA_MAX_RETRIES_BEFORE_DLQ": "7"}).of(
+        TicketSettings
+    )
     assert (own.dlq_topic, own.max_retries) == ("b.dlq", 7)
     file.write_text("kafka: {dlq: {enabled: false}}")
-    assert [one.name for one in wanted(with_values(Settings(), file, {}).tickets)] == ["execution.tickets"]
+    assert [one.name for one in wanted(with_values(Settings(), file, {}).of(TicketSettings))] == ["execution.tickets"]
     file.write_text("")
     assert with_values(Settings(), file, {}) == Settings()
 
@@ -161,7 +164,7 @@ def test_values_and_environment_under_the_contracts_names(tmp_path: Path) -> Non
     [
         ("kafka: {dlq: {topics: x}}", "did you mean"),
         ("kafka: {dlq: {enabled: 'yes please'}}", "true or false"),
-        ("kafka: {dlq: {maxRetriesBeforeDLQ: 0}}", "1 or more"),
+        ("kafka: {dlq: {maxRetriesBeforeDLQ: 0}}", "kafka.dlq.maxRetriesBeforeDLQ.*from 1 to 1000"),
         ("kafka: {dlq: {topic: 3}}", "a text"),
         ("kafka: {dlq: [1]}", "not a mapping"),
         ("kafka: [", "cannot be read"),
@@ -176,7 +179,7 @@ def test_a_wrong_value_is_explained(tmp_path: Path, text: str, said: str) -> Non
 
 @pytest.mark.parametrize("value", ["0", "-1", "many", "1.5"])
 def test_a_wrong_environment_is_explained(value: str) -> None:
-    with pytest.raises(ConfigError, match="1 or more"):
+    with pytest.raises(ConfigError, match=r"\(KAFKA_MAX_RETRIES_BEFORE_DLQ\): it takes a whole number from 1 to 1000"):
         with_values(Settings(), None, {"KAFKA_MAX_RETRIES_BEFORE_DLQ": value})
 
 

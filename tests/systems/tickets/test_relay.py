@@ -16,6 +16,7 @@ from redrive.errors import TransportUnavailable, UsageError
 from redrive.forensics.query import Query
 from redrive.model import State
 from redrive.systems.tickets import Relay
+from redrive.systems.tickets.settings import TicketSettings
 from redrive.systems.tickets.worker import kafka_options
 from redrive.testing.waiting import until
 from tests.systems.tickets.conftest import MakesWorld
@@ -54,7 +55,7 @@ asyncio.run(Killed(options, dead, main, group=group).run(at_once=10))
 
 
 def relay(world: World) -> Relay:
-    own = world.settings.tickets
+    own = world.settings.of(TicketSettings)
     group = f"{own.group}-republish"
     return Relay(kafka_options(own, group), own.dlq_topic, own.topic, group=group)
 
@@ -70,7 +71,7 @@ def dead_ticket(world: World, number: int, **fields: Any) -> tuple[bytes, bytes]
 
 async def test_killed_in_the_middle_nothing_is_lost_and_nothing_is_doubled(world: World) -> None:
     world.dead.produce(*[dead_ticket(world, number) for number in range(45)])
-    own = world.settings.tickets
+    own = world.settings.of(TicketSettings)
     said = [own.kafka, own.dlq_topic, own.topic, f"{own.group}-republish"]
     process = await asyncio.create_subprocess_exec(sys.executable, "-c", KILLED, json.dumps(said), cwd=ROOT)
     assert await asyncio.wait_for(process.wait(), 60) == -signal.SIGKILL, "see stderr: it should have died of the kill"

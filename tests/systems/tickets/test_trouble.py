@@ -13,6 +13,7 @@ import pytest
 from redrive.forensics.query import Query
 from redrive.model import Reason
 from redrive.systems.tickets.metrics import measured
+from redrive.systems.tickets.settings import TicketSettings
 from redrive.telemetry.events import BackendDown
 from redrive.testing.waiting import until
 from tests.servers.fixtures import StartsServer
@@ -72,7 +73,7 @@ async def test_mongodb_away_the_dlq_consumer_commits_nothing_and_catches_up(
 ) -> None:
     mongodb = start_server(MongoDB)
     world = make_world(mongodb=mongodb)
-    soon = f"{world.settings.tickets.mongodb}?timeoutMS=3000"  # it is known to be away
+    soon = f"{world.settings.of(TicketSettings).mongodb}?timeoutMS=3000"  # it is known to be away
     world.send(*range(5))
     async with world.worker(failing):
         await world.main.until_committed(5)
@@ -196,7 +197,8 @@ async def test_documents_of_somebody_else_are_left_alone_and_nothing_is_committe
 async def test_a_ticket_that_kills_its_worker_is_buried_and_the_others_are_handled(
     world: World, tmp_path: Path
 ) -> None:
-    static = f"{world.settings.tickets.kafka}&consumer.group.instance.id=worker"  # the next one waits for no session
+    own = world.settings.of(TicketSettings)
+    static = f"{own.kafka}&consumer.group.instance.id=worker"  # the next one waits for no session
     world.with_tickets(max_retries=1, kafka=static)
     world.send("poison", *range(20))
     done = tmp_path / "done"

@@ -12,8 +12,9 @@ from pathlib import Path
 from typing import Any
 
 from redrive import Message, constant
-from redrive.config.settings import Settings, Tickets
+from redrive.config.settings import Settings
 from redrive.systems.tickets import TicketWorker
+from redrive.systems.tickets.settings import TicketSettings
 from redrive.testing.waiting import until
 from redrive.worker import Worker
 
@@ -44,7 +45,7 @@ def die_at(step: str, worker: TicketWorker) -> None:
 
 
 async def main(said: dict[str, Any]) -> None:
-    settings = Settings(tickets=Tickets(**said["tickets"]), lease=timedelta(seconds=6))
+    settings = Settings(sections=(TicketSettings(**said["tickets"]),), lease=timedelta(seconds=6))
     done = os.open(Path(said["done"]), os.O_WRONLY | os.O_APPEND | os.O_CREAT)
 
     async def handle(ticket: dict[str, Any], message: Message) -> None:
@@ -59,7 +60,7 @@ async def main(said: dict[str, Any]) -> None:
     made = TicketWorker(handle, settings, backoff=constant("5ms"))
 
     async def is_empty() -> bool:
-        depth = (await made.app.transport().depths()).get(settings.tickets.topic)
+        depth = (await made.app.transport().depths()).get(settings.of(TicketSettings).topic)
         return depth is not None and not depth.total
 
     die_at(said.get("step", ""), made)

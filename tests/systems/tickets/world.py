@@ -16,8 +16,9 @@ from pymongo import MongoClient
 from redis import Redis as RedisClient
 
 from redrive import constant
-from redrive.config.settings import Alerts, Settings, Tickets, Upkeep
+from redrive.config.settings import Alerts, Settings, Upkeep
 from redrive.systems.tickets import DlqConsumer, TicketWorker
+from redrive.systems.tickets.settings import TicketSettings
 from redrive.testing.waiting import until
 from tests.servers.kafka import Kafka
 from tests.servers.mongodb import MongoDB
@@ -49,7 +50,7 @@ class World:
         self.dead.group = f"{self.name}-dlq"
         self.redis: Any = RedisClient.from_url(redis.url)
         self.mongo: MongoClient[dict[str, Any]] = MongoClient(mongodb.url)
-        tickets = Tickets(
+        tickets = TicketSettings(
             kafka=f"kafka://{kafka.bootstrap}/?consumer.heartbeat.interval.ms=100",
             redis=redis.url,
             mongodb=f"{mongodb.url}{self.name}",
@@ -59,14 +60,14 @@ class World:
             replicas=1,
         )
         self.settings = Settings(
-            tickets=tickets,
+            sections=(tickets,),
             lease=timedelta(seconds=6),
             upkeep=Upkeep(interval=QUICK),
             alerts=Alerts(interval=QUICK, grace=timedelta(seconds=1)),
         )
 
     def with_tickets(self, **changes: Any) -> World:
-        self.settings = replace(self.settings, tickets=replace(self.settings.tickets, **changes))
+        self.settings = self.settings.having(replace(self.settings.of(TicketSettings), **changes))
         return self
 
     def id(self, number: int | str) -> str:
@@ -86,7 +87,7 @@ class World:
     @property
     def said(self) -> dict[str, Any]:
         """The settings of its tickets, for another process."""
-        own = self.settings.tickets
+        own = self.settings.of(TicketSettings)
         return {name: getattr(own, name) for name in own.__struct_fields__}
 
     @property

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import functools
 import logging
-from datetime import datetime
 from urllib.parse import parse_qsl, unquote, urlencode, urlsplit, urlunsplit
 
 import click
@@ -16,24 +14,29 @@ from redrive.cli.options import as_json
 from redrive.cli.output import letters_said, say, tell_json
 from redrive.cli.session import loaded
 from redrive.collect.collector import Collector, Reader
-from redrive.model import Letter
+from redrive.collect.formats import by_topic, mixed, opened
 from redrive.registry import open_transport
-from redrive.transports.base import Delivery
+from redrive.systems.use import formats
 from redrive.worker import run_on_fast_loop, stop_on_signals
 
 GROUP = "redrive-collect"
-PIPELINE = "pipeline"
+_OPTIONS = {"amqp": {"declare": "no"}, "kafka": {"group": GROUP, "consumer.enable.partition.eof": "true"}}
+
+
+def _formats_said() -> str:
+    return "; ".join(f"{name}, {format.about}" for name, format in formats().items())
 
 
 @click.command()
 @click.argument("url", metavar="URL/NAME")
 @click.option("--follow", is_flag=True, help="Go on when everything that lies there is collected, until Ctrl-C.")
 @click.option("--source", default=None, help="Where a replay sends them, if a message does not say it itself.")
+@click.option("--transport", default=None, help="The transport that a replay uses. [that of the form, or default]")
 @click.option(
-    "--transport", default=None, help="The transport that a replay uses. [default, or pipeline for DlqMessages]"
-)
-@click.option(
-    "--format", "form", type=click.Choice([PIPELINE]), help="What lies there, where it does not say so itself."
+    "--format",
+    "form",
+    type=click.Choice(list(formats())),
+    help=f"What lies there, where it does not say so itself: {_formats_said()}.",
 )
 @as_json
 @common
@@ -41,8 +44,7 @@ def collect(url: str, follow: bool, source: str | None, transport: str | None, f
     """Bring a dead-letter topic of Kafka, or a dead-letter queue of RabbitMQ, into the store.
 
     A message is acknowledged when its letter is durable. What Spring, Kafka Connect, RabbitMQ and Redrive say of the
-    failure is understood; what says nothing is kept as it is. A topic dlq.CLUSTER.NODE-UUID, or --format pipeline,
-    holds DlqMessages of a pipeline's engine: their replays go through the transport `pipeline`.
+    failure is understood, and so is what the systems know; what says nothing is kept as it is.
 
     \b
     redrive collect 'kafka://host:9092/orders.DLT?group=collector'
@@ -84,45 +86,29 @@ def _taken_apart(url: str) -> tuple[str, str]:
     if not name:
         raise Stopped(f"{parts.scheme}://…: name the topic or queue at the end, as in kafka://host:9092/orders.DLT")
     given = dict(parse_qsl(parts.query, keep_blank_values=True))
-    ours = (
-        {"declare": "no"}
-        if parts.scheme.startswith("amqp")
-        else {"group": GROUP, "consumer.enable.partition.eof": "true"}
-    )
+    ours = _OPTIONS.get(parts.scheme.partition("+")[0].removesuffix("s"), {})
     return urlunsplit(parts._replace(path=path or "/", query=urlencode({**ours, **given}))), unquote(name)
 
 
 def _reader(address: str, name: str, transport: str | None, source: str | None, form: str | None) -> Reader:
-    match address.partition("://")[0]:
+    scheme = address.partition("://")[0]
+    known = {format.name: format for format in formats().values() if scheme in format.schemes}
+    if form is not None and form not in known:
+        raise Stopped(f"--format {form} is for {'://, '.join(formats()[form].schemes)}://: leave it out")
+    format = known[form] if form is not None else by_topic(known.values(), name)
+    if format is not None:
+        return opened(format, name, transport, source)
+    return mixed(known.values(), _plain_reader(scheme, name, transport, source), name, transport, source)
+
+
+def _plain_reader(scheme: str, name: str, transport: str | None, source: str | None) -> Reader:
+    match scheme:
         case "kafka" | "kafka+ssl":
-            return _kafka_reader(name, transport, source, form)
-        case "amqp" | "amqps" if form is not None:
-            raise Stopped(f"--format {form} is for topics of Kafka: leave it out")
+            from redrive.collect.kafka import KafkaReader
+
+            return KafkaReader(name, transport=transport or "default", source=source)
         case "amqp" | "amqps":
             from redrive.collect.rabbitmq import RabbitReader
 
             return RabbitReader(name, transport=transport or "default", source=source)
-        case scheme:
-            raise Stopped(f"{scheme}:// cannot be collected from: it is kafka://, kafka+ssl://, amqp:// or amqps://")
-
-
-def _kafka_reader(name: str, transport: str | None, source: str | None, form: str | None) -> Reader:
-    """The reader of a topic, chosen by its name, its headers or `--format`; never by what a value looks like."""
-    from redrive.collect.foreign import input_topic
-    from redrive.collect.kafka import KafkaReader
-    from redrive.transports.kafka.dlq import FORM
-
-    @functools.cache
-    def dead_streams() -> Reader:
-        from redrive.systems.pipeline.reader import PipelineReader
-
-        return PipelineReader(name, transport=transport or PIPELINE, source=source)
-
-    if form == PIPELINE or input_topic(name) is not None:
-        return dead_streams()
-    others = KafkaReader(name, transport=transport or "default", source=source)
-
-    def read(delivery: Delivery, now: datetime) -> Letter | None:
-        return (others if delivery.message.header(FORM) is None else dead_streams())(delivery, now)
-
-    return read
+    raise Stopped(f"{scheme}:// cannot be collected from: it is kafka://, kafka+ssl://, amqp:// or amqps://")

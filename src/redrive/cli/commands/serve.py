@@ -66,13 +66,9 @@ def _app(target: str | None) -> Redrive:
 
         return find_app(target)
     from redrive.app import Redrive
+    from redrive.systems.use import prepared
 
-    settings = loaded().settings
-    if settings.pipeline.graph is not None:
-        from redrive.systems.pipeline.engine import with_pipeline
-
-        settings = with_pipeline(settings)  # its letters go back to its Kafka
-    return Redrive(settings=settings)
+    return Redrive(settings=prepared(loaded().settings))
 
 
 def _introduce(server: Server) -> None:

@@ -1,6 +1,6 @@
 """Letters as entries of a plain sorted set, for people and programs that know nothing of Redrive.
 
-A store that is given `entries="email:send:dlq"` and a shape keeps the entry of each open letter, which is
+A store that is given `entries="orders:dlq"` and a shape keeps the entry of each open letter, which is
 `shape.encode(letter)`, as a member of the sorted set of that name. Its score is `shape.moved_at(letter)` in
 milliseconds; a fraction keeps two of one millisecond apart, so that an entry is found by its score and need not be kept
 twice. The entry has the fields of its contract and nothing else: what it does not say (states, failures, headers) is in

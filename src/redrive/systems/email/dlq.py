@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 from urllib.parse import parse_qsl, urlencode, urlsplit, urlunsplit
 
 from redrive.config.durations import duration, spoken
-from redrive.config.settings import Email
 from redrive.systems.email.constants import EMAIL_JOB_RETRY_CONFIG
+from redrive.systems.email.settings import EmailSettings
 from redrive.systems.email.shape import EmailShape
 
 if TYPE_CHECKING:
@@ -19,14 +19,14 @@ if TYPE_CHECKING:
 _SCHEME = "email+"
 
 
-def dlq_url(email: Email) -> str:
+def dlq_url(email: EmailSettings) -> str:
     """The store of these settings, as a URL."""
     parts = urlsplit(email.redis)
     options = [*parse_qsl(parts.query), ("dlq", email.dlq), ("ttl", spoken(email.dlq_ttl))]
     return urlunsplit((f"{_SCHEME}{parts.scheme}", parts.netloc, parts.path, urlencode(options, safe=":"), ""))
 
 
-def entry_shape(email: Email) -> EmailShape:
+def entry_shape(email: EmailSettings) -> EmailShape:
     """The shape of entries of these settings."""
     return EmailShape(email.dlq_ttl)
 

@@ -14,7 +14,7 @@ from msgspec.structs import replace
 from redrive.app import Redrive
 from redrive.clock import Clock
 from redrive.config.load import load
-from redrive.config.settings import Email, Retention, Settings
+from redrive.config.settings import Retention, Settings
 from redrive.errors import ConfigError, Unavailable, nearest
 from redrive.flow.backoff import constant, exponential
 from redrive.flow.classify import Classifier
@@ -27,6 +27,7 @@ from redrive.systems.email.dlq import dlq_url
 from redrive.systems.email.job import EmailJob, read_job
 from redrive.systems.email.rules import judge
 from redrive.systems.email.senders import Mail, Sender, SendError, open_sender
+from redrive.systems.email.settings import EmailSettings
 from redrive.transports.base import KeepsLimits, Transport
 
 _SWEEP_EVERY = timedelta(hours=1)
@@ -51,7 +52,7 @@ class EmailGateway:
         clock: Clock | None = None,
     ) -> None:
         self.settings = settings or load()
-        self.email: Email = self.settings.email
+        self.email: EmailSettings = self.settings.of(EmailSettings)
         self._sender = sender
         self.app = Redrive(
             settings=replace(self.settings, retention=_retention(self.email)),
@@ -138,18 +139,18 @@ class EmailGateway:
         await self.aclose()
 
 
-def policy_of(email: Email) -> Policy:
+def policy_of(email: EmailSettings) -> Policy:
     """Attempts, backoff and cool-down as they are set."""
     backoff = exponential(email.base_delay, cap=email.max_delay, jitter=email.jitter / 100)
     again = None if email.cooldown is None else Again(email.cooldown_times, constant(email.cooldown))
     return Policy(email.attempts, backoff, timeout=email.timeout, ttl=email.dlq_ttl, again=again)
 
 
-def rate_of(email: Email) -> Rate | None:
+def rate_of(email: EmailSettings) -> Rate | None:
     return None if email.rate is None else Rate(email.rate, email.rate_per, adaptive=email.adaptive)
 
 
-def fair_of(email: Email) -> Fair | None:
+def fair_of(email: EmailSettings) -> Fair | None:
     """Fair turns by company; a company that is named has the weight of its tier, or its own."""
     if not email.fair:
         return None
@@ -173,6 +174,6 @@ def _weight(key: str, text: str, tiers: Mapping[str, float]) -> float:
         raise ConfigError(f"{key}: {text!r} is neither a number nor a tier{nearest(text, tiers)}") from None
 
 
-def _retention(email: Email) -> Retention:
+def _retention(email: EmailSettings) -> Retention:
     """The retention of the DLQ; what is trimmed, for its age or its number, is exported before."""
     return Retention(max_letters=email.dlq_max_size, export=email.dlq_export)

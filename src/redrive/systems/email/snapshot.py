@@ -12,11 +12,11 @@ from msgspec import Struct, field
 
 from redrive.app import Redrive
 from redrive.clock import Clock
-from redrive.config.settings import Email
 from redrive.errors import UsageError
 from redrive.forensics.turns import shown_name
 from redrive.model import Letter
 from redrive.systems.email.entry import iso
+from redrive.systems.email.settings import EmailSettings
 from redrive.transports.base import TakesTurns, Transport
 
 if TYPE_CHECKING:
@@ -78,7 +78,7 @@ _decode = msgspec.json.Decoder(_Counted).decode
 class Watch:
     """Takes snapshots, at most one in ten seconds."""
 
-    def __init__(self, app: Redrive, email: Email) -> None:
+    def __init__(self, app: Redrive, email: EmailSettings) -> None:
         self._app = app
         self._email = email
         self._link = _link(email.redis)
@@ -96,7 +96,7 @@ class Watch:
         await self._link.aclose()
 
 
-async def take(app: Redrive, email: Email, link: Link) -> Snapshot:
+async def take(app: Redrive, email: EmailSettings, link: Link) -> Snapshot:
     """A snapshot of the queue, its DLQ and its Redis. Entries are read from the DLQ itself, and of each only what is
     counted: 10,000 of them must not hold up a worker."""
     codes, companies = Counter[str](), Counter[str]()

@@ -1,7 +1,26 @@
 """files: documents on their way through seven queues of RabbitMQ; each has retry, a dead-letter queue and re-drive."""
 
-from redrive.systems.files.parked import DeadLetterQueues
-from redrive.systems.files.topology import DLQ_QUEUES, QUEUES, topology
-from redrive.systems.files.worker import FilesWorker
+from __future__ import annotations
 
-__all__ = ["DLQ_QUEUES", "QUEUES", "DeadLetterQueues", "FilesWorker", "topology"]
+from typing import TYPE_CHECKING
+
+from redrive.systems.base import exports
+
+if TYPE_CHECKING:
+    from redrive.systems.files.parked import DeadLetterQueues
+    from redrive.systems.files.topology import DLQ_QUEUES, QUEUES
+    from redrive.systems.files.worker import FilesWorker
+
+__all__ = ["DLQ_QUEUES", "QUEUES", "DeadLetterQueues", "FilesWorker"]
+
+__getattr__ = exports(
+    __name__,
+    {
+        "parked": ("DeadLetterQueues",),
+        "topology": (
+            "DLQ_QUEUES",
+            "QUEUES",
+        ),
+        "worker": ("FilesWorker",),
+    },
+)

@@ -23,6 +23,7 @@ from redrive.cli.session import actor, loaded
 from redrive.config.settings import Settings
 from redrive.errors import ConfigError
 from redrive.systems.files.parked import DeadLetterQueues, Depth, Shown
+from redrive.systems.files.settings import FilesSettings
 from redrive.systems.files.topology import QUEUES
 from redrive.systems.files.worker import FilesWorker, management_url, vhost_of, wanted
 from redrive.transports.rabbitmq.definitions import as_text, definitions
@@ -61,7 +62,7 @@ def print_definitions(vhost: str | None) -> None:
     \b
     rabbitmqctl import_definitions definitions.json
     """
-    own = loaded().settings.files
+    own = loaded().settings.of(FilesSettings)
     place = vhost or ("/" if own.url is None else vhost_of(own))
     click.echo(as_text(definitions(declared(wanted(own)), place)), nl=False)
 
@@ -75,7 +76,7 @@ def import_definitions(as_json: bool) -> None:
     If something is there under the same name and differs, nothing is changed.
     """
     settings = loaded().settings
-    made = asyncio.run(_managed(settings, lambda broker: broker.apply(declared(wanted(settings.files)))))
+    made = asyncio.run(_managed(settings, lambda broker: broker.apply(declared(wanted(settings.of(FilesSettings))))))
     if as_json:
         tell_json({"made": list(made)})
         return
@@ -93,14 +94,16 @@ def diff(as_json: bool) -> None:
     Exit codes: 0 they agree; 1 they do not.
     """
     settings = loaded().settings
-    found = asyncio.run(_managed(settings, lambda broker: broker.difference(declared(wanted(settings.files)))))
+    found = asyncio.run(
+        _managed(settings, lambda broker: broker.difference(declared(wanted(settings.of(FilesSettings)))))
+    )
     tell_json(found) if as_json else _show_difference(found)
     if not found.is_none:
         raise click.exceptions.Exit(NOTHING)
 
 
 async def _managed(settings: Settings, work: Callable[[Management], Awaitable[T]]) -> T:
-    broker = Management(management_url(settings.files), vhost=vhost_of(settings.files))
+    broker = Management(management_url(settings.of(FilesSettings)), vhost=vhost_of(settings.of(FilesSettings)))
     try:
         return await work(broker)
     except Clashes as clash:
@@ -175,7 +178,7 @@ def _log(files: FilesWorker) -> None:
     if is_for_people(logs.format):
         files.app.events.subscribe(ours)
     else:
-        files.log_to(FilesLog(QUEUES, files.settings.files.retries + 1, ours, redactor=redactor))
+        files.log_to(FilesLog(QUEUES, files.settings.of(FilesSettings).retries + 1, ours, redactor=redactor))
 
 
 def _handlers(target: str) -> dict[str, Callable[..., Any]]:

@@ -3,21 +3,30 @@
 from __future__ import annotations
 
 import base64
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from msgspec import Struct
 
 from redrive.app import Redrive
-from redrive.config.settings import Files
-from redrive.errors import UnknownQueue
+from redrive.errors import NotFound, nearest
 from redrive.forensics.redact import Redactor
 from redrive.service import Service
+from redrive.systems.files.settings import FilesSettings
 from redrive.systems.files.worker import broker_url
 from redrive.transports.rabbitmq.options import options_of
 from redrive.transports.rabbitmq.redrive import Parked, Parkings, Redriven
 
 _SUFFIX = ".dlq"
+
+
+class UnknownQueue(NotFound):
+    """There is no such dead-letter queue."""
+
+    hint = "GET /admin/dlq/queues lists them"
+
+    def __init__(self, queue: str, known: Iterable[str]) -> None:
+        super().__init__(f"{queue!r} is not on the list of dead-letter queues{nearest(queue, known)}")
 
 
 class Depth(Struct, frozen=True):
@@ -45,7 +54,7 @@ class Shown(Struct, frozen=True):
 class DeadLetterQueues:
     """What may be done with the messages of the dead-letter queues."""
 
-    def __init__(self, service: Service, files: Files) -> None:
+    def __init__(self, service: Service, files: FilesSettings) -> None:
         self._service = service
         self._files = files
         self._redactor: Redactor = service.redactor
@@ -53,7 +62,7 @@ class DeadLetterQueues:
 
     @classmethod
     def of(cls, app: Redrive) -> DeadLetterQueues:
-        return cls(Service(app), app.settings.files)
+        return cls(Service(app), app.settings.of(FilesSettings))
 
     async def aclose(self) -> None:
         await self._queues.aclose()

@@ -13,6 +13,7 @@ from redrive.access.tokens import Role
 from redrive.admin.letters import Limit
 from redrive.service import Service
 from redrive.systems.files.parked import DeadLetterQueues, Depth, Shown
+from redrive.systems.files.settings import FilesSettings
 from redrive.transports.rabbitmq.redrive import Redriven
 
 
@@ -26,7 +27,7 @@ def parked_queues(request: Request[Any, Any, Any], service: NamedDependency[Serv
     """One connection for all requests, made by the first."""
     state = request.app.state
     if "parked_files" not in state:
-        state.parked_files = DeadLetterQueues(service, service.app.settings.files)
+        state.parked_files = DeadLetterQueues(service, service.app.settings.of(FilesSettings))
         state.background.closing.append(state.parked_files.aclose)
     found: DeadLetterQueues = state.parked_files
     return found

@@ -12,13 +12,14 @@ from redrive.app import Redrive
 from redrive.clock import Clock
 from redrive.config.durations import spoken
 from redrive.config.load import load
-from redrive.config.settings import Files, Settings
+from redrive.config.settings import Settings
 from redrive.errors import ConfigError, Unavailable, nearest
 from redrive.flow.backoff import constant
 from redrive.policy import Policy
 from redrive.stores.base import Store
 from redrive.systems.files.logs import FilesLog
 from redrive.systems.files.repeats import Repeats
+from redrive.systems.files.settings import FilesSettings
 from redrive.systems.files.topology import QUEUES, topology
 from redrive.transports.base import Transport
 from redrive.transports.rabbitmq.options import options_of
@@ -55,12 +56,12 @@ class FilesWorker:
         self.settings = settings or load()
         self.app = Redrive(
             settings=self.settings,
-            transport=transport or transport_url(self.settings.files, bury=bury),
+            transport=transport or transport_url(self.settings.of(FilesSettings), bury=bury),
             store=store,
             clock=clock,
         )
         self.repeats = Repeats(self.app)
-        files = self.settings.files
+        files = self.settings.of(FilesSettings)
         for queue, function in handlers.items():
             policy = Policy(attempts=files.retries + 1, backoff=constant(files.delay))
             self.app.handler(queue, policy=policy, concurrency=files.concurrency)(function)
@@ -80,20 +81,20 @@ class FilesWorker:
             await self.app.clock.sleep(_SWEEP_EVERY.total_seconds())
 
 
-def transport_url(files: Files, *, bury: str = "dlq") -> str:
+def transport_url(files: FilesSettings, *, bury: str = "dlq") -> str:
     """The URL of the queues as a transport: RabbitMQ delays retries, and keeps dead messages in `q.X.dlq`."""
     url = broker_url(files)
     ours = {"retry": "reject", "delay": spoken(files.delay), "bury": bury, "queues": files.kind, "declare": "no"}
     return f"{url}{'&' if urlsplit(url).query else '?'}{urlencode({**ours, 'prefetch': str(files.prefetch)})}"
 
 
-def broker_url(files: Files) -> str:
+def broker_url(files: FilesSettings) -> str:
     if files.url is None:
         raise ConfigError("no broker: set `files.url` (REDRIVE_FILES_URL), such as amqp://user:password@host/vhost")
     return files.url
 
 
-def management_url(files: Files) -> str:
+def management_url(files: FilesSettings) -> str:
     """The URL of the management API: as set, or port 15672 of the broker with the same user."""
     if files.management is not None:
         return files.management
@@ -103,11 +104,11 @@ def management_url(files: Files) -> str:
     return f"http://{user}{host}:15672"
 
 
-def vhost_of(files: Files) -> str:
+def vhost_of(files: FilesSettings) -> str:
     return unquote(urlsplit(broker_url(files)).path.removeprefix("/")) or "/"
 
 
-async def examined(files: Files) -> Examined:
+async def examined(files: FilesSettings) -> Examined:
     """How the broker differs from the topology of the files; TransportUnavailable if it does not answer."""
     from redrive.transports.rabbitmq.examining import examined
     from redrive.transports.rabbitmq.link import Link
@@ -123,6 +124,6 @@ async def examined(files: Files) -> Examined:
         await link.aclose()
 
 
-def wanted(files: Files) -> Topology:
+def wanted(files: FilesSettings) -> Topology:
     """The topology with the delay and the kind of queues that are set."""
     return topology(delay=files.delay, kind="quorum" if files.kind == "quorum" else "classic")

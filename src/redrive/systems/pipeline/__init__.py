@@ -1,28 +1,27 @@
 """pipeline: streams travel through a graph of gRPC modules over Kafka, with one DLQ for each node."""
 
-from redrive.errors import MissingExtra
+from __future__ import annotations
 
-try:
-    import google.protobuf  # noqa: F401
-    import grpc  # noqa: F401
-except ImportError as error:
-    raise MissingExtra("the pipeline", "grpc") from error
+from typing import TYPE_CHECKING
 
-from redrive.systems.pipeline.engine import Engine
-from redrive.systems.pipeline.faults import ErrorType
-from redrive.systems.pipeline.graph import Graph, Node
-from redrive.systems.pipeline.module import Module, Rejected
-from redrive.systems.pipeline.pipeline_pb2 import (
-    DlqConfig,
-    DlqMessage,
-    Document,
-    DocumentRef,
-    PipeStream,
-    ProcessRequest,
-    ProcessResponse,
-    Step,
-)
-from redrive.systems.pipeline.repository import DirectoryRepository, Repository, open_repository
+from redrive.systems.base import exports
+
+if TYPE_CHECKING:
+    from redrive.systems.pipeline.engine import Engine
+    from redrive.systems.pipeline.faults import ErrorType
+    from redrive.systems.pipeline.graph import Graph, Node
+    from redrive.systems.pipeline.module import Module, Rejected
+    from redrive.systems.pipeline.pipeline_pb2 import (
+        DlqConfig,
+        DlqMessage,
+        Document,
+        DocumentRef,
+        PipeStream,
+        ProcessRequest,
+        ProcessResponse,
+        Step,
+    )
+    from redrive.systems.pipeline.repository import DirectoryRepository, Repository, open_repository
 
 __all__ = [
     "DirectoryRepository",
@@ -43,3 +42,35 @@ __all__ = [
     "Step",
     "open_repository",
 ]
+
+__getattr__ = exports(
+    __name__,
+    {
+        "engine": ("Engine",),
+        "faults": ("ErrorType",),
+        "graph": (
+            "Graph",
+            "Node",
+        ),
+        "module": (
+            "Module",
+            "Rejected",
+        ),
+        "pipeline_pb2": (
+            "DlqConfig",
+            "DlqMessage",
+            "Document",
+            "DocumentRef",
+            "PipeStream",
+            "ProcessRequest",
+            "ProcessResponse",
+            "Step",
+        ),
+        "repository": (
+            "DirectoryRepository",
+            "Repository",
+            "open_repository",
+        ),
+    },
+    extra="grpc",
+)

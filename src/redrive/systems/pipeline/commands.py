@@ -33,6 +33,7 @@ from redrive.systems.pipeline.faults import ErrorType
 from redrive.systems.pipeline.graph import Graph
 from redrive.systems.pipeline.module import Module
 from redrive.systems.pipeline.pipeline_pb2 import Document
+from redrive.systems.pipeline.settings import PipelineSettings
 from redrive.systems.pipeline.streams import open_streams
 from redrive.systems.pipeline.trace import Trace, Tracer
 from redrive.systems.pipeline.wire import Tls
@@ -66,7 +67,7 @@ def with_graph(command: Callable[..., Any]) -> Callable[..., Any]:
     @functools.wraps(command)
     def called(graph: Path | None, **options: Any) -> Any:
         settings = loaded().settings
-        path = graph or settings.pipeline.graph
+        path = graph or settings.of(PipelineSettings).graph
         if path is None:
             raise Stopped("which graph? Give --graph FILE, or set pipeline.graph (REDRIVE_PIPELINE_GRAPH)")
         return command(graph=Graph.load(path), settings=settings, **options)
@@ -167,7 +168,7 @@ def module(
     found.run(
         host,
         port,
-        consul=consul or settings.pipeline.consul,
+        consul=consul or settings.of(PipelineSettings).consul,
         tls=tls,
         started=lambda address: click.echo(f"module {found.name} on {address}"),
     )
@@ -202,7 +203,7 @@ def topics(file: Path, dry_run: bool, as_json: bool) -> None:
     if not dry_run:
         _with_engine(graph, settings, lambda made: made.create_topics())
     if as_json:
-        tell_json({"topics": graph.topics, "partitions": settings.pipeline.partitions})
+        tell_json({"topics": graph.topics, "partitions": settings.of(PipelineSettings).partitions})
         return
     for topic in graph.topics:
         show(topic)
@@ -252,7 +253,7 @@ def trace(stream: str, since: datetime | None, graph: Graph, settings: Settings,
 
 
 async def _traced(stream: str, since: datetime | None, graph: Graph, settings: Settings) -> Trace:
-    own = settings.pipeline
+    own = settings.of(PipelineSettings)
     async with Redrive(settings=settings) as app:
         streams = open_streams(own.transport, graph, group=own.group, clock=app.clock, lease=settings.lease)
         try:

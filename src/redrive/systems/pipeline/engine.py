@@ -35,6 +35,7 @@ from redrive.systems.pipeline.pipeline_pb2 import (
     ProcessResponse,
     Step,
 )
+from redrive.systems.pipeline.settings import PipelineSettings
 from redrive.systems.pipeline.streams import open_streams
 from redrive.systems.pipeline.wire import MOST_INLINE, Tls, inline_size, request_for
 from redrive.worker import Worker
@@ -45,7 +46,7 @@ TRANSPORT = "pipeline"
 
 def with_pipeline(settings: Settings) -> Settings:
     """Those settings with the pipeline's transport among the others, so that its letters can be sent back."""
-    return replace(settings, transports={TRANSPORT: settings.pipeline.transport, **settings.transports})
+    return replace(settings, transports={TRANSPORT: settings.of(PipelineSettings).transport, **settings.transports})
 
 
 class Engine:
@@ -65,8 +66,8 @@ class Engine:
     ) -> None:
         self.graph = graph
         settings = settings or load()
-        self.settings = replace(settings, transports={TRANSPORT: settings.pipeline.transport})
-        own = self.settings.pipeline
+        self.settings = replace(settings, transports={TRANSPORT: settings.of(PipelineSettings).transport})
+        own = self.settings.of(PipelineSettings)
         self.clock = clock or SystemClock()
         self.transport = open_streams(
             own.transport, graph, group=own.group, clock=self.clock, lease=self.settings.lease
@@ -85,7 +86,7 @@ class Engine:
 
     async def create_topics(self) -> None:
         """Create the topics of the graph that are missing."""
-        await self.transport.make(self.settings.pipeline.partitions)
+        await self.transport.make(self.settings.of(PipelineSettings).partitions)
 
     async def send(
         self,
@@ -188,7 +189,7 @@ class Engine:
 
     def _caller(self, module: str) -> Caller:
         if module not in self.callers:
-            own = self.settings.pipeline
+            own = self.settings.of(PipelineSettings)
             tls = Tls(ca=own.tls_ca, cert=own.tls_cert, key=own.tls_key)
             tls.of_client()  # a file that is missing is told of now
             fixed = self.graph.modules.get(module)
@@ -210,7 +211,7 @@ class Engine:
         return self.callers[module]
 
     def _watch(self, module: str, consul: str) -> Watch:
-        keep = self.settings.pipeline.consul_keep
+        keep = self.settings.of(PipelineSettings).consul_keep
         self._watches[module] = Watch(consul, module, keep=keep, elapsed=self.clock.elapsed)
         return self._watches[module]
 

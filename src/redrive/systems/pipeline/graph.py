@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -13,7 +13,7 @@ import msgspec
 from msgspec import Struct, field
 
 from redrive.config.durations import duration
-from redrive.errors import ConfigError, MissingExtra, UnknownNode, nearest
+from redrive.errors import ConfigError, MissingExtra, NotFound, nearest
 from redrive.flow.backoff import linear
 from redrive.model import Category
 from redrive.policy import Policy
@@ -25,6 +25,13 @@ RETRIES = 3
 BACKOFF = timedelta(seconds=1)
 _LONGEST_ATTEMPT = timedelta(hours=1)  # the call has its own deadline; the rest of an attempt waits for Kafka
 log = logging.getLogger("redrive.pipeline")
+
+
+class UnknownNode(NotFound):
+    """There is no such node of the graph."""
+
+    def __init__(self, node: str, known: Iterable[str]) -> None:
+        super().__init__(f"the graph has no node {node!r}{nearest(node, known)}")
 
 
 class Node(Struct, frozen=True, kw_only=True):

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from datetime import UTC, datetime
 
 from google.protobuf.message import DecodeError
 from msgspec.structs import replace
 
-from redrive.collect.foreign import failure_of, input_topic, letter_of
+from redrive.collect.foreign import failure_of, letter_of
 from redrive.model import Failure, Letter, Message, Reason
 from redrive.systems.pipeline.dlq import UNREADABLE, stream_in
 from redrive.systems.pipeline.engine import TRANSPORT
@@ -17,6 +18,7 @@ from redrive.systems.pipeline.pipeline_pb2 import DlqMessage
 from redrive.transports.base import Delivery
 from redrive.transports.kafka.dlq import STUB, letter_in
 
+_NODE = re.compile(r"dlq\.(.+\.[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12})")  # dlq.{cluster}.{node-uuid}
 _STREAM = 1  # the field of a DlqMessage
 _SIZES = {1: 8, 5: 4}  # of wire types with a fixed one
 _REASONS: dict[str, Reason] = {ErrorType.MALFORMED: Reason.UNDECODABLE, ErrorType.MAX_HOPS: Reason.PERMANENT}
@@ -72,6 +74,12 @@ class PipelineReader:
 
     def _home(self, dead: DlqMessage) -> str:
         return self._source or input_topic(self._topic) or dead.original_topic or self._topic
+
+
+def input_topic(topic: str) -> str | None:
+    """The topic that a node of a pipeline reads, by the name of its DLQ; None for a topic that is no such DLQ."""
+    found = _NODE.fullmatch(topic)
+    return None if found is None else found[1]
 
 
 def _bare(message: Message, dead: DlqMessage) -> Message:

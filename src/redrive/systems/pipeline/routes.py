@@ -16,6 +16,7 @@ from redrive.flow.replay import Replay
 from redrive.service import Service
 from redrive.systems.pipeline.dlq import dead_streams
 from redrive.systems.pipeline.graph import Graph
+from redrive.systems.pipeline.settings import PipelineSettings
 
 
 class ReplayRequest(Struct, frozen=True, forbid_unknown_fields=True):
@@ -39,7 +40,7 @@ def graph_of(request: Request[Any, Any, Any], service: NamedDependency[Service])
     """Read once."""
     state = request.app.state
     if "pipeline_graph" not in state:
-        state.pipeline_graph = Graph.load(service.app.settings.pipeline.graph or "")
+        state.pipeline_graph = Graph.load(service.app.settings.of(PipelineSettings).graph or "")
     graph: Graph = state.pipeline_graph
     return graph
 

@@ -13,10 +13,11 @@ from redrive.app import Redrive
 from redrive.clock import Clock, SystemClock
 from redrive.collect.collector import Collector
 from redrive.collect.foreign import text_of
-from redrive.collect.kafka import KafkaReader
 from redrive.config.settings import Settings
 from redrive.model import Letter, LetterId
 from redrive.stores.base import Store
+from redrive.systems.tickets.reader import TicketReader
+from redrive.systems.tickets.settings import TicketSettings
 from redrive.systems.tickets.store import store_url
 from redrive.systems.tickets.ticket import TaskTypes, as_ticket
 from redrive.systems.tickets.worker import kafka_options
@@ -31,14 +32,14 @@ class DlqConsumer:
     """Reads the DLQ topic under `{group}-dlq`. An offset becomes committable when its ticket is in MongoDB."""
 
     def __init__(self, settings: Settings, *, store: str | Store | None = None, clock: Clock | None = None) -> None:
-        tickets = settings.tickets
+        tickets = settings.of(TicketSettings)
         self.settings = settings
         self.clock = clock or SystemClock()
         self.group = f"{tickets.group}-dlq"
         self.transport = KafkaTransport(kafka_options(tickets, self.group), clock=self.clock, lease=settings.lease)
         store = store_url(tickets) if store is None else store
         self.app = Redrive(settings=settings, transport=self.transport, store=store, clock=self.clock)
-        self._read = KafkaReader(tickets.dlq_topic, source=tickets.topic)
+        self._read = TicketReader(tickets.dlq_topic, source=tickets.topic)
         self._types = TaskTypes()
         self._stubs: list[LetterId] = []  # seen on the topic, and not told of yet
         self._alerts: Alerts | None = None
@@ -55,7 +56,7 @@ class DlqConsumer:
 
     async def run(self, *, follow: bool = True) -> int:
         """Run until it is stopped; returns how many dead tickets were stored."""
-        log.info("dlq_consumer_started", topic=self.settings.tickets.dlq_topic, group=self.group)
+        log.info("dlq_consumer_started", topic=self.settings.of(TicketSettings).dlq_topic, group=self.group)
         async with Alerts.of(self.app) as alerts:
             self._alerts = alerts
             return await self._collector.run(follow=follow)
@@ -73,7 +74,7 @@ class DlqConsumer:
         if letter is None:
             self._stubs.append(text_of(delivery.message.header(STUB)))
             return None
-        return replace(as_ticket(letter, self.settings.tickets.topic), updated_at=now)
+        return replace(as_ticket(letter, self.settings.of(TicketSettings).topic), updated_at=now)
 
     async def _stored(self, letters: Sequence[Letter]) -> None:
         """Report one alert for each kind of ticket and error, however many died; those too large for the topic too."""
@@ -82,8 +83,10 @@ class DlqConsumer:
         stubs, self._stubs = self._stubs, []
         found = [await self.app.store.letters.get(id) for id in stubs]
         if None in found:
-            log.warning("dlq_stub_without_letter", topic=self.settings.tickets.dlq_topic, tickets=found.count(None))
-        for letter in (*letters, *(moment for moment in found if moment is not None)):
+            log.warning(
+                "dlq_stub_without_letter", topic=self.settings.of(TicketSettings).dlq_topic, tickets=found.count(None)
+            )
+        for letter in (*letters, *(letter for letter in found if letter is not None)):
             self._alerts.report(_alert(letter, self._types.label(letter.message.body), self.clock.now()))
 
 

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from redrive.errors import MissingExtra, Unavailable
 from redrive.model import Letter
+from redrive.systems.tickets.settings import TicketSettings
 from redrive.systems.tickets.ticket import REASONS, TaskTypes
 from redrive.telemetry.events import Event, MessageRetried
 from redrive.telemetry.metrics import Metrics
@@ -61,7 +62,7 @@ class TicketMetrics:
 def measured(worker: TicketWorker) -> Metrics:
     """The metrics of a worker: Redrive's and the contract's."""
     metrics = Metrics(worker.app.events)
-    own = TicketMetrics(metrics, worker.settings.tickets.topic)
+    own = TicketMetrics(metrics, worker.settings.of(TicketSettings).topic)
     worker.app.events.subscribe(own.observe)
     worker.transport.published.append(own.published)
     worker.transport.refused.append(own.refused)

@@ -12,10 +12,10 @@ from typing import Any, TypeVar
 from msgspec import Struct
 
 from redrive.clock import Clock, SystemClock
-from redrive.collect.kafka import KafkaReader
 from redrive.errors import TransportUnavailable
 from redrive.flow.lineage import LETTER
 from redrive.model import Letter
+from redrive.systems.tickets.reader import TicketReader
 from redrive.systems.tickets.ticket import as_ticket
 from redrive.transports.base import Delivery
 from redrive.transports.kafka.driver import (
@@ -63,7 +63,7 @@ class Relay:
         self._group = group
         self._clock = clock or SystemClock()
         self._reading = Reading(dlq_topic)
-        self._read = KafkaReader(dlq_topic, source=topic)
+        self._read = TicketReader(dlq_topic, source=topic)
 
     async def run(self, *, limit: int | None = None, at_once: int = _AT_ONCE) -> Relayed:
         """Send all that lies there now, from where the last relay ended; at most `limit`."""

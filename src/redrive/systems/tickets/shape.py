@@ -7,9 +7,9 @@ from typing import Any
 import msgspec
 from bson.binary import Binary
 
-from redrive.collect.kafka import METADATA
 from redrive.model import Letter
 from redrive.stores.shape import NATIVE, Document, DocumentShape
+from redrive.systems.tickets.metadata import METADATA
 from redrive.systems.tickets.ticket import fields_of, metadata_of, task_type, ticket_id
 
 OURS = "redrive"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 from urllib.parse import parse_qsl, urlencode, urlsplit, urlunsplit
 
-from redrive.config.settings import Tickets
+from redrive.systems.tickets.settings import TicketSettings
 
 if TYPE_CHECKING:
     from redrive.stores.mongodb import MongoStore
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 COLLECTION, DATABASE = "execution_tickets_dlq", "neural_hive"
 
 
-def store_url(tickets: Tickets) -> str:
+def store_url(tickets: TicketSettings) -> str:
     """The database of the setting, as a URL that every command takes as `--store`."""
     return f"tickets+{tickets.mongodb}"
 

@@ -9,8 +9,8 @@ import msgspec
 from msgspec.structs import replace
 
 from redrive.clock import microseconds
-from redrive.collect.kafka import with_metadata
 from redrive.model import Letter, Message, Reason, letter_id
+from redrive.systems.tickets.metadata import with_metadata
 from redrive.transports.kafka.dlq import grave_of
 from redrive.transports.kafka.writer import Parcel
 

@@ -9,8 +9,8 @@ from typing import Any
 
 from msgspec import Struct
 
-from redrive.config.settings import Tickets
 from redrive.errors import ConfigError, TransportUnavailable
+from redrive.systems.tickets.settings import TicketSettings
 from redrive.transports.kafka.driver import (
     NAME,
     NO_TOPIC,
@@ -46,7 +46,7 @@ class Report(Struct, frozen=True):
     differences: tuple[str, ...] = ()
 
 
-def wanted(tickets: Tickets) -> tuple[Topic, ...]:
+def wanted(tickets: TicketSettings) -> tuple[Topic, ...]:
     """The topic of tickets, and the one of dead tickets."""
     main = Topic(tickets.topic, tickets.partitions, tickets.replicas, {"retention.ms": str(7 * _DAY)})
     dead = Topic(
@@ -58,7 +58,7 @@ def wanted(tickets: Tickets) -> tuple[Topic, ...]:
     return (main, dead) if tickets.dlq_enabled else (main,)
 
 
-async def ensure(tickets: Tickets, *, create: bool = True) -> Report:
+async def ensure(tickets: TicketSettings, *, create: bool = True) -> Report:
     """Create what is missing; say how what is there differs. Nothing that exists is changed."""
     options = options_of(tickets.kafka)
     return await asyncio.to_thread(_ensured, options, wanted(tickets), create)

@@ -11,7 +11,7 @@ from msgspec.structs import replace
 from redrive.app import Redrive
 from redrive.clock import Clock, SystemClock
 from redrive.config.load import load
-from redrive.config.settings import Settings, Tickets
+from redrive.config.settings import Settings
 from redrive.errors import ConfigError, Unavailable
 from redrive.flow.backoff import Backoff, exponential
 from redrive.flow.context import Handler
@@ -20,6 +20,7 @@ from redrive.policy import Policy
 from redrive.stores.base import Letters, Store
 from redrive.stores.relayed import RelayedLetters, RelayedStore
 from redrive.systems.tickets.config import with_values
+from redrive.systems.tickets.settings import TicketSettings
 from redrive.systems.tickets.store import store_url
 from redrive.systems.tickets.ticket import COUNTER, NoTicket, counted_as, fields_of, grave, named, task_type, ticket_id
 from redrive.transports.base import Delivery
@@ -49,7 +50,7 @@ class TicketWorker:
         clock: Clock | None = None,
     ) -> None:
         self.settings = with_values(load()) if settings is None else settings
-        tickets, clock = self.settings.tickets, clock or SystemClock()
+        tickets, clock = self.settings.of(TicketSettings), clock or SystemClock()
         self.transport = TicketTransport(self.settings, clock)
         store = store_url(tickets) if store is None else store
         self.app = Redrive(settings=self.settings, transport=self.transport, store=store, clock=clock)
@@ -62,7 +63,7 @@ class TicketTransport(KafkaTransport):
     """The topic of tickets: retries are counted under the ticket's id, dead tickets go to the DLQ topic."""
 
     def __init__(self, settings: Settings, clock: Clock) -> None:
-        tickets = settings.tickets
+        tickets = settings.of(TicketSettings)
         super().__init__(
             kafka_options(tickets),
             clock=clock,
@@ -119,7 +120,7 @@ class _Watched(RelayedLetters):
                 told_one(letter)
 
 
-def kafka_options(tickets: Tickets, group: str | None = None) -> Options:
+def kafka_options(tickets: TicketSettings, group: str | None = None) -> Options:
     """The cluster of the setting, with our group; with the DLQ topic where it is in use."""
     options = replace(options_of(tickets.kafka), group=group or tickets.group)
     if group is not None:
@@ -131,7 +132,7 @@ def kafka_options(tickets: Tickets, group: str | None = None) -> Options:
     return replace(options, dlq=tickets.dlq_topic, dlq_only=True)
 
 
-def policy_of(tickets: Tickets, backoff: Backoff) -> Policy:
+def policy_of(tickets: TicketSettings, backoff: Backoff) -> Policy:
     """So many attempts, whatever the error is: the contract knows no error that is final at once."""
     same = Policy(attempts=tickets.max_retries, backoff=backoff)
     return Policy(attempts=tickets.max_retries, backoff=backoff, categories=dict.fromkeys(Category, same))

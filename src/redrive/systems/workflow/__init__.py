@@ -20,22 +20,22 @@ Every name that a program needs is here; nothing of a driver is imported before 
 
 from __future__ import annotations
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from redrive.systems.workflow.access import AccessManager, RoleManager
-from redrive.systems.workflow.app import Adapter, WorkflowApp
-from redrive.systems.workflow.errors import AccessDenied, BadTask, DuplicateTask, QueueFull
-from redrive.systems.workflow.integration import DLQIntegration, DLQIntegrationStrategy, create_dlq_integration
-from redrive.systems.workflow.policies import POLICY_OF, DeadLetterStatus, ErrorCategory, RetryPolicy
-from redrive.systems.workflow.queue import DeadLetterQueue
-from redrive.systems.workflow.settings import WorkflowSettings
-from redrive.systems.workflow.shape import WorkflowShape
-from redrive.systems.workflow.task import FailedTask
-from redrive.systems.workflow.templates import Template
+from redrive.systems.base import exports
 
 if TYPE_CHECKING:
-    from redrive.systems.workflow.alerting import alerts_of as alerts_of
+    from redrive.systems.workflow.access import AccessManager, RoleManager
+    from redrive.systems.workflow.alerting import alerts_of
+    from redrive.systems.workflow.app import Adapter, WorkflowApp
+    from redrive.systems.workflow.errors import AccessDenied, BadTask, DuplicateTask, QueueFull
+    from redrive.systems.workflow.integration import DLQIntegration, DLQIntegrationStrategy, create_dlq_integration
+    from redrive.systems.workflow.policies import POLICY_OF, DeadLetterStatus, ErrorCategory, RetryPolicy
+    from redrive.systems.workflow.queue import DeadLetterQueue
+    from redrive.systems.workflow.settings import WorkflowSettings
+    from redrive.systems.workflow.shape import WorkflowShape
+    from redrive.systems.workflow.task import FailedTask
+    from redrive.systems.workflow.templates import Template
 
 __all__ = [
     "POLICY_OF",
@@ -61,8 +61,39 @@ __all__ = [
     "create_dlq_integration",
 ]
 
-
-def __getattr__(name: str) -> Any:
-    if name == "alerts_of":
-        return import_module(f"{__name__}.alerting").alerts_of
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+__getattr__ = exports(
+    __name__,
+    {
+        "access": (
+            "AccessManager",
+            "RoleManager",
+        ),
+        "alerting": ("alerts_of",),
+        "app": (
+            "Adapter",
+            "WorkflowApp",
+        ),
+        "settings": ("WorkflowSettings",),
+        "errors": (
+            "AccessDenied",
+            "BadTask",
+            "DuplicateTask",
+            "QueueFull",
+        ),
+        "integration": (
+            "DLQIntegration",
+            "DLQIntegrationStrategy",
+            "create_dlq_integration",
+        ),
+        "policies": (
+            "POLICY_OF",
+            "DeadLetterStatus",
+            "ErrorCategory",
+            "RetryPolicy",
+        ),
+        "queue": ("DeadLetterQueue",),
+        "shape": ("WorkflowShape",),
+        "task": ("FailedTask",),
+        "templates": ("Template",),
+    },
+)

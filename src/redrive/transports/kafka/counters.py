@@ -22,8 +22,8 @@ TTL = timedelta(days=7)
 PATTERN = "redrive:kafka:attempts:{}"
 FORGETFUL = (
     "attempts are counted in memory: a restart forgets them, so that a message may be tried more often than its policy "
-    "says, and one that takes its worker down is never buried. Count them in redis://… or sqlite:///…: the option "
-    "`counters` of a URL of Kafka, the setting `tickets.redis` of the tickets"
+    "says, and one that takes its worker down is never buried. Count them in redis://… or sqlite:///…: by the "
+    "option `counters` of its URL, or where a system is told to count them"
 )
 Counts = Mapping[str, int]
 

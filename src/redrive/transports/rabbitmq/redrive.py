@@ -266,7 +266,7 @@ async def _count(channel: Channel, queue: str) -> int:
         frame = await channel.call(channel.raw.queue_declare, queue, passive=True)
     except ChannelClosed as closed:
         if closed.code == NOT_FOUND:
-            raise ConfigError(f"there is no queue {queue!r} on the broker: `redrive files import` makes it") from closed
+            raise ConfigError(f"there is no queue {queue!r} on the broker: make it, or correct its name") from closed
         raise
     return int(frame.method.message_count)
 

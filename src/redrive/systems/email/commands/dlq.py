@@ -25,6 +25,7 @@ from redrive.service import Service
 from redrive.stores.paging import every_letter
 from redrive.systems.email.commands.session import ask_email, email_settings, is_narrowed, which
 from redrive.systems.email.dlq import entry_shape
+from redrive.systems.email.settings import EmailSettings
 from redrive.systems.email.snapshot import NO_CODE, company_of
 from redrive.telemetry.events import LettersPruned
 
@@ -122,7 +123,7 @@ def trim(query: Query, file: Path | None, yes: bool) -> None:
     """
     if not is_narrowed(query):
         raise Stopped("trim removes entries: say which, by --older-than, --newer-than, --code or --company")
-    target, bounded = file or Path(email_settings().email.dlq_export), until_now(query)
+    target, bounded = file or Path(email_settings().of(EmailSettings).dlq_export), until_now(query)
     total = ask_email(lambda service: service.count(bounded))
     if total == 0:
         raise Stopped("no entry matches: nothing was removed", NOTHING)
@@ -208,4 +209,4 @@ async def _trimmed(service: Service, query: Query, file: Path) -> int:
 
 
 def _entry(letter: Letter) -> object:
-    return msgspec.json.decode(entry_shape(email_settings().email).encode(letter))
+    return msgspec.json.decode(entry_shape(email_settings().of(EmailSettings)).encode(letter))

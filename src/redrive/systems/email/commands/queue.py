@@ -20,6 +20,7 @@ from redrive.service import Service
 from redrive.systems.email.commands.session import ask_email, email_settings
 from redrive.systems.email.gateway import EmailGateway
 from redrive.systems.email.job import read_job
+from redrive.systems.email.settings import EmailSettings
 from redrive.systems.email.snapshot import Memory, Snapshot, Turn, take, turns_of
 from redrive.transports.base import Depth, Pausable
 
@@ -74,7 +75,7 @@ def fairness(watch: bool, limit: int, as_json: bool) -> None:
 @common
 def pause() -> None:
     """Let no worker take another job until `redrive email resume`; adding goes on."""
-    ask_email(lambda service: _pausable(service).pause(email_settings().email.queue))
+    ask_email(lambda service: _pausable(service).pause(email_settings().of(EmailSettings).queue))
     say("paused: `redrive email resume` ends it")
 
 
@@ -82,7 +83,7 @@ def pause() -> None:
 @common
 def resume() -> None:
     """End a pause."""
-    ask_email(lambda service: _pausable(service).resume(email_settings().email.queue))
+    ask_email(lambda service: _pausable(service).resume(email_settings().of(EmailSettings).queue))
     say("resumed")
 
 
@@ -123,7 +124,7 @@ async def _added(jobs: list[bytes]) -> list[str]:
 async def _looked(service: Service) -> tuple[Depth, Snapshot]:
     from redrive.drivers.redis import Link
 
-    email = email_settings().email
+    email = email_settings().of(EmailSettings)
     link = Link(email.redis)
     try:
         depths = await service.app.transport().depths()
@@ -148,7 +149,7 @@ def _memory(memory: Memory) -> str:
 
 async def _told(service: Service, limit: int, watch: bool, as_json: bool) -> None:
     while True:
-        turns = await turns_of(service.app.transport(), email_settings().email.queue, limit)
+        turns = await turns_of(service.app.transport(), email_settings().of(EmailSettings).queue, limit)
         if watch:
             click.clear()
         tell_json(turns) if as_json else show(_table(turns))

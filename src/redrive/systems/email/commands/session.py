@@ -17,6 +17,7 @@ from redrive.forensics.query import Query
 from redrive.model import OPEN
 from redrive.service import Service
 from redrive.systems.email.dlq import dlq_url
+from redrive.systems.email.settings import EmailSettings
 
 T = TypeVar("T")
 
@@ -25,7 +26,9 @@ def email_settings() -> Settings:
     """The settings of this call, with the queue and the letters of the e-mail system."""
     settings = loaded().settings
     return replace(
-        settings, store=dlq_url(settings.email), transports={**settings.transports, "default": settings.email.redis}
+        settings,
+        store=dlq_url(settings.of(EmailSettings)),
+        transports={**settings.transports, "default": settings.of(EmailSettings).redis},
     )
 
 
@@ -33,7 +36,7 @@ def ask_email(work: Callable[[Service], Awaitable[T]]) -> T:
     """Do that with a Service on the DLQ."""
 
     async def declared(service: Service) -> T:
-        service.app.declare(email_settings().email.queue)
+        service.app.declare(email_settings().of(EmailSettings).queue)
         return await work(service)
 
     return ask(declared, Needs.QUEUES, email_settings())
@@ -41,7 +44,7 @@ def ask_email(work: Callable[[Service], Awaitable[T]]) -> T:
 
 def dead(**changes: Any) -> Query:
     """The query of what is in the DLQ."""
-    return Query(states=OPEN, sources=(loaded().settings.email.queue,), **changes)
+    return Query(states=OPEN, sources=(loaded().settings.of(EmailSettings).queue,), **changes)
 
 
 def which(command: Callable[..., Any]) -> Callable[..., Any]:

@@ -15,6 +15,7 @@ from redrive.cli.output import age, line, say, show, table, tell_json
 from redrive.config.settings import Settings
 from redrive.model import Letter
 from redrive.systems.tickets.commands.session import Chosen, ask_tickets, dead_tickets, which, with_settings
+from redrive.systems.tickets.settings import TicketSettings
 from redrive.systems.tickets.ticket import fields_of, task_type
 
 _BY: dict[str, Callable[[Letter], str]] = {
@@ -32,7 +33,7 @@ _BY: dict[str, Callable[[Letter], str]] = {
 @common
 def query(chosen: Chosen, by: str | None, limit: int, settings: Settings, as_json: bool) -> None:
     """List the dead tickets in MongoDB, newest first, or count them by their error or their type."""
-    asked = chosen.query(settings.tickets.topic)
+    asked = chosen.query(settings.of(TicketSettings).topic)
     found = ask_tickets(settings, lambda service: dead_tickets(service, asked, chosen, None if by else limit))
     if by is not None:
         counts = Counter(_BY[by](letter) for letter in found)

@@ -21,6 +21,7 @@ from redrive.forensics.query import Query
 from redrive.service import Service
 from redrive.systems.tickets.commands.session import Chosen, ask_tickets, dead_tickets, on_mongodb, which, with_settings
 from redrive.systems.tickets.relay import Relay
+from redrive.systems.tickets.settings import TicketSettings
 from redrive.systems.tickets.worker import kafka_options
 
 
@@ -60,7 +61,7 @@ def republish(
         return
     if not chosen.is_narrow and not every:
         raise Stopped("which tickets? Give --ticket, --task-type, --error-type or an age, or --all")
-    asked = until_now(chosen.query(settings.tickets.topic))
+    asked = until_now(chosen.query(settings.of(TicketSettings).topic))
     ids = tuple(
         letter.id for letter in ask_tickets(settings, lambda service: dead_tickets(service, asked, chosen, limit))
     )
@@ -69,10 +70,10 @@ def republish(
     if dry_run:
         tell_json({"tickets": len(ids)}) if as_json else show(f"{len(ids):,} tickets would be sent back")
         return
-    confirm(f"Send {len(ids):,} tickets back to {settings.tickets.topic}?", yes=yes)
+    confirm(f"Send {len(ids):,} tickets back to {settings.of(TicketSettings).topic}?", yes=yes)
 
     async def start(service: Service) -> Replay:
-        service.app.declare(settings.tickets.topic)
+        service.app.declare(settings.of(TicketSettings).topic)
         return await service.replay(replace(asked, ids=ids), actor=actor(), rate=pace, reason="tickets republish")
 
     follow_replay(start, patience, as_json=as_json, settings=on_mongodb(settings))
@@ -81,7 +82,7 @@ def republish(
 def _relay(limit: int | None, dry_run: bool, settings: Settings, *, yes: bool, as_json: bool) -> None:
     if dry_run:
         raise Stopped("--dry-run counts what is in MongoDB: leave --from-topic out")
-    own = settings.tickets
+    own = settings.of(TicketSettings)
     group = f"{own.group}-republish"
     confirm(f"Send the dead tickets on {own.dlq_topic} back to {own.topic}?", yes=yes)
     relay = Relay(kafka_options(own, group), own.dlq_topic, own.topic, group=group)
@@ -100,7 +101,7 @@ def _relay(limit: int | None, dry_run: bool, settings: Settings, *, yes: bool, a
 @common
 def purge(older_than: timedelta, settings: Settings, yes: bool, as_json: bool) -> None:
     """Delete dead tickets from MongoDB for good. Nothing does so by itself."""
-    asked = Query(sources=(settings.tickets.topic,), before=datetime.now(UTC) - older_than)
+    asked = Query(sources=(settings.of(TicketSettings).topic,), before=datetime.now(UTC) - older_than)
     count = ask_tickets(settings, lambda service: service.count(asked))
     if not count:
         raise Stopped("no dead ticket is that old: nothing was deleted", NOTHING)

@@ -19,6 +19,7 @@ from redrive.model import OPEN, Letter
 from redrive.service import Service
 from redrive.stores.paging import every_letter
 from redrive.systems.tickets.config import with_values
+from redrive.systems.tickets.settings import TicketSettings
 from redrive.systems.tickets.store import store_url
 from redrive.systems.tickets.ticket import fields_of, task_type
 
@@ -102,7 +103,7 @@ def ask_tickets(settings: Settings, work: Callable[[Service], Awaitable[T]]) -> 
     """Do that with a Service on the dead tickets."""
 
     async def declared(service: Service) -> T:
-        service.app.declare(settings.tickets.topic)
+        service.app.declare(settings.of(TicketSettings).topic)
         return await work(service)
 
     return ask(declared, Needs.QUEUES, on_mongodb(settings))
@@ -110,7 +111,7 @@ def ask_tickets(settings: Settings, work: Callable[[Service], Awaitable[T]]) -> 
 
 def on_mongodb(settings: Settings) -> Settings:
     """The settings with the dead tickets as letters, which go back to Kafka."""
-    own = settings.tickets
+    own = settings.of(TicketSettings)
     return replace(settings, store=store_url(own), transports={**settings.transports, "default": own.kafka})
 
 

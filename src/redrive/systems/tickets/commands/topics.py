@@ -13,6 +13,7 @@ from redrive.cli.output import show, table, tell_json
 from redrive.config.settings import Settings
 from redrive.systems.tickets import topics as wanted_topics
 from redrive.systems.tickets.commands.session import with_settings
+from redrive.systems.tickets.settings import TicketSettings
 
 
 @click.command("topics")
@@ -24,9 +25,9 @@ from redrive.systems.tickets.commands.session import with_settings
 def topics(settings: Settings, dry_run: bool, check: bool, as_json: bool) -> None:
     """Create the topics that are missing, and say how those that exist differ. What exists is never changed."""
     if dry_run:
-        report = wanted_topics.Report(wanted_topics.wanted(settings.tickets))
+        report = wanted_topics.Report(wanted_topics.wanted(settings.of(TicketSettings)))
     else:
-        report = asyncio.run(wanted_topics.ensure(settings.tickets, create=not check))
+        report = asyncio.run(wanted_topics.ensure(settings.of(TicketSettings), create=not check))
     if as_json:
         tell_json(report)
     else:

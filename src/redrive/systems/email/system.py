@@ -1,0 +1,13 @@
+"""What the core is told of the e-mail system."""
+
+from redrive.systems.base import System
+
+_STORE = "redrive.systems.email.dlq:open_store"
+
+system = System(
+    name="email",
+    about="The e-mail gateway on Redis: worker, jobs, DLQ, fairness",
+    settings="redrive.systems.email.settings:EmailSettings",
+    command="redrive.systems.email.commands:email",
+    stores=dict.fromkeys(("email+redis", "email+rediss", "email+redis+cluster", "email+rediss+cluster"), _STORE),
+)

@@ -1,0 +1,13 @@
+"""What the core is told of file processing."""
+
+from redrive.systems.base import System
+
+system = System(
+    name="files",
+    about="File processing on RabbitMQ: topology, worker, parked messages",
+    settings="redrive.systems.files.settings:FilesSettings",
+    command="redrive.systems.files.commands:files",
+    switch="url",
+    routes="redrive.systems.files.routes:router",
+    checks="redrive.systems.files.checks:examine",
+)

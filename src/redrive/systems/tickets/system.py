@@ -1,0 +1,21 @@
+"""What the core is told of the tickets."""
+
+from redrive.systems.base import Format, System
+
+_STORE = "redrive.systems.tickets.store:open_tickets"
+
+system = System(
+    name="tickets",
+    about="The ticket worker on Kafka: topics, worker, DLQ, republish",
+    settings="redrive.systems.tickets.settings:TicketSettings",
+    command="redrive.systems.tickets.commands:tickets",
+    formats=(
+        Format(
+            name="tickets",
+            about="JSON objects with a field dlq_metadata",
+            reader="redrive.systems.tickets.reader:TicketReader",
+            value=b"dlq_metadata",
+        ),
+    ),
+    stores=dict.fromkeys(("tickets+mongodb", "tickets+mongodb+srv"), _STORE),
+)

@@ -1,0 +1,69 @@
+"""What the core asks the systems for, once it has settings: routes, checks, metrics, formats."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+from redrive.doctor.findings import Finding, failure
+from redrive.errors import RedriveError
+from redrive.systems.base import Format, System, resolved
+from redrive.systems.discover import refused, sections, systems
+
+if TYPE_CHECKING:
+    from redrive.app import Redrive
+    from redrive.config.settings import Settings
+    from redrive.telemetry.metrics import Metrics
+
+
+def in_use(settings: Settings) -> Iterator[System]:
+    """The systems whose switch is set, and those that have none."""
+    for name, system in systems().items():
+        section = sections().get(name)
+        if not system.switch or (section and getattr(settings.of(section), system.switch) is not None):
+            yield system
+
+
+def routers_of(settings: Settings) -> list[Any]:
+    """The routes of the systems that are in use."""
+    return [resolved(system.routes, system.extra) for system in in_use(settings) if system.routes]
+
+
+def prepared(settings: Settings) -> Settings:
+    """The settings as the systems in use want them for a server that does their replays."""
+    for system in in_use(settings):
+        if system.prepare:
+            settings = resolved(system.prepare, system.extra)(settings)
+    return settings
+
+
+def add_metrics(app: Redrive, metrics: Metrics) -> Metrics:
+    """Those metrics, with what the systems in use count."""
+    for system in in_use(app.settings):
+        if system.metrics:
+            resolved(system.metrics, system.extra)(app, metrics)
+    return metrics
+
+
+async def findings(app: Redrive) -> list[Finding]:
+    """What the checks of the systems in use find. A check that fails is a finding too."""
+    found = [failure("systems", line, "pip list names it") for line in refused()]
+    for system in in_use(app.settings):
+        if system.checks:
+            found += await _checked(system, app)
+    return found
+
+
+async def _checked(system: System, app: Redrive) -> list[Finding]:
+    try:
+        return list(await resolved(system.checks, system.extra)(app))
+    except RedriveError as error:
+        return [failure(system.name, str(error), f"correct the section `{system.name}`")]
+    except Exception as error:  # a check of a stranger's that is broken; the others are made all the same
+        said = f"{type(error).__name__}: {error}"
+        return [failure(system.name, f"its checks could not be made: {said}", "tell who wrote that system")]
+
+
+def formats() -> dict[str, Format]:
+    """The forms of dead messages that systems can read, by their names."""
+    return {form.name: form for system in systems().values() for form in system.formats}

@@ -1,0 +1,12 @@
+"""What the core is told of workflows: where a replay finds their failed tasks."""
+
+from redrive.systems.base import System
+
+_TRANSPORT = "redrive.systems.workflow.replayed:open_transport"
+_STORE = "redrive.systems.workflow.stores:open_store"
+
+system = System(
+    name="workflow",
+    transports=dict.fromkeys(("workflow+sqlite", "workflow+opensearch", "workflow+opensearch+https"), _TRANSPORT),
+    stores=dict.fromkeys(("workflow+opensearch", "workflow+opensearch+https"), _STORE),
+)
