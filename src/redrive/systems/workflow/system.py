@@ -2,7 +2,7 @@
 
 from redrive.systems.base import System
 
-_TRANSPORT = "redrive.systems.workflow.replayed:open_transport"
+_TRANSPORT = "redrive.systems.workflow.transport:open_transport"
 _STORE = "redrive.systems.workflow.stores:open_store"
 
 system = System(
