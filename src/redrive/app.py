@@ -27,7 +27,7 @@ from redrive.policy import Policy
 from redrive.registry import open_store, open_transport
 from redrive.stores.base import Store
 from redrive.telemetry.events import Events
-from redrive.transports.base import HasGraves, KeepsLimits, KeepsOrder, Transport
+from redrive.transports.base import HasDeadLetterPlace, KeepsLimits, KeepsOrder, Transport
 
 if TYPE_CHECKING:
     from redrive.alerts.model import Notifier
@@ -307,7 +307,7 @@ class Redrive:
         """Everything that handler's messages need on their way."""
         transport, holds = self.transport(handler.transport), handler.policy.holds
         if isinstance(transport, KeepsOrder):
-            transport.hold(handler.source, holds or Holds.KEY)
+            transport.keep_order(handler.source, holds or Holds.KEY)
         elif holds not in (None, Holds.NOTHING):
             raise ConfigError(f"{handler.source!r}: holds={holds.value!r} needs a transport that keeps order, as Kafka")
         if handler.limits.asks:
@@ -315,7 +315,7 @@ class Redrive:
         return Context(
             handler=handler,
             transport=transport,
-            store=transport.burying(self.store) if isinstance(transport, HasGraves) else self.store,
+            store=self.store,
             classifier=self.classify,
             events=self.events,
             clock=self.clock,
@@ -326,6 +326,9 @@ class Redrive:
             batch=min(self.settings.batch, handler.concurrency) if handler.limits.rate else self.settings.batch,
             lease=self.settings.lease,
             span=self.span,
+            dead_letter_place=(
+                transport.dead_letter_place(handler.source) if isinstance(transport, HasDeadLetterPlace) else None
+            ),
         )
 
     async def aclose(self) -> None:

@@ -17,7 +17,7 @@ from redrive.model import Holds, Message
 from redrive.policy import Policy
 from redrive.stores.base import Store
 from redrive.telemetry.events import Events
-from redrive.transports.base import Transport
+from redrive.transports.base import DeadLetterPlace, Transport
 
 Span: TypeAlias = Callable[[Message], AbstractContextManager[Any]]
 
@@ -52,6 +52,7 @@ class Context(Struct, frozen=True):
     batch: int
     lease: timedelta
     span: Span | None = None  # around each attempt, where traces are wanted
+    dead_letter_place: DeadLetterPlace | None = None  # of the transport itself; letters go there before the store
 
     @property
     def source(self) -> str:

@@ -10,11 +10,8 @@ import msgspec
 from redrive.clock import Clock, microseconds, moment
 from redrive.errors import TransportUnavailable
 from redrive.model import Message
-from redrive.stores.base import Store
-from redrive.stores.relayed import RelayedStore
-from redrive.systems.pipeline.dlq import NodeLetters
 from redrive.systems.pipeline.graph import Graph
-from redrive.systems.pipeline.streams import Record, Told
+from redrive.systems.pipeline.streams import Record
 from redrive.transports.sqlite import SqliteTransport
 
 _HOLDING = """
@@ -29,12 +26,7 @@ class LocalStreams(SqliteTransport):
 
     def __init__(self, graph: Graph, url: str, *, clock: Clock, lease: timedelta) -> None:
         super().__init__(url, clock=clock, lease=lease)
-        self.buried: list[Told] = []
         self._graph = graph
-
-    def burying(self, store: Store) -> Store:
-        letters = store.letters
-        return RelayedStore(store, NodeLetters(letters, self._graph, lambda _, dead: letters.record(dead), self.buried))
 
     async def make(self, partitions: int) -> None:
         """They need no making."""
