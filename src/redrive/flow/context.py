@@ -35,6 +35,7 @@ class Handler(Struct, frozen=True):
     transport: str = "default"
     name: str = ""
     limits: Limits = Limits()
+    decode_wants_message: bool = False  # a decoder of the user's own, with two parameters
 
 
 class Context(Struct, frozen=True):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Hashable, Iterator, Sequence
 from contextlib import contextmanager
+from datetime import datetime
 from enum import StrEnum
 from typing import Any, Protocol, runtime_checkable
 
@@ -11,7 +12,7 @@ from msgspec import Struct
 
 from redrive.errors import TransportUnavailable, Unavailable
 from redrive.limits import Limits
-from redrive.model import Done, Failure, Holds, Letter, Message, Outcome, Release, Retry
+from redrive.model import Done, Failure, Holds, Letter, Message, MessageId, Outcome, Release, Retry
 
 
 @contextmanager
@@ -177,6 +178,28 @@ class HasDeadLetterPlace(Protocol):
 
 
 @runtime_checkable
+class Finds(Protocol):
+    """A transport that can show what it holds without leasing it."""
+
+    async def find(
+        self,
+        source: str,
+        *,
+        ids: Collection[MessageId] | None = None,
+        containing: bytes | None = None,
+        since: datetime | None = None,
+        limit: int = 1000,
+    ) -> Sequence[Message]:
+        """The messages of that source that are queued, delayed or leased now, in the order they were sent.
+
+        ids          only those with one of these
+        containing   only those with these bytes in their body
+        since        only those enqueued then or later
+        """
+        ...
+
+
+@runtime_checkable
 class KeepsLimits(Protocol):
     """A transport that can keep a rate, and share a source fairly among tenants, over all its workers."""
 
@@ -218,6 +241,7 @@ __all__ = [
     "Delivery",
     "Depth",
     "Features",
+    "Finds",
     "HasDeadLetterPlace",
     "KeepsLimits",
     "KeepsOrder",

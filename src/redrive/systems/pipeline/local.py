@@ -3,22 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 
-import msgspec
-
-from redrive.clock import Clock, microseconds, moment
+from redrive.clock import Clock
 from redrive.errors import TransportUnavailable
 from redrive.model import Message
 from redrive.systems.pipeline.graph import Graph
 from redrive.systems.pipeline.streams import Record
 from redrive.transports.sqlite import SqliteTransport
-
-_HOLDING = """
-SELECT source, seq, enqueued_at, body FROM queue
-WHERE source IN (SELECT value FROM json_each(?)) AND enqueued_at >= ? AND instr(body, ?)
-"""
-_BEGINNING = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 class LocalStreams(SqliteTransport):
@@ -39,10 +31,8 @@ class LocalStreams(SqliteTransport):
         return [None] * len(messages)
 
     async def records(self, stream_id: str, since: datetime | None) -> Sequence[Record]:
-        asked = (
-            msgspec.json.encode(self._graph.topics).decode(),
-            microseconds(since or _BEGINNING),
-            stream_id.encode(),
-        )
-        rows = await self._read(lambda connection: connection.execute(_HOLDING, asked).fetchall())
-        return [Record(source, f"{source}#{seq}", moment(at), body) for source, seq, at, body in rows]
+        return [
+            Record(topic, f"{topic}#{message.id}", message.enqueued_at, message.body)
+            for topic in self._graph.topics
+            for message in await self.find(topic, containing=stream_id.encode(), since=since)
+        ]

@@ -14,7 +14,7 @@ from redrive.config.load import load
 from redrive.config.settings import Settings, Tickets
 from redrive.errors import ConfigError, TransportUnavailable, Unavailable
 from redrive.flow.backoff import Backoff, exponential
-from redrive.flow.context import Handler
+from redrive.flow.decode import Decoder, signature_of
 from redrive.model import Category, Letter
 from redrive.policy import Policy
 from redrive.stores.base import Store
@@ -63,8 +63,8 @@ class TicketWorker:
         store = store_url(tickets) if store is None else store
         self.app = Redrive(settings=self.settings, transport=self.transport, store=store, clock=clock)
         policy = policy_of(tickets, backoff or exponential("1s", cap="30s", jitter=0.25))
-        self.app.handler(tickets.topic, policy=policy, concurrency=tickets.concurrency)(handle)
-        self.app.handlers[tickets.topic] = _checked(self.app.handlers[tickets.topic])
+        decode = _checked(signature_of(handle).decode)
+        self.app.handler(tickets.topic, policy=policy, concurrency=tickets.concurrency, decode=decode)(handle)
 
 
 class TicketTransport(KafkaTransport):
@@ -159,9 +159,8 @@ def policy_of(tickets: Tickets, backoff: Backoff) -> Policy:
     return Policy(attempts=tickets.max_retries, backoff=backoff, categories=dict.fromkeys(Category, same))
 
 
-def _checked(handler: Handler) -> Handler:
+def _checked(decode: Decoder) -> Decoder:
     """A value that is JSON and no ticket is buried at once, and says what is missing: no retry would add it."""
-    decode = handler.decode
 
     def checked(body: bytes) -> Any:
         value = decode(body)
@@ -169,4 +168,4 @@ def _checked(handler: Handler) -> Handler:
             raise NoTicket("the value has no `ticket_id`: a ticket is a JSON object with one")
         return value
 
-    return replace(handler, decode=checked)
+    return checked
