@@ -9,16 +9,17 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from datetime import timedelta
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias, TypeVar
 
 from redrive.clock import Clock, SystemClock
 from redrive.config.durations import Duration
 from redrive.config.load import load
 from redrive.config.settings import Settings
 from redrive.errors import ConfigError, MessageTooLarge, TransportUnavailable, UnknownSource, UsageError, not_sent
+from redrive.flow.around import Around, arounds, wrapped
 from redrive.flow.classify import Classifier
 from redrive.flow.context import Context, Handler, Span
-from redrive.flow.decode import encode, name_of, signature_of
+from redrive.flow.decode import Decoder, decode_wants_message, encode, name_of, signature_of
 from redrive.flow.threads import Threads
 from redrive.flow.validate import GivenHeaders, bytes_of, headers_of, moment_of, priority_of, text_of
 from redrive.limits import Fair, Limits, Rate
@@ -27,13 +28,28 @@ from redrive.policy import Policy
 from redrive.registry import open_store, open_transport
 from redrive.stores.base import Store
 from redrive.telemetry.events import Events
-from redrive.transports.base import HasGraves, KeepsLimits, KeepsOrder, SendResult, SendStatus, Transport, unknown
+from redrive.transports.base import (
+    HasDeadLetterPlace,
+    KeepsLimits,
+    KeepsOrder,
+    SendResult,
+    SendStatus,
+    Transport,
+    unknown,
+)
 
 if TYPE_CHECKING:
     from redrive.alerts.model import Notifier
 
 F = TypeVar("F", bound=Callable[..., Any])
 Inject: TypeAlias = Callable[[GivenHeaders], GivenHeaders]
+
+
+class Wraps(NamedTuple):
+    """What a user puts before and around a handler."""
+
+    decode: Decoder | None
+    around: Sequence[Around]  # the outermost first
 
 
 class Redrive:
@@ -92,19 +108,27 @@ class Redrive:
         transport: str = "default",
         rate: Rate | None = None,
         fair: bool | Fair = False,
+        decode: Decoder | None = None,
+        around: Around | Sequence[Around] | None = None,
     ) -> Callable[[F], F]:
         """Handle the messages of that source. The function may be sync or async; its first parameter is the body,
         decoded to what its annotation says, its second, if there is one, the Message.
 
         rate    at most so many within any span of time, over all workers: `Rate(100, "60s")`
         fair    tenants take turns, over all workers: True, or `Fair(...)` for more than the defaults
+        decode  makes the body a value, instead of the annotation: a function that takes the bytes and, if it has two
+                parameters, the Message. What it raises makes the message undecodable: it is buried at once
+        around  runs around each call of the handler: `async def around(message, call): ... await call() ...`; or
+                several, the outermost first. It is a part of the attempt: its time counts, what it raises is the
+                failure, and if it does not await `call`, the message is done without its handler
         """
         if callable(source):
             raise ConfigError("a handler is registered for a source: write @app.handler('orders')")
 
         def register(function: F) -> F:
-            limits = _limits(rate, fair)
-            self._register(source, function, Policy() if policy is None else policy, concurrency, transport, limits)
+            limits, wraps = _limits(rate, fair), Wraps(decode, arounds(around))
+            rule = Policy() if policy is None else policy
+            self._register(source, function, rule, concurrency, transport, limits, wraps)
             return function
 
         return register
@@ -126,6 +150,7 @@ class Redrive:
         concurrency: int | None,
         transport: str,
         limits: Limits,
+        wraps: Wraps,
     ) -> None:
         try:
             text_of("source", source)
@@ -140,11 +165,16 @@ class Redrive:
             raise ConfigError(f"concurrency={width!r}: at least one message is handled at a time")
         if not isinstance(policy, Policy):
             raise ConfigError(f"policy={policy!r}: it takes a Policy, such as Policy(attempts=5)")
-        decode, wants_message = signature_of(function)
+        decode, wants_message = signature_of(function, wraps.decode)
+        call: Callable[..., Awaitable[Any]]
+        call = function if inspect.iscoroutinefunction(function) else self._in_thread(function)
+        for around in reversed(wraps.around):
+            call, wants_message = wrapped(call, wants_message, around), True
         self.handlers[source] = Handler(
             source=source,
-            call=function if inspect.iscoroutinefunction(function) else self._in_thread(function),
+            call=call,
             decode=decode,
+            decode_wants_message=wraps.decode is not None and decode_wants_message(wraps.decode),
             wants_message=wants_message,
             policy=policy,
             timeout=policy.timeout or self.settings.timeout,
@@ -318,7 +348,7 @@ class Redrive:
         """Everything that handler's messages need on their way."""
         transport, holds = self.transport(handler.transport), handler.policy.holds
         if isinstance(transport, KeepsOrder):
-            transport.hold(handler.source, holds or Holds.KEY)
+            transport.keep_order(handler.source, holds or Holds.KEY)
         elif holds not in (None, Holds.NOTHING):
             raise ConfigError(f"{handler.source!r}: holds={holds.value!r} needs a transport that keeps order, as Kafka")
         if handler.limits.asks:
@@ -326,7 +356,7 @@ class Redrive:
         return Context(
             handler=handler,
             transport=transport,
-            store=transport.burying(self.store) if isinstance(transport, HasGraves) else self.store,
+            store=self.store,
             classifier=self.classify,
             events=self.events,
             clock=self.clock,
@@ -337,6 +367,9 @@ class Redrive:
             batch=min(self.settings.batch, handler.concurrency) if handler.limits.rate else self.settings.batch,
             lease=self.settings.lease,
             span=self.span,
+            dead_letter_place=(
+                transport.dead_letter_place(handler.source) if isinstance(transport, HasDeadLetterPlace) else None
+            ),
         )
 
     async def aclose(self) -> None:

@@ -17,7 +17,7 @@ DRIVERS = (
     *("pymongo", "motor", "opensearchpy", "elasticsearch", "grpc", "litestar", "uvicorn", "httpx", "requests", "boto3"),
 )
 OPTIONAL = ("litestar", "uvicorn", "prometheus_client", "opentelemetry", "pydantic", "yaml", "uvloop")
-SEAMS = {"base"}
+SEAMS = {"base", "paging", "recording"}  # protocols, and what speaks only to them
 
 
 def _list(contract: str, key: str) -> set[str]:
@@ -53,7 +53,7 @@ def test_every_backend_is_kept_from_the_rules_and_from_the_others() -> None:
     backends = _inside("redrive.transports") | _inside("redrive.stores")
     assert backends <= _list("rules-are-pure", "forbidden_modules")
     apart = _list("one-backend-is-one-folder", "modules") | _list("one-store-is-one-folder", "modules")
-    shared = {"redrive.stores.relayed", "redrive.stores.rounds", "redrive.stores.shape"}
+    shared = {"redrive.stores.rounds", "redrive.stores.shape"}
     assert backends - apart == shared
 
 

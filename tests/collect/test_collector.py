@@ -10,8 +10,7 @@ from redrive.collect.collector import Collector
 from redrive.collect.foreign import failure_of, letter_of
 from redrive.forensics.query import Query
 from redrive.model import Letter
-from redrive.stores.memory import MemoryStore
-from redrive.stores.relayed import RelayedLetters, RelayedStore
+from redrive.stores.memory import MemoryLetters, MemoryStore
 from redrive.telemetry.events import Event, Events, LetterRefused
 from redrive.testing.builders import make_message
 from redrive.testing.clock import ManualClock
@@ -22,7 +21,7 @@ from redrive.transports.memory import MemoryTransport
 LEASE = timedelta(seconds=30)
 
 
-class Picky(RelayedLetters):
+class Picky(MemoryLetters):
     """Will not have what is bad, until it is mended."""
 
     mended = False
@@ -30,7 +29,7 @@ class Picky(RelayedLetters):
     async def record(self, letters: Sequence[Letter]) -> None:
         if not self.mended and any(letter.message.id == "bad" for letter in letters):
             raise OverflowError("too large a number")
-        await self.behind.record(letters)
+        await super().record(letters)
 
 
 def read(delivery: Delivery, now: datetime) -> Letter:
@@ -42,8 +41,8 @@ async def test_what_was_refused_comes_again_when_its_lease_ends_and_is_kept_when
     events.subscribe(told.append)
     transport, store = MemoryTransport(clock=clock, lease=LEASE), MemoryStore()
     await transport.send([make_message(id=name, source="dead") for name in ("good", "bad", "fine")])
-    picky = Picky(store.letters)
-    collector = Collector(transport, "dead", read, RelayedStore(store, picky), events=events, clock=clock, lease=LEASE)
+    picky = store.letters = Picky()
+    collector = Collector(transport, "dead", read, store, events=events, clock=clock, lease=LEASE)
 
     def refused(times: int) -> Callable[[], bool]:
         return lambda: sum(isinstance(one, LetterRefused) and one.message == "bad" for one in told) == times

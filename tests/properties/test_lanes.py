@@ -103,14 +103,15 @@ class Order(RuleBasedStateMachine):
         self.batch += [(item, RELEASE) for item in self.lanes.held_up()]
 
     @precondition(lambda self: self.batch is not None)
-    @rule(store_is_up=st.booleans())
-    def settle(self, store_is_up: bool) -> None:
+    @rule(store_is_up=st.booleans(), meanwhile=st.integers(0, 4))
+    def settle(self, store_is_up: bool, meanwhile: int) -> None:
         """Without the store, what is to be buried is given back."""
         assert self.batch is not None
         kept_back = [item for item, outcome in self.batch if isinstance(outcome, Bury) and not store_is_up]
         for item, outcome in self.batch:
             self.carry_out(item, RELEASE if item in kept_back else outcome)
         self.batch = None
+        self.fetch(meanwhile, 0.0)
         given_back = self.lanes.settled(kept_back)
         self.decisions += [(item, RELEASE) for item in given_back]
 
@@ -188,7 +189,7 @@ class Order(RuleBasedStateMachine):
             if self.batch is None and self.decisions:
                 self.begin_to_settle()
             if self.batch is not None:
-                self.settle(True)
+                self.settle(True, 0)
         assert sorted(self.finished, key=str) == sorted(
             ((lane, number) for lane, count in self.sent.items() for number in range(count)), key=str
         )

@@ -19,7 +19,7 @@ from redrive.stores.base import Store
 from redrive.stores.memory import MemoryStore
 from redrive.telemetry.events import Event, Events
 from redrive.testing.clock import ManualClock
-from redrive.transports.base import Delivery, Transport
+from redrive.transports.base import DeadLetterPlace, Delivery, Transport
 from redrive.transports.memory import MemoryTransport
 
 E = TypeVar("E", bound=Event)
@@ -122,6 +122,7 @@ class World:
         self.store = cast(Store, Watched(self.letters, "store", self.calls))
         self.transport = cast(Transport, Watched(self.queue, "transport", self.calls))
         self.lease = lease
+        self.place: DeadLetterPlace | None = None
 
     def context(
         self,
@@ -160,6 +161,7 @@ class World:
             batch=batch,
             lease=self.lease,
             span=span,
+            dead_letter_place=self.place,
         )
 
     def seen(self, kind: type[E]) -> list[E]:

@@ -23,7 +23,7 @@ async def attempt(context: Context, message: Message, deadline: Deadline) -> Fai
     Ctrl-C where nobody catches the signal, and the closing of the coroutine itself."""
     handler = context.handler
     try:
-        body = handler.decode(message.body)
+        body = handler.decode(message.body, message) if handler.decode_wants_message else handler.decode(message.body)
     except Exception as error:
         return undecodable(context, message, error)
     try:

@@ -17,7 +17,7 @@ from redrive.model import Holds, Message
 from redrive.policy import Policy
 from redrive.stores.base import Store
 from redrive.telemetry.events import Events
-from redrive.transports.base import Delivery, Transport
+from redrive.transports.base import DeadLetterPlace, Delivery, Transport
 
 Span: TypeAlias = Callable[[Message], AbstractContextManager[Any]]
 
@@ -36,6 +36,7 @@ class Handler(Struct, frozen=True):
     name: str = ""
     limits: Limits = Limits()
     policy_of: Callable[[Delivery], Policy] | None = None  # where each message has a policy of its own
+    decode_wants_message: bool = False  # a decoder of the user's own, with two parameters
 
 
 class Context(Struct, frozen=True):
@@ -54,6 +55,7 @@ class Context(Struct, frozen=True):
     lease: timedelta
     span: Span | None = None  # around each attempt, where traces are wanted
     one_store: bool = False  # the transport leases letters of this very store: what it cannot take now is tried again
+    dead_letter_place: DeadLetterPlace | None = None  # of the transport itself; letters go there before the store
 
     @property
     def source(self) -> str:

@@ -12,7 +12,8 @@ import msgspec
 from redrive.errors import ConfigError, UsageError
 from redrive.model import Message
 
-Decoder: TypeAlias = Callable[[bytes], Any]
+Decoder: TypeAlias = Callable[..., Any]
+"""Takes the bytes of a body, and the Message where it asks for it."""
 
 
 def decoder_for(annotation: Any) -> Decoder:
@@ -65,8 +66,29 @@ class Signature(typing.NamedTuple):
     wants_message: bool  # a second parameter gets the Message itself
 
 
-def signature_of(function: Callable[..., Any]) -> Signature:
-    """Read a handler's parameters: the body first, and if there is a second one, the message."""
+def decode_wants_message(decode: Decoder) -> bool:
+    """Whether a decoder of the user's own takes the Message beside the bytes. One that takes neither is refused."""
+    if not callable(decode):
+        raise ConfigError(f"decode={decode!r}: it takes a function from the bytes of a body to a value")
+    if inspect.iscoroutinefunction(decode):
+        raise ConfigError(f"decode={name_of(decode)} is async: decode without waiting, and wait in the handler")
+    try:
+        parameters = inspect.signature(decode).parameters.values()
+    except ValueError:
+        return False  # a function of C that does not say what it takes
+    required = sum(_counts(parameter) and parameter.default is parameter.empty for parameter in parameters)
+    if required > 2 or not any(_takes(parameter) for parameter in parameters):
+        raise ConfigError(
+            f"decode={name_of(decode)}: it is called with the bytes of a body, and the Message if it has two parameters"
+        )
+    return required == 2
+
+
+def signature_of(function: Callable[..., Any], decode: Decoder | None = None) -> Signature:
+    """Read a handler's parameters: the body first, and if there is a second one, the message.
+
+    decode   how the body becomes a value, instead of by the annotation
+    """
     try:
         hints = typing.get_type_hints(function)
     except Exception as error:
@@ -87,7 +109,7 @@ def signature_of(function: Callable[..., Any]) -> Signature:
     annotation = hints.get(names[0], Any)
     if annotation is Message:
         raise ConfigError(f"{name_of(function)}: the first parameter is the body, the Message is the second")
-    return Signature(decoder_for(annotation), len(names) == 2)
+    return Signature(decoder_for(annotation) if decode is None else decode, len(names) == 2)
 
 
 def name_of(function: Callable[..., Any]) -> str:
@@ -97,6 +119,10 @@ def name_of(function: Callable[..., Any]) -> str:
 
 def _counts(parameter: inspect.Parameter) -> bool:
     return parameter.kind in (parameter.POSITIONAL_ONLY, parameter.POSITIONAL_OR_KEYWORD)
+
+
+def _takes(parameter: inspect.Parameter) -> bool:
+    return _counts(parameter) or parameter.kind is parameter.VAR_POSITIONAL
 
 
 def _as_is(body: bytes) -> bytes:

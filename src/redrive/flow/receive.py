@@ -24,9 +24,10 @@ from redrive.flow.availability import SHORTEST_PAUSE, Availability, longer
 from redrive.flow.context import Context
 from redrive.flow.deadline import Deadline, Deadlines
 from redrive.flow.decide import decide
+from redrive.flow.decision import Decision
 from redrive.flow.lanes import Lanes
 from redrive.flow.leases import Leases
-from redrive.flow.settle import Decision, Settled, settle
+from redrive.flow.settle import Settled, settle
 from redrive.flow.tasks import cancel, finish, until
 from redrive.model import Bury, Done, Failure, Holds, Release
 from redrive.transports.base import Delivery, KeepsOrder

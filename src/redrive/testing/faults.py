@@ -19,7 +19,6 @@ from typing import Any, TypeVar, cast
 from redrive.errors import StoreUnavailable, TransportUnavailable
 from redrive.model import Letter, LetterId, Message, Owner, State
 from redrive.stores.base import Documents, Ledger, Letters, Store
-from redrive.stores.relayed import RelayedLetters
 from redrive.transports.base import Delivery, Depth, SendResult, Settlement, Transport
 
 F = TypeVar("F", bound=Callable[..., Awaitable[Any]])
@@ -83,7 +82,7 @@ class FaultyTransport:
         self._probe = probe
 
     def __getattr__(self, name: str) -> Any:
-        """What not every transport has, such as `hold`."""
+        """What not every transport has, such as `keep_order`."""
         return getattr(self._inner, name)
 
     async def receive(self, source: str, limit: int) -> Sequence[Delivery]:
@@ -121,7 +120,7 @@ class FaultyStore:
 
     def __init__(self, store: Store, probe: Probe) -> None:
         self.features = store.features
-        self.letters: Letters = FaultyLetters(store.letters, probe)
+        self.letters = cast(Letters, FaultyLetters(store.letters, probe))
         self.ledger: Ledger = store.ledger
         self.documents: Documents = store.documents
         self._inner = store
@@ -133,16 +132,20 @@ class FaultyStore:
         await self._inner.aclose()
 
 
-class FaultyLetters(RelayedLetters):
+class FaultyLetters:
     """Letters with steps around record, and around the two moves that matter."""
 
     def __init__(self, letters: Letters, probe: Probe) -> None:
-        super().__init__(letters)
+        self._inner = letters
         self._probe = probe
+
+    def __getattr__(self, name: str) -> Any:
+        """Everything else, as it is."""
+        return getattr(self._inner, name)
 
     async def record(self, letters: Sequence[Letter]) -> None:
         self._probe(Step.BEFORE_RECORD)
-        await self.behind.record(letters)
+        await self._inner.record(letters)
         self._probe(Step.AFTER_RECORD)
 
     async def move(
@@ -157,7 +160,7 @@ class FaultyLetters(RelayedLetters):
         before, after = _steps(expect, to)
         if before is not None:
             self._probe(before)
-        moved = await self.behind.move(ids, expect=expect, to=to, now=now, owner=owner)
+        moved = await self._inner.move(ids, expect=expect, to=to, now=now, owner=owner)
         if after is not None:
             self._probe(after)
         return moved

@@ -4,17 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Collection, Hashable, Iterator, Sequence
 from contextlib import contextmanager
+from datetime import datetime
 from enum import StrEnum
-from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
+from typing import Any, Protocol, runtime_checkable
 
 from msgspec import Struct
 
 from redrive.errors import TransportUnavailable, Unavailable
 from redrive.limits import Limits
-from redrive.model import Done, Failure, Holds, Message, Outcome, Release, Retry
-
-if TYPE_CHECKING:
-    from redrive.stores.base import Store
+from redrive.model import Done, Failure, Holds, Letter, Message, MessageId, Outcome, Release, Retry
 
 
 @contextmanager
@@ -155,7 +153,7 @@ class Transport(Protocol):
 class KeepsOrder(Protocol):
     """A transport whose features say `ordered_by="key"`: a retry can hold up what is behind it."""
 
-    def hold(self, source: str, holds: Holds) -> None:
+    def keep_order(self, source: str, holds: Holds) -> None:
         """From the first receive on: what waits behind a message of that source that is to be retried, or was given
         back. Deliveries get their `lane` by it."""
         ...
@@ -165,12 +163,56 @@ class KeepsOrder(Protocol):
         ...
 
 
-@runtime_checkable
-class HasGraves(Protocol):
-    """A transport that has a place of its own for dead messages, such as a dead-letter topic."""
+class DeadLetterPlace(Protocol):
+    """A place for dead letters in the broker itself, such as a dead-letter topic or queue."""
 
-    def burying(self, store: Store) -> Store:
-        """The store that letters of its messages are recorded in: it lays them there too, or there only."""
+    name: str  # of the broker, as its errors call it
+    replaces_store: bool  # a letter that it has taken is not recorded in the store as well
+
+    async def bury(self, letters: Sequence[Letter]) -> Sequence[SendResult]:
+        """Publish them there. Answers for each letter, in their order, when all answers are known; what is accepted is
+        durable. One that is refused for good (it is too large) is recorded in the store. The others that are not
+        accepted come again.
+
+        Raises TransportUnavailable where it can say nothing of any letter: all of them come again then.
+        """
+        ...
+
+    async def refer(self, letters: Sequence[Letter]) -> None:
+        """Letters that it has refused are in the store now: leave a note of each for whoever reads that place, or do
+        nothing. Raises TransportUnavailable when it cannot now, and is then asked again."""
+        ...
+
+
+@runtime_checkable
+class HasDeadLetterPlace(Protocol):
+    """A transport that has such places. Letters are published there before they are recorded in the store, and both
+    before their message is acknowledged."""
+
+    def dead_letter_place(self, source: str) -> DeadLetterPlace | None:
+        """That of one source; None: its letters are recorded in the store only."""
+        ...
+
+
+@runtime_checkable
+class Finds(Protocol):
+    """A transport that can show what it holds without leasing it."""
+
+    async def find(
+        self,
+        source: str,
+        *,
+        ids: Collection[MessageId] | None = None,
+        containing: bytes | None = None,
+        since: datetime | None = None,
+        limit: int = 1000,
+    ) -> Sequence[Message]:
+        """The messages of that source that are queued, delayed or leased now, in the order they were sent.
+
+        ids          only those with one of these
+        containing   only those with these bytes in their body
+        since        only those enqueued then or later
+        """
         ...
 
 
@@ -212,10 +254,12 @@ class Pausable(Protocol):
 
 __all__ = [
     "ACCEPTED",
+    "DeadLetterPlace",
     "Delivery",
     "Depth",
     "Features",
-    "HasGraves",
+    "Finds",
+    "HasDeadLetterPlace",
     "KeepsLimits",
     "KeepsOrder",
     "Outcome",

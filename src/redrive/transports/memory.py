@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import heapq
-from collections.abc import Sequence
-from datetime import timedelta
-from itertools import count
+from collections.abc import Collection, Sequence
+from datetime import datetime, timedelta
+from itertools import count, islice
 
 from msgspec.structs import replace
 
 from redrive.clock import Clock
-from redrive.model import Failure, Message, Release, Retry
+from redrive.model import Failure, Message, MessageId, Release, Retry
 from redrive.transports.base import ACCEPTED, Delivery, Depth, Features, SendResult, Settlement
 
 _LONGEST_WAIT = 3600.0
@@ -87,6 +87,25 @@ class MemoryTransport:
                 known.message, known.attempt, known.failures = _due(message), message.attempt - 1, ()
                 known.lapsed, known.lease = known.lapsed or known.lease != 0, 0  # a late ack was meant for the copy
         return [ACCEPTED] * len(messages)
+
+    async def find(
+        self,
+        source: str,
+        *,
+        ids: Collection[MessageId] | None = None,
+        containing: bytes | None = None,
+        since: datetime | None = None,
+        limit: int = 1000,
+    ) -> Sequence[Message]:
+        held = self._shelves[source].parcels.values() if source in self._shelves else ()
+        found = (
+            parcel.message
+            for parcel in held
+            if (ids is None or parcel.message.id in ids)
+            and (containing is None or containing in parcel.message.body)
+            and (since is None or parcel.message.enqueued_at >= since)
+        )
+        return list(islice(found, limit))
 
     async def depths(self) -> dict[str, Depth]:
         return {source: self._depth(shelf) for source, shelf in self._shelves.items() if shelf.parcels}

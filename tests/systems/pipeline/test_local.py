@@ -25,6 +25,7 @@ from redrive.systems.pipeline.metrics import depths
 from redrive.systems.pipeline.settings import PipelineSettings
 from redrive.systems.pipeline.trace import Trace, Tracer
 from redrive.systems.pipeline.wire import MOST_INLINE
+from redrive.telemetry.events import Event, MessageBuried
 from redrive.testing import faults
 from redrive.testing.waiting import until
 from redrive.transports.base import Depth
@@ -69,8 +70,8 @@ async def test_a_dead_stream_is_a_letter_is_traced_and_goes_back(flex: ModulePro
     last = node("away", name="last", dlq_config=config(2))
     first = node("flex", last, name="first")
     async with local(tmp_path, [first, last], {"flex": [flex.address], "away": [f"127.0.0.1:{claim_port()}"]}) as pipe:
-        told: list[tuple[str, int]] = []
-        pipe.engine.transport.buried.append(lambda node, number: told.append((node.name, number)))
+        told: list[Event] = []
+        pipe.engine.app.events.subscribe(told.append)
 
         async def at_rest() -> bool:
             """No node has anything to do."""
@@ -83,7 +84,10 @@ async def test_a_dead_stream_is_a_letter_is_traced_and_goes_back(flex: ModulePro
             2,
             pipe.graph.topic(last),
         )
-        await until(lambda: told == [("last", 1)], what="told when it is durable")
+        await until(
+            lambda: [event.source for event in told if isinstance(event, MessageBuried)] == [pipe.graph.topic(last)],
+            what="told when it is durable",
+        )
         assert await depths(pipe.engine) == {first.id: 0, last.id: 1}
         await until(at_rest, timeout=60, what="acked after it was durable")
         [seen] = (await traced(pipe, id)).sightings

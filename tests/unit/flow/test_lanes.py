@@ -89,6 +89,16 @@ class TestLanes:
         assert begun(lanes) == "a2"
         assert [lanes.done(item) for item in items("a2 a3 a4")] == [Item("a3"), Item("a4"), None]
 
+    def test_what_waited_behind_it_goes_before_what_arrived_meanwhile(self) -> None:
+        lanes = lanes_of("a1 a2 a3")
+        begun(lanes)
+        lanes.block(Item("a1"), BURY)
+        lanes.held_up()
+        lanes.add(items("a4"))
+        lanes.settled()
+        assert begun(lanes) == "a2"
+        assert [lanes.done(item) for item in items("a2 a3 a4")] == [Item("a3"), Item("a4"), None]
+
     def test_a_letter_that_could_not_be_written_holds_up_its_lane_and_no_other(self) -> None:
         lanes = lanes_of("a1 a2 b1 b2")
         begun(lanes)

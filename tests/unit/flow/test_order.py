@@ -37,7 +37,7 @@ class Shelved(MemoryTransport):
         self.released: list[str] = []
         self.pauses: Callable[[], int] = lambda: 0
 
-    def hold(self, source: str, holds: Holds) -> None: ...
+    def keep_order(self, source: str, holds: Holds) -> None: ...
 
     def is_ours(self, delivery: Delivery) -> bool:
         record, turn = delivery.token

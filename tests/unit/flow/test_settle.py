@@ -10,8 +10,9 @@ import pytest
 
 from redrive import Policy, constant
 from redrive.errors import StoreUnavailable, TransportUnavailable
+from redrive.flow.decision import Decision
 from redrive.flow.lineage import sent_back
-from redrive.flow.settle import Decision, Settled, settle
+from redrive.flow.settle import Settled, settle
 from redrive.forensics.query import Query
 from redrive.model import Bury, Category, Done, Letter, Message, Outcome, Reason, Release, Retry, Stage, State
 from redrive.stores.base import Entry, EntryStatus

@@ -8,9 +8,8 @@ from typing import Any, TextIO
 
 import msgspec
 from msgspec import Struct
-from msgspec.structs import replace
 
-from redrive.flow.context import Handler
+from redrive.flow.around import Call
 from redrive.forensics.redact import Redactor
 from redrive.model import Failure, Message
 from redrive.telemetry.events import Event, MessageBuried, MessageRetried
@@ -46,18 +45,13 @@ class FilesLog:
         self._stream = stream
         self._failed: dict[tuple[str, str], Passing] = {}
 
-    def noting(self, handler: Handler) -> Handler:
-        """The handler, wrapped: if it fails, what the log needs of the message is kept until its event comes."""
-        call, wants_message = handler.call, handler.wants_message
-
-        async def noted(body: Any, message: Message) -> Any:
-            try:
-                return await (call(body, message) if wants_message else call(body))
-            except BaseException:
-                self._note(message)
-                raise
-
-        return replace(handler, call=noted, wants_message=True)
+    async def noting(self, message: Message, call: Call) -> Any:
+        """Around a handler: if it fails, what the log needs of the message is kept until its event comes."""
+        try:
+            return await call()
+        except BaseException:
+            self._note(message)
+            raise
 
     def _note(self, message: Message) -> None:
         if len(self._failed) >= _MOST:  # of messages whose events never came

@@ -13,9 +13,7 @@ from contextlib import asynccontextmanager
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
-from msgspec.structs import replace
-
-from redrive.flow.context import Handler
+from redrive.flow.around import Call
 from redrive.model import Message
 from redrive.transports.rabbitmq.redrive import ID
 
@@ -35,24 +33,19 @@ class Repeats:
         self._app = app
         self._locks: dict[str, asyncio.Lock] = {}
 
-    def dropping(self, handler: Handler) -> Handler:
-        """The handler, wrapped: it succeeds at most once for each time that a message is re-driven."""
-        call, wants_message = handler.call, handler.wants_message
-
-        async def once(body: Any, message: Message) -> Any:
-            id = message.header(ID) if message.headers else None
-            if id is None:
-                return await (call(body, message) if wants_message else call(body))
-            name = f"{message.source}/{id.decode('utf-8', 'replace')}"
-            async with self._alone(name):
-                if await self._app.store.documents.get(KIND, name) is not None:
-                    log.warning("message %s in %s was re-driven twice, and handled once", message.id, message.source)
-                    return None
-                result = await (call(body, message) if wants_message else call(body))
-                await self._app.store.documents.put(KIND, name, {"at": self._app.clock.now().isoformat()})
-                return result
-
-        return replace(handler, call=once, wants_message=True)
+    async def once(self, message: Message, call: Call) -> Any:
+        """Around a handler: it is called to its end at most once for each time that a message is re-driven."""
+        id = message.header(ID) if message.headers else None
+        if id is None:
+            return await call()
+        name = f"{message.source}/{id.decode('utf-8', 'replace')}"
+        async with self._alone(name):
+            if await self._app.store.documents.get(KIND, name) is not None:
+                log.warning("message %s in %s was re-driven twice, and handled once", message.id, message.source)
+                return None
+            result = await call()
+            await self._app.store.documents.put(KIND, name, {"at": self._app.clock.now().isoformat()})
+            return result
 
     @asynccontextmanager
     async def _alone(self, name: str) -> AsyncIterator[None]:

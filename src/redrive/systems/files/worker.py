@@ -14,7 +14,9 @@ from redrive.config.durations import spoken
 from redrive.config.load import load
 from redrive.config.settings import Settings
 from redrive.errors import ConfigError, Unavailable, nearest
+from redrive.flow.around import Call
 from redrive.flow.backoff import constant
+from redrive.model import Message
 from redrive.policy import Policy
 from redrive.stores.base import Store
 from redrive.systems.files.logs import FilesLog
@@ -61,17 +63,20 @@ class FilesWorker:
             clock=clock,
         )
         self.repeats = Repeats(self.app)
+        self._log: FilesLog | None = None
         files = self.settings.of(FilesSettings)
         for queue, function in handlers.items():
             policy = Policy(attempts=files.retries + 1, backoff=constant(files.delay))
-            self.app.handler(queue, policy=policy, concurrency=files.concurrency)(function)
-            self.app.handlers[queue] = self.repeats.dropping(self.app.handlers[queue])
+            around = (self._noted, self.repeats.once)
+            self.app.handler(queue, policy=policy, concurrency=files.concurrency, around=around)(function)
 
     def log_to(self, log: FilesLog) -> None:
         """Write failures, retries and dead messages to that log."""
-        for queue, handler in self.app.handlers.items():
-            self.app.handlers[queue] = log.noting(handler)
+        self._log = log
         self.app.events.subscribe(log)
+
+    async def _noted(self, message: Message, call: Call) -> Any:
+        return await (call() if self._log is None else self._log.noting(message, call))
 
     async def sweep(self) -> None:
         """Runs beside a worker: deletes the ids of re-drives of long ago."""

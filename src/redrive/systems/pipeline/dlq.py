@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Awaitable, Callable, Sequence
 from datetime import datetime
-from itertools import groupby
-from typing import TypeAlias
 
 from google.protobuf.message import DecodeError
 from msgspec.structs import replace
@@ -15,16 +12,12 @@ from redrive.errors import UsageError, nearest
 from redrive.forensics.query import Query
 from redrive.model import Letter, State
 from redrive.service import Service
-from redrive.stores.base import Letters
 from redrive.stores.paging import every_letter
-from redrive.stores.relayed import RelayedLetters
 from redrive.systems.pipeline.faults import ErrorType, error_type, retries_made
 from redrive.systems.pipeline.graph import Graph, Node
 from redrive.systems.pipeline.pipeline_pb2 import DlqMessage, PipeStream
-from redrive.systems.pipeline.streams import Told
 from redrive.systems.pipeline.wire import varint
 
-Lay: TypeAlias = Callable[[Node, Sequence[Letter]], Awaitable[None]]
 UNREADABLE = "redrive-original"
 """On a DlqMessage without a stream: the bytes that are none."""
 _PLACE = re.compile(r"(.+)\[\d+\]@(\d+)")
@@ -55,29 +48,6 @@ def stream_in(body: bytes) -> PipeStream:
         return PipeStream.FromString(body)
     except DecodeError:
         return PipeStream()
-
-
-class NodeLetters(RelayedLetters):
-    """Lays the dead streams of each node where its DLQ is, and tells how many they are.
-
-    lay   where they go; only to the store where a node has no DLQ
-    """
-
-    def __init__(self, letters: Letters, graph: Graph, lay: Lay, buried: Sequence[Told]) -> None:
-        super().__init__(letters)
-        self._graph = graph
-        self._lay = lay
-        self._buried = buried
-
-    async def record(self, letters: Sequence[Letter]) -> None:
-        for source, some in groupby(letters, key=lambda letter: letter.message.source):
-            node, dead = self._graph.node_of(source), list(some)
-            if node is None or not node.has_dlq:
-                await self.behind.record(dead)
-                continue
-            await self._lay(node, dead)
-            for told in self._buried:
-                told(node, len(dead))
 
 
 # -- replay ------------------------------------------------------------------------------------------------------------

@@ -13,13 +13,11 @@ from msgspec.structs import replace
 from redrive.clock import Clock
 from redrive.errors import TransportUnavailable
 from redrive.model import Letter
-from redrive.stores.base import Store
-from redrive.stores.relayed import RelayedStore
-from redrive.systems.pipeline.dlq import UNREADABLE, NodeLetters, dlq_message
+from redrive.systems.pipeline.dlq import UNREADABLE, dlq_message
 from redrive.systems.pipeline.graph import Graph, Node
 from redrive.systems.pipeline.pipeline_pb2 import DlqMessage
-from redrive.systems.pipeline.streams import Record, Told
-from redrive.transports.kafka.dlq import FORM, DlqLetters, Grave, grave_of
+from redrive.systems.pipeline.streams import Record
+from redrive.transports.kafka.dlq import FORM, DeadLetterTopic, Form, record_of
 from redrive.transports.kafka.driver import NAME, Consumer, KafkaException, TopicPartition, driver_log, why
 from redrive.transports.kafka.options import Options, options_of
 from redrive.transports.kafka.transport import KafkaTransport
@@ -41,17 +39,14 @@ class KafkaStreams(KafkaTransport):
 
     def __init__(self, graph: Graph, options: Options, *, clock: Clock, lease: timedelta) -> None:
         super().__init__(options, clock=clock, lease=lease)
-        self.buried: list[Told] = []
         self._graph = graph
 
-    def burying(self, store: Store) -> Store:
-        """On the topic first, then in the store; in the store only where a node has no DLQ."""
-
-        async def lay(node: Node, dead: Sequence[Letter]) -> None:
-            topic = self._graph.dlq_topic(node)
-            await DlqLetters(store.letters, self.writer, topic, self._grave_at(node), True).record(dead)
-
-        return RelayedStore(store, NodeLetters(store.letters, self._graph, lay, self.buried))
+    def dead_letter_place(self, source: str) -> DeadLetterTopic | None:
+        """The DLQ topic of its node, where the node has one."""
+        node = self._graph.node_of(source)
+        if node is None or not node.has_dlq:
+            return None
+        return DeadLetterTopic(self.writer, self._graph.dlq_topic(node), form=self._form_at(node))
 
     async def make(self, partitions: int) -> None:
         await self.topics.make(self._graph.topics, partitions)
@@ -59,16 +54,16 @@ class KafkaStreams(KafkaTransport):
     async def records(self, stream_id: str, since: datetime | None) -> Sequence[Record]:
         return await asyncio.to_thread(self._read_records, stream_id.encode(), since)
 
-    def _grave_at(self, node: Node) -> Grave:
-        def grave(letter: Letter, topic: str) -> Parcel:
+    def _form_at(self, node: Node) -> Form:
+        def form(letter: Letter, topic: str) -> Parcel:
             """How a dead stream looks on the topic."""
             value, has_stream = dlq_message(letter, node)
-            parcel = grave_of(letter, topic)
+            parcel = record_of(letter, topic)
             original = [] if has_stream else [(UNREADABLE, letter.message.body)]
-            form = (FORM, DlqMessage.DESCRIPTOR.full_name.encode())
-            return replace(parcel, value=value, headers=[*parcel.headers, form, *original])
+            kind = (FORM, DlqMessage.DESCRIPTOR.full_name.encode())
+            return replace(parcel, value=value, headers=[*parcel.headers, kind, *original])
 
-        return grave
+        return form
 
     # -- what the topics hold --------------------------------------------------------------------------------------
 

@@ -3,23 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 
-import msgspec
-
-from redrive.clock import Clock, microseconds, moment
-from redrive.stores.base import Store
-from redrive.stores.relayed import RelayedStore
-from redrive.systems.pipeline.dlq import NodeLetters
+from redrive.clock import Clock
 from redrive.systems.pipeline.graph import Graph
-from redrive.systems.pipeline.streams import Record, Told
+from redrive.systems.pipeline.streams import Record
 from redrive.transports.sqlite import SqliteTransport
-
-_HOLDING = """
-SELECT source, seq, enqueued_at, body FROM queue
-WHERE source IN (SELECT value FROM json_each(?)) AND enqueued_at >= ? AND instr(body, ?)
-"""
-_BEGINNING = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 class LocalStreams(SqliteTransport):
@@ -27,21 +16,14 @@ class LocalStreams(SqliteTransport):
 
     def __init__(self, graph: Graph, url: str, *, clock: Clock, lease: timedelta) -> None:
         super().__init__(url, clock=clock, lease=lease)
-        self.buried: list[Told] = []
         self._graph = graph
-
-    def burying(self, store: Store) -> Store:
-        letters = store.letters
-        return RelayedStore(store, NodeLetters(letters, self._graph, lambda _, dead: letters.record(dead), self.buried))
 
     async def make(self, partitions: int) -> None:
         """They need no making."""
 
     async def records(self, stream_id: str, since: datetime | None) -> Sequence[Record]:
-        asked = (
-            msgspec.json.encode(self._graph.topics).decode(),
-            microseconds(since or _BEGINNING),
-            stream_id.encode(),
-        )
-        rows = await self._read(lambda connection: connection.execute(_HOLDING, asked).fetchall())
-        return [Record(source, f"{source}#{seq}", moment(at), body) for source, seq, at, body in rows]
+        return [
+            Record(topic, f"{topic}#{message.id}", message.enqueued_at, message.body)
+            for topic in self._graph.topics
+            for message in await self.find(topic, containing=stream_id.encode(), since=since)
+        ]

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from redrive.errors import MissingExtra, Unavailable
 from redrive.model import State
 from redrive.systems.pipeline.engine import Engine
-from redrive.systems.pipeline.graph import Node
+from redrive.telemetry.events import Event, MessageBuried
 from redrive.telemetry.metrics import Metrics
 
 try:
@@ -60,8 +60,10 @@ def measured(engine: Engine) -> Metrics:
     metrics.registry.register(waiting)
     metrics.probes.append(waiting.look)
 
-    def count(node: Node, number: int) -> None:
-        dead.labels(node.id).inc(number)
+    def count(event: Event) -> None:
+        node = engine.graph.node_of(event.source) if isinstance(event, MessageBuried) else None
+        if node is not None and node.has_dlq:
+            dead.labels(node.id).inc()
 
-    engine.transport.buried.append(count)
+    engine.app.events.subscribe(count)
     return metrics

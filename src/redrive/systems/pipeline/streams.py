@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from datetime import datetime, timedelta
-from typing import Protocol, TypeAlias
+from typing import Protocol
 
 from msgspec import Struct
 
 from redrive.clock import Clock
 from redrive.errors import ConfigError
-from redrive.systems.pipeline.graph import Graph, Node
+from redrive.systems.pipeline.graph import Graph
 from redrive.transports.base import Transport
-
-Told: TypeAlias = Callable[[Node, int], None]
 
 
 class Record(Struct, frozen=True):
@@ -27,8 +25,6 @@ class Record(Struct, frozen=True):
 
 class Streams(Transport, Protocol):
     """A transport that knows the graph."""
-
-    buried: list[Told]  # told how many streams of a node are dead now
 
     async def make(self, partitions: int) -> None:
         """Create the topics of the graph that are missing."""

@@ -11,7 +11,7 @@ from msgspec.structs import replace
 from redrive.clock import microseconds
 from redrive.model import Letter, Message, Reason, letter_id
 from redrive.systems.tickets.metadata import with_metadata
-from redrive.transports.kafka.dlq import grave_of
+from redrive.transports.kafka.dlq import record_of
 from redrive.transports.kafka.writer import Parcel
 
 COUNTER = "ticket:retry_count:{}"
@@ -111,10 +111,10 @@ def metadata_of(letter: Letter) -> dict[str, Any]:
     }
 
 
-def grave(letter: Letter, topic: str) -> Parcel:
+def dead_ticket(letter: Letter, topic: str) -> Parcel:
     """A dead ticket on its topic: its own bytes with why it died among its fields. What is no JSON object is kept
     whole. The headers tell the rest of the story in both cases."""
-    plain = grave_of(letter, topic)
+    plain = record_of(letter, topic)
     if fields_of(letter.message.body) is None:
         return plain
     return replace(plain, value=with_metadata(letter.message.body, metadata_of(letter)))

@@ -12,19 +12,28 @@ from redrive.app import Redrive
 from redrive.clock import Clock, SystemClock
 from redrive.config.load import load
 from redrive.config.settings import Settings
-from redrive.errors import ConfigError, Unavailable
+from redrive.errors import ConfigError, TransportUnavailable, Unavailable
 from redrive.flow.backoff import Backoff, exponential
-from redrive.flow.context import Handler
+from redrive.flow.decode import Decoder, signature_of
 from redrive.model import Category, Letter
 from redrive.policy import Policy
-from redrive.stores.base import Letters, Store
-from redrive.stores.relayed import RelayedLetters, RelayedStore
+from redrive.stores.base import Store
 from redrive.systems.tickets.config import with_values
 from redrive.systems.tickets.settings import TicketSettings
 from redrive.systems.tickets.store import store_url
-from redrive.systems.tickets.ticket import COUNTER, NoTicket, counted_as, fields_of, grave, named, task_type, ticket_id
-from redrive.transports.base import Delivery
+from redrive.systems.tickets.ticket import (
+    COUNTER,
+    NoTicket,
+    counted_as,
+    dead_ticket,
+    fields_of,
+    named,
+    task_type,
+    ticket_id,
+)
+from redrive.transports.base import ACCEPTED, Delivery, SendResult, SendStatus
 from redrive.transports.kafka.counters import open_counters
+from redrive.transports.kafka.dlq import DeadLetterTopic
 from redrive.transports.kafka.options import Options, options_of
 from redrive.transports.kafka.transport import KafkaTransport
 
@@ -55,8 +64,8 @@ class TicketWorker:
         store = store_url(tickets) if store is None else store
         self.app = Redrive(settings=self.settings, transport=self.transport, store=store, clock=clock)
         policy = policy_of(tickets, backoff or exponential("1s", cap="30s", jitter=0.25))
-        self.app.handler(tickets.topic, policy=policy, concurrency=tickets.concurrency)(handle)
-        self.app.handlers[tickets.topic] = _checked(self.app.handlers[tickets.topic])
+        decode = _checked(signature_of(handle).decode)
+        self.app.handler(tickets.topic, policy=policy, concurrency=tickets.concurrency, decode=decode)(handle)
 
 
 class TicketTransport(KafkaTransport):
@@ -70,7 +79,6 @@ class TicketTransport(KafkaTransport):
             lease=settings.lease,
             counters=open_counters(tickets.redis, pattern=COUNTER),
             name=counted_as,
-            grave=grave,
         )
         self.published: list[Callable[[Letter], None]] = []  # told of each dead ticket that the DLQ has taken
         self.refused: list[Callable[[Unavailable], None]] = []  # and when it did not take some
@@ -79,9 +87,9 @@ class TicketTransport(KafkaTransport):
         deliveries = await super().receive(source, limit)
         return [replace(delivery, message=named(delivery.message)) for delivery in deliveries]
 
-    def burying(self, store: Store) -> Store:
-        behind = super().burying(store)
-        return RelayedStore(behind, _Watched(behind.letters, self))
+    def dead_letter_place(self, source: str) -> TicketTopic | None:
+        dlq = self.options.dlq
+        return None if dlq is None else TicketTopic(self, dlq)
 
     async def count(self, letters: Sequence[Letter]) -> None:
         """Count the last failure as the others, though its counter is cleared at once when the DLQ has it."""
@@ -90,34 +98,48 @@ class TicketTransport(KafkaTransport):
             await self.counters.put(counts)
 
 
-class _Watched(RelayedLetters):
-    """Counts the last failures, publishes dead tickets, and logs them."""
+class TicketTopic(DeadLetterTopic):
+    """The DLQ topic of the tickets, instead of the store: counts last failures, publishes dead tickets, and logs them."""
 
-    def __init__(self, letters: Letters, transport: TicketTransport) -> None:
-        super().__init__(letters)
+    def __init__(self, transport: TicketTransport, topic: str) -> None:
+        super().__init__(transport.writer, topic, form=dead_ticket, replaces_store=True)
         self._transport = transport
 
-    async def record(self, letters: Sequence[Letter]) -> None:
-        topic = self._transport.options.dlq
+    async def bury(self, letters: Sequence[Letter]) -> Sequence[SendResult]:
         await self._transport.count(letters)
+        answers = await super().bury(letters)
+        late = [answer for answer in answers if answer.status in (SendStatus.BUSY, SendStatus.UNKNOWN)]
+        if late:
+            self._say_refused(TransportUnavailable(self.name, late[0].why), len(late))
+        self._say_published([pair[0] for pair in zip(letters, answers, strict=True) if pair[1] == ACCEPTED])
+        return answers
+
+    async def refer(self, letters: Sequence[Letter]) -> None:
+        """They were too large for the topic, and are in the store."""
         try:
-            await self.behind.record(letters)
+            await super().refer(letters)
         except Unavailable as error:
-            log.error("dlq_publish_failed", topic=topic, tickets=len(letters), error=str(error))
-            for told in self._transport.refused:
-                told(error)
+            self._say_refused(error, len(letters))
             raise
+        self._say_published(letters)
+
+    def _say_refused(self, error: Unavailable, number: int) -> None:
+        log.error("dlq_publish_failed", topic=self.topic, tickets=number, error=str(error))
+        for told in self._transport.refused:
+            told(error)
+
+    def _say_published(self, letters: Sequence[Letter]) -> None:
         for letter in letters:
             log.warning(
                 "dlq_publish",
-                topic=topic,
+                topic=self.topic,
                 ticket_id=letter.message.id,
                 task_type=task_type(fields_of(letter.message.body)),
                 retry_count=letter.last.attempt,
                 error_type=letter.last.type,
             )
-            for told_one in self._transport.published:
-                told_one(letter)
+            for told in self._transport.published:
+                told(letter)
 
 
 def kafka_options(tickets: TicketSettings, group: str | None = None) -> Options:
@@ -138,9 +160,8 @@ def policy_of(tickets: TicketSettings, backoff: Backoff) -> Policy:
     return Policy(attempts=tickets.max_retries, backoff=backoff, categories=dict.fromkeys(Category, same))
 
 
-def _checked(handler: Handler) -> Handler:
-    """The handler, wrapped: a value that is JSON and no ticket is buried at once, since no retry would mend it."""
-    decode = handler.decode
+def _checked(decode: Decoder) -> Decoder:
+    """The decoder, wrapped: a value that is JSON and no ticket is buried at once, since no retry would mend it."""
 
     def checked(body: bytes) -> Any:
         value = decode(body)
@@ -148,4 +169,4 @@ def _checked(handler: Handler) -> Handler:
             raise NoTicket("the value has no `ticket_id`: a ticket is a JSON object with one")
         return value
 
-    return replace(handler, decode=checked)
+    return checked

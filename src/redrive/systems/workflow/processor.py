@@ -24,7 +24,8 @@ from redrive.flow.classify import RETRYABLE
 from redrive.flow.context import Context
 from redrive.flow.deadline import Deadline, Deadlines
 from redrive.flow.decide import decide
-from redrive.flow.settle import Decision, settle
+from redrive.flow.decision import Decision
+from redrive.flow.settle import settle
 from redrive.model import Message, Release, State
 from redrive.systems.workflow.calls import CURRENT, Calls
 from redrive.systems.workflow.task import SOURCE, FailedTask, body_of

@@ -21,7 +21,7 @@ from redrive.errors import ConfigError, StoreUnavailable, UsageError, nearest
 from redrive.flow.breaker import BreakerRule
 from redrive.flow.classify import Classifier
 from redrive.flow.context import Context, Handler
-from redrive.flow.settle import Decision
+from redrive.flow.decision import Decision
 from redrive.forensics.query import Query
 from redrive.model import OPEN, Category, Letter, Release, State, letter_id
 from redrive.policy import Policy, category_named, positive

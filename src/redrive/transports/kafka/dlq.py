@@ -1,8 +1,7 @@
-"""A dead-letter topic: letters are published there, confirmed, before their message is committed.
+"""A dead-letter topic: letters are published there, confirmed, before the store has them and their offset is committed.
 
-It stands in the place of the store (`Letters.record`), so that the path of a message stays the one it is: publish, then
-clear the counter, then commit. In addition to the store, or instead of it; whoever reads the topic then writes the
-letters down (`letter_in` makes them from what `grave_of` has written).
+In addition to the store, or instead of it; whoever reads the topic then writes the letters down (`letter_in` makes them
+from what `record_of` has written).
 """
 
 from __future__ import annotations
@@ -13,15 +12,15 @@ from typing import TypeAlias
 import msgspec
 from msgspec.structs import replace
 
-from redrive.model import Headers, Letter, Message, Reason
-from redrive.stores.base import Letters, Store
-from redrive.stores.relayed import RelayedLetters, RelayedStore
-from redrive.transports.kafka.driver import log
+from redrive.errors import TransportUnavailable, UsageError
+from redrive.model import Headers, Letter, Message
+from redrive.transports.base import ACCEPTED, SendResult, SendStatus
+from redrive.transports.kafka.driver import NAME, log
 from redrive.transports.kafka.options import topic_named
 from redrive.transports.kafka.wire import headers_of, value_of
-from redrive.transports.kafka.writer import Parcel, Writer, raise_unless_too_large
+from redrive.transports.kafka.writer import Parcel, Writer
 
-Grave: TypeAlias = Callable[[Letter, str], Parcel]
+Form: TypeAlias = Callable[[Letter, str], Parcel]
 """How a letter looks on that topic. A ready system brings the form of its contract."""
 DEAD = "redrive-dead"
 """The whole letter as JSON, less the body, which is the record's value."""
@@ -33,7 +32,7 @@ _ABOUT = "redrive-dlq-"
 _LONGEST_KEY = 256  # of a stub
 
 
-def grave_of(letter: Letter, topic: str) -> Parcel:
+def record_of(letter: Letter, topic: str) -> Parcel:
     """Key, value and headers as they were; why it died in headers that people and programs can read."""
     message, last = letter.message, letter.last
     bare = replace(letter, message=replace(message, body=b"", headers=()))
@@ -60,7 +59,7 @@ def grave_of(letter: Letter, topic: str) -> Parcel:
 
 
 def letter_in(headers: Headers, message: Message) -> Letter | None:
-    """The letter that `grave_of` wrote; None if somebody else wrote that record, or if it is a stub."""
+    """The letter that `record_of` wrote; None if somebody else wrote that record, or if it is a stub."""
     found = dict(headers)
     if DEAD not in found or STUB in found:
         return None
@@ -85,36 +84,38 @@ def stub_of(letter: Letter, topic: str) -> Parcel:
     )
 
 
-class DlqStore(RelayedStore):
-    """A store whose new letters are published too, or only."""
+class DeadLetterTopic:
+    """The topic as a place for dead letters. It refuses what is too large for it; a stub refers to that."""
 
-    def __init__(
-        self, store: Store, writer: Writer, *, topic: str, grave: Grave = grave_of, also_stored: bool = True
-    ) -> None:
-        super().__init__(store, DlqLetters(store.letters, writer, topic_named(topic), grave, also_stored))
+    name = NAME
 
-
-class DlqLetters(RelayedLetters):
-    """Published first: a letter in the store whose message was given back would not be resolved by its success."""
-
-    def __init__(self, letters: Letters, writer: Writer, topic: str, grave: Grave, also_stored: bool) -> None:
-        super().__init__(letters)
+    def __init__(self, writer: Writer, topic: str, *, form: Form = record_of, replaces_store: bool = False) -> None:
+        self.topic = topic_named(topic)
+        self.replaces_store = replaces_store
         self._writer = writer
-        self._topic = topic
-        self._grave = grave
-        self._also_stored = also_stored
+        self._form = form
 
-    async def record(self, letters: Sequence[Letter]) -> None:
-        dead = [letter for letter in letters if letter.reason is not Reason.PARKED]
-        too_large = await self._publish(dead, self._grave)
-        stored = letters if self._also_stored else [one for one in letters if one not in dead or one in too_large]
-        if stored:
-            await self.behind.record(stored)
-        if await self._publish(too_large, stub_of):
-            log.warning("topic %r takes no stub of a letter that is too large for it: see the store", self._topic)
+    async def bury(self, letters: Sequence[Letter]) -> Sequence[SendResult]:
+        return await self._publish(letters, self._form)
 
-    async def _publish(self, letters: Sequence[Letter], form: Grave) -> list[Letter]:
-        """Returns those that the topic refuses for their size."""
-        results = await self._writer.outcomes([form(letter, self._topic) for letter in letters])
-        raise_unless_too_large(results)
-        return [letter for letter, error in zip(letters, results, strict=True) if error is not None]
+    async def refer(self, letters: Sequence[Letter]) -> None:
+        """A stub of each, which says that the letter is in the store."""
+        for answer in await self._publish(letters, stub_of):
+            if answer.status is SendStatus.REFUSED:
+                log.warning("topic %r takes no stub of a letter that is too large for it: see the store", self.topic)
+            elif answer.status is not SendStatus.ACCEPTED:
+                raise TransportUnavailable(NAME, answer.why)
+
+    async def _publish(self, letters: Sequence[Letter], form: Form) -> list[SendResult]:
+        return [_answer(error) for error in await self._writer.outcomes([form(one, self.topic) for one in letters])]
+
+
+def _answer(error: Exception | None) -> SendResult:
+    match error:
+        case None:
+            return ACCEPTED
+        case TransportUnavailable():
+            return SendResult(SendStatus.UNKNOWN, error.why)
+        case UsageError():
+            return SendResult(SendStatus.REFUSED, str(error))
+    raise error

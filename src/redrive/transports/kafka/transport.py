@@ -21,10 +21,9 @@ from msgspec.structs import replace
 from redrive.clock import Clock, Steady
 from redrive.errors import TransportUnavailable
 from redrive.model import Done, Failure, Holds, Message, Release, Retry
-from redrive.stores.base import Store
 from redrive.transports.base import Delivery, Depth, Features, SendResult, Settlement, refused, translated_errors
 from redrive.transports.kafka.counters import FORGETFUL, Counters, open_counters
-from redrive.transports.kafka.dlq import DlqStore, Grave, grave_of
+from redrive.transports.kafka.dlq import DeadLetterTopic
 from redrive.transports.kafka.driver import NAME, log
 from redrive.transports.kafka.options import Options, is_topic, not_a_topic, options_of, topic_named
 from redrive.transports.kafka.reader import Reader
@@ -68,7 +67,6 @@ class KafkaTransport:
         lease: timedelta,
         counters: Counters | None = None,
         name: Name | None = None,
-        grave: Grave = grave_of,
     ) -> None:
         self.options = options
         self.counters = open_counters(options.counters) if counters is None else counters
@@ -81,14 +79,13 @@ class KafkaTransport:
         self._steady = Steady(clock)
         self._lease = lease
         self._name: Name = name or _id
-        self._grave = grave
         self._holds: dict[str, Holds] = {}
         self._readers: dict[str, Reader] = {}
         self._opening = asyncio.Lock()
         self._sent: set[str] = set()
         self._closed = False
 
-    def hold(self, source: str, holds: Holds) -> None:
+    def keep_order(self, source: str, holds: Holds) -> None:
         """For a worker, which is told once if what it counts would not survive it."""
         if not self.counters.durable and not self._holds:
             log.warning(FORGETFUL)
@@ -98,13 +95,11 @@ class KafkaTransport:
         record, turn = delivery.token
         return bool(record.turn == turn and record.partition.alive)
 
-    def burying(self, store: Store) -> Store:
-        """Letters go to the DLQ topic before they, or instead of that they, go to the store."""
+    def dead_letter_place(self, source: str) -> DeadLetterTopic | None:
+        """The topic of the option `dlq`, beside the store or, with `dlq_only`, instead of it."""
         if self.options.dlq is None:
-            return store
-        return DlqStore(
-            store, self.writer, topic=self.options.dlq, grave=self._grave, also_stored=not self.options.dlq_only
-        )
+            return None
+        return DeadLetterTopic(self.writer, self.options.dlq, replaces_store=self.options.dlq_only)
 
     # -- receiving -----------------------------------------------------------------------------------------------
 

@@ -11,10 +11,9 @@ from datetime import datetime
 import msgspec
 from msgspec import Struct
 
-from redrive.errors import StoreUnavailable, TransportUnavailable
+from redrive.errors import TransportUnavailable
 from redrive.model import Letter, Reason
-from redrive.stores.base import Letters
-from redrive.stores.relayed import RelayedLetters
+from redrive.transports.base import ACCEPTED, SendResult, SendStatus
 from redrive.transports.rabbitmq.publisher import Parcel, Publisher
 from redrive.transports.rabbitmq.topology import PARKING, dlq_exchange
 from redrive.transports.rabbitmq.wire import STORY, fits, properties_of, story
@@ -61,20 +60,21 @@ def is_about(name: str) -> bool:
     return name in (DEAD, STORY) or name.startswith(_ABOUT)
 
 
-class ParkedLetters(RelayedLetters):
-    """Letters that are parked when they are recorded, and recorded in the store too, or not."""
+class DeadLetterQueues:
+    """The queues `q.X.dlq` as a place for dead letters."""
 
-    def __init__(self, letters: Letters, publisher: Publisher, also_stored: bool) -> None:
-        super().__init__(letters)
+    def __init__(self, publisher: Publisher, *, name: str, replaces_store: bool) -> None:
+        self.name = name
+        self.replaces_store = replaces_store
         self._publisher = publisher
-        self._also_stored = also_stored
 
-    async def record(self, letters: Sequence[Letter]) -> None:
-        dead = [letter for letter in letters if letter.reason is not Reason.PARKED]
-        try:
-            await self._publisher.publish([parcel_of(letter) for letter in dead])
-        except TransportUnavailable as error:
-            raise StoreUnavailable(error.name, f"a dead message could not be parked: {error.why}") from error
-        stored = letters if self._also_stored else [one for one in letters if one.reason is Reason.PARKED]
-        if stored:
-            await self.behind.record(stored)
+    async def bury(self, letters: Sequence[Letter]) -> Sequence[SendResult]:
+        outcomes = await self._publisher.outcomes([parcel_of(letter) for letter in letters])
+        return [ACCEPTED if error is None else SendResult(SendStatus.BUSY, _why(error)) for error in outcomes]
+
+    async def refer(self, letters: Sequence[Letter]) -> None:
+        """Nothing: it refuses none for good."""
+
+
+def _why(error: TransportUnavailable) -> str:
+    return f"a dead message could not be parked: {error.why}"

@@ -13,13 +13,11 @@ from msgspec.structs import replace
 from redrive.clock import Clock
 from redrive.errors import ConfigError, TransportUnavailable
 from redrive.model import Done, Message, Release, Retry
-from redrive.stores.base import Store
-from redrive.stores.relayed import RelayedStore
 from redrive.transports.base import Delivery, Depth, Features, SendResult, Settlement, busy
 from redrive.transports.rabbitmq.declaring import Declaring, is_there
 from redrive.transports.rabbitmq.link import ChannelClosed, Link
 from redrive.transports.rabbitmq.options import BuryIn, Options, RetryBy, options_of
-from redrive.transports.rabbitmq.parking import ParkedLetters
+from redrive.transports.rabbitmq.parking import DeadLetterQueues
 from redrive.transports.rabbitmq.publisher import Parcel, Publisher, Unroutable, result_of
 from redrive.transports.rabbitmq.redelivery import Event, after
 from redrive.transports.rabbitmq.subscription import Subscription, Taken
@@ -252,12 +250,12 @@ class RabbitTransport:
         is_parking = part.endswith(".dlq") or part.startswith("exchange dlq.")
         return not is_parking or self.options.bury is not BuryIn.STORE
 
-    def burying(self, store: Store) -> Store:
-        """Where letters of its messages are recorded: in the store, in `q.X.dlq`, or in both."""
-        if self.options.bury is BuryIn.STORE:
-            return store
-        parked = ParkedLetters(store.letters, self._publisher, self.options.bury is BuryIn.BOTH)
-        return RelayedStore(store, parked)
+    def dead_letter_place(self, source: str) -> DeadLetterQueues | None:
+        """`q.X.dlq`, beside the store or instead of it, by the option `bury`."""
+        bury = self.options.bury
+        if bury is BuryIn.STORE:
+            return None
+        return DeadLetterQueues(self._publisher, name=self._link.name, replaces_store=bury is BuryIn.DLQ)
 
     async def aclose(self) -> None:
         """What was prefetched and not started goes back as it was: it was not delivered to anybody."""

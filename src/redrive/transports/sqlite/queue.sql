@@ -62,6 +62,17 @@ WHERE seq = :seq AND lease = :lease;
 -- name: next
 SELECT min(visible_at) FROM queue WHERE source = :source;
 
+-- name: find
+-- Without leasing it.
+SELECT seq, lapsed, id, priority, max(attempt - 1, 0), enqueued_at, expires_at, body, rest, failures
+FROM queue
+WHERE source = :source
+  AND (:ids IS NULL OR id IN (SELECT value FROM json_each(:ids)))
+  AND (:containing IS NULL OR instr(body, :containing))
+  AND (:since IS NULL OR enqueued_at >= :since)
+ORDER BY seq
+LIMIT :limit;
+
 -- name: depths
 SELECT source,
        sum(visible_at <= :now),

@@ -6,16 +6,16 @@ import asyncio
 import secrets
 import sqlite3
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from concurrent.futures import Future
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Any, TypeVar
 
 import msgspec
 
 from redrive.clock import Clock, Steady, microseconds, moment
 from redrive.drivers.sqlite.database import Work, clauses, close_database, open_database
-from redrive.model import Done, Failure, Headers, Message, Release, Retry
+from redrive.model import Done, Failure, Headers, Message, MessageId, Release, Retry
 from redrive.transports.base import ACCEPTED, Delivery, Depth, Features, SendResult, Settlement, translated_errors
 
 _SQL = clauses(__package__, "queue")
@@ -110,6 +110,25 @@ class SqliteTransport:
         await self._write(work)
         self._wake(message.source for message in messages)
         return [ACCEPTED] * len(messages)
+
+    async def find(
+        self,
+        source: str,
+        *,
+        ids: Collection[MessageId] | None = None,
+        containing: bytes | None = None,
+        since: datetime | None = None,
+        limit: int = 1000,
+    ) -> Sequence[Message]:
+        arguments = {
+            "source": source,
+            "ids": None if ids is None else msgspec.json.encode(list(ids)).decode(),
+            "containing": containing,
+            "since": None if since is None else microseconds(since),
+            "limit": limit,
+        }
+        rows = await self._read(lambda connection: connection.execute(_SQL["find"], arguments).fetchall())
+        return [delivery.message for delivery in _deliveries(source, 0, rows)]
 
     async def depths(self) -> dict[str, Depth]:
         rows = await self._read(lambda c: c.execute(_SQL["depths"], {"now": self._now()}).fetchall())

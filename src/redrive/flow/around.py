@@ -1,0 +1,48 @@
+"""What runs around a handler: user code that sees each message before its handler is called, and what came of it."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Awaitable, Callable, Sequence
+from functools import partial
+from typing import Any, TypeAlias
+
+from redrive.errors import ConfigError
+from redrive.flow.decode import name_of
+from redrive.model import Message
+
+Call: TypeAlias = Callable[[], Awaitable[Any]]
+"""Calls the handler, and returns what it returns."""
+Around: TypeAlias = Callable[[Message, Call], Awaitable[Any]]
+"""`async def around(message, call): ... await call() ...`, as middleware in web frameworks."""
+
+
+def arounds(given: Around | Sequence[Around] | None) -> tuple[Around, ...]:
+    """One or several as a tuple, the outermost first; what cannot be one is refused."""
+    found = () if given is None else tuple(given) if isinstance(given, Sequence) else (given,)
+    for around in found:
+        _check(around)
+    return found
+
+
+def wrapped(
+    call: Callable[..., Awaitable[Any]], wants_message: bool, around: Around
+) -> Callable[[Any, Message], Awaitable[Any]]:
+    """The call with that around it. It takes the body and the Message."""
+
+    async def called(body: Any, message: Message) -> Any:
+        return await around(message, partial(call, body, message) if wants_message else partial(call, body))
+
+    return called
+
+
+def _check(around: Any) -> None:
+    help = "write `async def around(message, call): ...`, and `await call()` in it"
+    if not callable(around):
+        raise ConfigError(f"around={around!r}: it is no function; {help}")
+    if not inspect.iscoroutinefunction(around) and not inspect.iscoroutinefunction(type(around).__call__):
+        raise ConfigError(f"around={name_of(around)} is not async; {help}")
+    try:
+        inspect.signature(around).bind(None, None)
+    except TypeError:
+        raise ConfigError(f"around={name_of(around)} does not take two arguments; {help}") from None

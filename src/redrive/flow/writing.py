@@ -1,0 +1,192 @@
+"""What a batch has to write before its ack, step by step, and what of it could not be written: that is given back."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable, Sequence
+from datetime import datetime, timedelta
+from typing import NamedTuple
+
+from msgspec.structs import replace
+
+from redrive.errors import TransportUnavailable, Unavailable
+from redrive.flow.context import Context
+from redrive.flow.decision import Decision
+from redrive.flow.lineage import Lineage, lineage
+from redrive.model import OPEN, Bury, Letter, LetterId, Reason, Release, State, letter_id
+from redrive.stores.base import Entry, EntryStatus
+from redrive.stores.recording import record_each
+from redrive.telemetry.events import BackendDown, LetterRefused, LetterResolved
+from redrive.transports.base import SendStatus
+
+_REFUSED = timedelta(minutes=1)
+log = logging.getLogger("redrive")
+
+
+class Burial(NamedTuple):
+    """A decision that takes a letter, and the letter."""
+
+    decision: Decision
+    letter: Letter
+
+    @property
+    def is_dead(self) -> bool:
+        """And not only parked until its retry."""
+        return self.letter.reason is not Reason.PARKED
+
+
+class Writing:
+    """One batch. What is recorded is never given back: its next success would not know that it has a letter.
+
+    pause   how long what cannot be written now is given back for
+    """
+
+    def __init__(self, context: Context, pause: timedelta) -> None:
+        self.given_back: dict[int, Decision] = {}  # by the id of the decision: what becomes of it instead
+        self.is_down = False  # a backend is
+        self._context = context
+        self._pause = pause
+        self._published: set[LetterId] = set()
+        self._store_is_down = False
+
+    # -- letters -------------------------------------------------------------------------------------------------
+
+    async def announce(self, burials: Sequence[Burial]) -> Sequence[Burial]:
+        """The ledgers of replays hear which of theirs died again. Returns those whose letter is not known yet."""
+        try:
+            crashed = {burial.letter.id for burial in burials if burial.letter.reason is Reason.CRASHED}
+            known = await self._at_rest(crashed) if crashed else set()
+            dead = [burial.decision for burial in burials if isinstance(burial.decision.outcome, Bury)]
+            await self._mark(dead, EntryStatus.FAILED)
+        except Unavailable as error:
+            self._store_down(error)
+            self._give_back(burials, self._pause)
+            return ()
+        return [burial for burial in burials if burial.letter.id not in known] if known else burials
+
+    async def publish(self, burials: Sequence[Burial]) -> Sequence[Burial]:
+        """The transport's own dead-letter place has them, where it has one. Returns those that it refuses for good:
+        they are in the store only."""
+        place = self._context.dead_letter_place
+        dead = [burial for burial in burials if burial.is_dead]
+        if place is None or not dead:
+            return ()
+        try:
+            answers = await place.bury([burial.letter for burial in dead])
+        except Unavailable as error:
+            self._down(error)
+            self._give_back(dead, self._pause)
+            return ()
+        refused, late = [], []
+        for burial, answer in zip(dead, answers, strict=True):
+            if answer.status is SendStatus.REFUSED:
+                refused.append(burial)
+            elif answer.status is not SendStatus.ACCEPTED:
+                late.append((burial, answer))
+            elif place.replaces_store:
+                self._published.add(burial.letter.id)
+        if late:
+            self._down(TransportUnavailable(place.name, late[0][1].why))
+            self._give_back([burial for burial, _ in late], self._pause)
+        return refused
+
+    async def record(self, burials: Sequence[Burial]) -> None:
+        """The store has them: last, because it counts."""
+        wanted = [burial for burial in self._left(burials) if burial.letter.id not in self._published]
+        if not wanted:
+            return
+        try:
+            refused = await self._record(wanted)
+        except Unavailable as error:
+            self._store_down(error)
+            self._give_back(wanted, self._pause)
+        else:
+            self._give_back(refused, _REFUSED)
+
+    async def _record(self, burials: Sequence[Burial]) -> Sequence[Burial]:
+        """Returns those that the store will not have. There should be none; one that is must not hold up the others."""
+        refused = await record_each(self._context.store.letters, [burial.letter for burial in burials])
+        for burial in (refusals := [burial for burial in burials if burial.letter.id in refused]):
+            self._log_refused(burial.letter, refused[burial.letter.id])
+        return refusals
+
+    def _log_refused(self, letter: Letter, error: Exception) -> None:
+        source, id = self._context.source, letter.message.id
+        log.error("the store refuses the letter of message %r: it stays in %s", id, source, exc_info=error)
+        why = f"{type(error).__name__}: {error}"
+        self._context.events.emit(LetterRefused(source=source, message=id, why=why))
+
+    async def refer(self, refused: Sequence[Burial]) -> None:
+        """The dead-letter place hears where the letters are that it refused. If it cannot now, the whole batch is
+        carried out again: they are recorded, and recording them twice changes nothing."""
+        place = self._context.dead_letter_place
+        recorded = self._left(refused)
+        if place is not None and recorded:
+            await place.refer([burial.letter for burial in recorded])
+
+    def buried(self, burials: Iterable[Burial]) -> list[Letter]:
+        """The letters of those that are dead, and durable."""
+        return [burial.letter for burial in self._left(burials) if burial.is_dead]
+
+    # -- resolutions ---------------------------------------------------------------------------------------------
+
+    async def resolve(self, returned: Sequence[Decision]) -> None:
+        """A success of a message that has a letter resolves it."""
+        if self._store_is_down:
+            self._release(returned, self._pause)
+            return
+        try:
+            await self._resolve(returned)
+        except Unavailable as error:
+            self._store_down(error)
+            self._release(returned, self._pause)
+
+    async def _resolve(self, returned: Sequence[Decision]) -> None:
+        context = self._context
+        ids = {letter_id(item.delivery.message.source, item.delivery.message.id): item for item in returned}
+        await self._mark(returned, EntryStatus.RESOLVED)
+        moved = await context.store.letters.move(list(ids), expect=OPEN, to=State.RESOLVED, now=context.clock.now())
+        for id in moved:
+            origin = lineage(ids[id].delivery.message)
+            replay = origin.replay if origin else None
+            context.events.emit(LetterResolved(source=context.source, letter=id, replay=replay))
+
+    # -- inside --------------------------------------------------------------------------------------------------
+
+    async def _at_rest(self, ids: set[LetterId]) -> set[LetterId]:
+        """Letters that a worker recorded before it died, unable to ack: the crash adds nothing to their story."""
+        found = [await self._context.store.letters.get(id) for id in ids]
+        return {letter.id for letter in found if letter and letter.state in (State.PENDING, State.EXHAUSTED)}
+
+    async def _mark(self, items: Sequence[Decision], status: EntryStatus) -> None:
+        """Write the outcome into the ledger of the replay that sent each back."""
+        now = self._context.clock.now()
+        origins = [lineage(item.delivery.message) for item in items]
+        entries = [_entry(origin, status, item, now) for origin, item in zip(origins, items, strict=True) if origin]
+        if replayed := [entry for entry in entries if entry.replay]:
+            await self._context.store.ledger.mark(replayed)
+
+    def _store_down(self, error: Unavailable) -> None:
+        if self._context.one_store:  # giving it back is a write, too: the decision is kept, and carried out later
+            raise TransportUnavailable(error.name, error.why) from error
+        self._store_is_down = True
+        self._down(error)
+
+    def _down(self, error: Unavailable) -> None:
+        self.is_down = True
+        self._context.events.emit(BackendDown(backend=error.name, why=str(error), pause=self._pause))
+
+    def _left(self, burials: Iterable[Burial]) -> list[Burial]:
+        return [burial for burial in burials if id(burial.decision) not in self.given_back]
+
+    def _give_back(self, burials: Iterable[Burial], pause: timedelta) -> None:
+        self._release((burial.decision for burial in burials), pause)
+
+    def _release(self, items: Iterable[Decision], pause: timedelta) -> None:
+        for item in items:
+            self.given_back[id(item)] = replace(item, outcome=Release(pause))
+
+
+def _entry(origin: Lineage, status: EntryStatus, item: Decision, now: datetime) -> Entry:
+    note = f"{item.failure.type}: {item.failure.message}"[:200] if item.failure else ""
+    return Entry(origin.replay or "", origin.letter, status, now, note)

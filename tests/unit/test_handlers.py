@@ -1,0 +1,238 @@
+"""A handler of one's own shape: `decode` before it, `around` it."""
+
+from __future__ import annotations
+
+import asyncio
+import contextvars
+import json
+import threading
+import time
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from typing import Any
+
+import pytest
+
+from redrive import Message, Policy, Redrive
+from redrive.errors import ConfigError
+from redrive.flow.around import Call
+from redrive.forensics.query import Query
+from redrive.model import Letter, Reason
+from redrive.telemetry.events import BatchSettled, Event
+from redrive.worker import Worker
+from tests.unit.support import until
+
+ONCE = Policy(attempts=1)
+
+
+def make_app() -> Redrive:
+    return Redrive(transport="memory://", store="memory://")
+
+
+async def handled(app: Redrive, *bodies: Any, **how: Any) -> list[Letter]:
+    """Send them, and work until all of them are settled; the letters that came of it."""
+    settled = 0
+
+    def count(event: Event) -> None:
+        nonlocal settled
+        if isinstance(event, BatchSettled):
+            settled += event.done + event.buried
+
+    app.events.subscribe(count)
+    async with app:
+        for body in bodies:
+            await app.send("orders", body, **how)
+        worker = Worker(app, upkeep=False)
+        task = asyncio.create_task(worker.run())
+        await until(lambda: settled >= len(bodies) or task.done())
+        worker.stop()
+        await task
+        return list((await app.store.letters.search(Query())).letters)
+
+
+# -- decode ----------------------------------------------------------------------------------------------------------
+
+
+async def test_a_decoder_replaces_that_of_the_annotation() -> None:
+    app, seen = make_app(), list[Any]()
+
+    @app.handler("orders", decode=lambda body: body.decode("utf-16"))
+    async def handle(order: int) -> None:
+        seen.append(order)
+
+    assert await handled(app, "Grüße".encode("utf-16")) == []
+    assert seen == ["Grüße"]
+
+
+async def test_a_decoder_with_two_parameters_gets_the_message() -> None:
+    app, seen = make_app(), list[Any]()
+
+    def decode(body: bytes, message: Message) -> Any:
+        return json.loads(body) if message.header("content-type") == b"application/json" else body
+
+    @app.handler("orders", decode=decode)
+    def handle(order: Any, message: Message) -> None:
+        seen.append((order, message.source))
+
+    assert await handled(app, b"[1]", headers={"content-type": "application/json"}) == []
+    assert seen == [([1], "orders")]
+
+
+async def test_what_a_decoder_raises_makes_the_message_undecodable() -> None:
+    app = make_app()
+
+    @app.handler("orders", decode=json.loads, policy=Policy(attempts=5))
+    async def handle(order: dict[str, Any]) -> None:
+        raise AssertionError("never called")
+
+    [letter] = await handled(app, b"\xff no JSON")
+    assert (letter.reason, letter.message.body, len(letter.failures)) == (Reason.UNDECODABLE, b"\xff no JSON", 1)
+
+
+async def asynchronous(body: bytes) -> None: ...
+def three(body: bytes, message: Message, more: int) -> None: ...
+def no_parameter() -> None: ...
+
+
+@pytest.mark.parametrize(
+    ("decode", "why"),
+    [
+        (asynchronous, "is async: decode without waiting"),
+        (three, "is called with the bytes of a body"),
+        (no_parameter, "is called with the bytes of a body"),
+        ("json", "it takes a function"),
+    ],
+)
+def test_what_cannot_decode_is_refused_when_the_handler_is_registered(decode: Any, why: str) -> None:
+    with pytest.raises(ConfigError, match=why):
+        make_app().handler("orders", decode=decode)(lambda body: None)
+
+
+@pytest.mark.parametrize("decode", [json.loads, bytes.decode, int.from_bytes, memoryview, lambda *all: all])
+def test_functions_of_the_library_decode(decode: Callable[..., Any]) -> None:
+    app = make_app()
+    app.handler("orders", decode=decode)(lambda body: None)
+    assert not app.handlers["orders"].decode_wants_message
+
+
+# -- around ----------------------------------------------------------------------------------------------------------
+
+STEP: contextvars.ContextVar[str] = contextvars.ContextVar("step", default="none")
+
+
+@pytest.mark.parametrize("is_async", [True, False])
+async def test_what_is_around_a_handler_runs_before_and_after_it_the_first_outermost(is_async: bool) -> None:
+    app, seen = make_app(), list[str]()
+
+    def around(name: str) -> Callable[[Message, Call], Any]:
+        async def called(message: Message, call: Call) -> Any:
+            seen.append(f"{name} before {message.key!r}")
+            STEP.set(name)
+            result = await call()
+            seen.append(f"{name} after {result}")
+            return result
+
+        return called
+
+    async def handle(order: dict[str, int]) -> str:
+        seen.append(f"handler within {STEP.get()}")
+        return "answer"
+
+    def handle_in_thread(order: dict[str, int]) -> str:
+        assert threading.current_thread() is not threading.main_thread()
+        seen.append(f"handler within {STEP.get()}")
+        return "answer"
+
+    app.handler("orders", around=[around("a"), around("b")])(handle if is_async else handle_in_thread)
+    assert await handled(app, {"n": 1}, key="k") == []
+    assert seen == ["a before b'k'", "b before b'k'", "handler within b", "b after answer", "a after answer"]
+
+
+async def test_what_the_handler_raises_goes_through_what_is_around_it_and_is_the_failure() -> None:
+    app, seen = make_app(), list[str]()
+
+    @asynccontextmanager
+    async def transaction() -> AsyncIterator[None]:
+        try:
+            yield
+        except KeyError:
+            seen.append("rolled back")
+            raise
+
+    async def around(message: Message, call: Call) -> None:
+        async with transaction():
+            await call()
+
+    @app.handler("orders", around=around, policy=ONCE)
+    async def handle(order: dict[str, int]) -> None:
+        raise KeyError("no such order")
+
+    [letter] = await handled(app, {"n": 1})
+    assert (letter.last.type, seen) == ("KeyError", ["rolled back"])
+
+
+async def test_what_is_around_may_fail_itself_answer_for_the_handler_or_call_it_again() -> None:
+    app, seen = make_app(), list[str]()
+
+    async def around(message: Message, call: Call) -> None:
+        if message.body == b'"fail"':
+            raise ValueError("refused")
+        if message.body == b'"twice"':
+            await call()
+        if message.body != b'"skip"':
+            await call()
+
+    @app.handler("orders", around=around, policy=ONCE)
+    async def handle(order: str) -> None:
+        seen.append(order)
+
+    [letter] = await handled(app, b'"fail"', b'"skip"', b'"twice"')
+    assert (letter.last.type, letter.message.body, seen) == ("ValueError", b'"fail"', ['"twice"', '"twice"'])
+
+
+async def test_its_time_counts_as_that_of_the_attempt() -> None:
+    app, forever = make_app(), asyncio.Event()
+
+    async def around(message: Message, call: Call) -> None:
+        await call()
+        await forever.wait()
+
+    @app.handler("orders", around=around, policy=Policy(attempts=1, timeout="20ms"))
+    async def handle(order: bytes) -> None: ...
+
+    [letter] = await handled(app, b"1")
+    assert letter.last.type.endswith("AttemptTimeout")
+
+
+@asynccontextmanager
+async def manager(message: Message) -> AsyncIterator[None]:
+    yield
+
+
+async def one_parameter(message: Message) -> None: ...
+
+
+@pytest.mark.parametrize(
+    ("around", "why"),
+    [
+        (manager, r"is not async; write `async def around\(message, call\)"),
+        (time.sleep, "is not async"),
+        (one_parameter, "does not take two arguments"),
+        ("log", "is no function"),
+        (7, "is no function"),
+        ([one_parameter], "does not take two arguments"),
+    ],
+)
+def test_what_cannot_be_around_is_refused_when_the_handler_is_registered(around: Any, why: str) -> None:
+    with pytest.raises(ConfigError, match=why):
+        make_app().handler("orders", around=around)(lambda body: None)
+
+
+def test_an_object_with_an_async_call_can_be_around() -> None:
+    class Timing:
+        async def __call__(self, message: Message, call: Call) -> Any:
+            return await call()
+
+    app = make_app()
+    app.handler("orders", around=Timing())(lambda body: None)
+    assert app.handlers["orders"].wants_message
