@@ -99,7 +99,7 @@ class TicketTransport(KafkaTransport):
 
 
 class TicketTopic(DeadLetterTopic):
-    """The DLQ topic of the tickets, instead of the store: counts last failures, publishes dead tickets, and logs them."""
+    """The DLQ topic of the tickets, instead of the store: counts last failures, publishes and logs dead tickets."""
 
     def __init__(self, transport: TicketTransport, topic: str) -> None:
         super().__init__(transport.writer, topic, form=dead_ticket, replaces_store=True)
