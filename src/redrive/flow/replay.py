@@ -153,26 +153,29 @@ class Replays:
         sending = self._sending(replay)
         began, asked, left, after = self._clock.elapsed(), 0, 0, None
         while replay.is_run_by(runner):
-            size = _BATCH if replay.rate is None else max(1, min(_BATCH, int(replay.rate)))
             entries, after = await self._store.ledger.entries(
-                replay.id, status=EntryStatus.SELECTED, after=after, limit=size
+                replay.id, status=EntryStatus.SELECTED, after=after, limit=_batch(replay.rate)
             )
             batch = await sending.send([entry.letter for entry in entries])
             asked, left = asked + batch.asked, left + batch.left
             progress(batch.finished)
-            if after is None:  # once through the ledger
-                if not left:
-                    replay = await self._end(replay.id, runner)
-                    break
-                if (again_at := sending.waits.next_at(self._clock.now())) > self._clock.now():
-                    replay = await self._rest(replay.id, runner, again_at, sending.waits)
-                    break
-                left = 0
-            next_at = began if replay.rate is None else began + asked / replay.rate
-            replay = await self._wait(replay.id, runner, next_at, sending.waits)
+            if after is not None:
+                replay = await self._wait(replay.id, runner, began + asked / (replay.rate or inf), sending.waits)
+            else:
+                replay, left = await self._once_through(replay.id, runner, left, sending.waits), 0
         if replay.state is ReplayState.CANCELLED:
             await self._let_go(replay)
         return replay
+
+    async def _once_through(self, id: str, runner: str, left: int, waits: Waits) -> Replay:
+        """Everything selected had its turn. It has ended; or nothing is left but what has to wait, and somebody runs it
+        on when it is time; or there is something to do at once."""
+        now = self._clock.now()
+        if not left:
+            return await self._end(id, runner)
+        if (again_at := waits.next_at(now)) > now:
+            return await self._keep(id, runner, runner=None, runner_until=None, again_at=again_at, waits=waits.all)
+        return await self._keep(id, runner, runner_until=now + _LEASE, waits=waits.all)
 
     def _sending(self, replay: Replay) -> Sending:
         return Sending(self._store, self._way(replay), self._events, self._clock, replay=replay.id, waits=replay.waits)
@@ -196,10 +199,6 @@ class Replays:
             if left <= 0 or not replay.is_run_by(runner):
                 return replay
             await self._clock.sleep(min(left, _LEASE.total_seconds() / 3))
-
-    async def _rest(self, id: str, runner: str, again_at: datetime, waits: Waits) -> Replay:
-        """Nothing is left but what has to wait: somebody runs it on when it is time."""
-        return await self._keep(id, runner, runner=None, runner_until=None, again_at=again_at, waits=waits.all)
 
     async def _let_go(self, replay: Replay) -> None:
         """Letters claimed by a replay that was cancelled, and not sent."""
@@ -259,6 +258,10 @@ class Replays:
 def owner_of(replay: str) -> str:
     """The replay itself owns what it claims, so that whoever resumes it goes on with the same letters."""
     return f"replay:{replay}"
+
+
+def _batch(rate: float | None) -> int:
+    return _BATCH if rate is None else max(1, min(_BATCH, int(rate)))
 
 
 def _body(replay: Replay) -> dict[str, Any]:

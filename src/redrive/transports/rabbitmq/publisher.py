@@ -218,8 +218,8 @@ class _Confirms:
                 return
 
     def _fail(self, reason: TransportUnavailable) -> None:
-        """Of what is open nobody knows; but if the broker closed the channel for a size, it is known who was too large:
-        it must not take along what is published beside it the next time."""
+        """Of what is open nobody knows; but if the broker closed the channel for a size, it is known who was too large,
+        and must not take along what is published beside it the next time."""
         found = _TOO_LARGE.search(reason.why)
         most = int(found[1]) if found else inf
         refusal = NeverTaken(self._name, reason.why)
