@@ -24,7 +24,10 @@ ALLOWED: dict[str, tuple[int, str]] = {
     "tests/faults/": (7, KILLED),
     "tests/systems/": (32, LATER),
     "tests/trouble/": (39, LATER),
-    "tests/unit/transports/test_rabbitmq_pika.py": (5, "it tells when pika changes the names that pika_internals.py uses"),
+    "tests/unit/transports/test_rabbitmq_pika.py": (
+        5,
+        "it tells when pika changes the names that pika_internals.py uses",
+    ),
     "tests/unit/test_benchmarks.py": (4, "the contenders of a benchmark, which has no other user"),
 }
 """How many there may be, and why; by file, or by folder."""

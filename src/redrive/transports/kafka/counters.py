@@ -99,7 +99,7 @@ class SqliteCounters:
     async def get(self, names: Sequence[str]) -> Sequence[int]:
         await self._make()
         asked, oldest = _json(names), self._oldest()
-        found = dict(await self._database.read(lambda one: one.execute(_GET, (asked, oldest)).fetchall()))
+        found = dict(await self._database.read(lambda connection: connection.execute(_GET, (asked, oldest)).fetchall()))
         return [found.get(name, 0) for name in names]
 
     async def put(self, counts: Counts) -> None:

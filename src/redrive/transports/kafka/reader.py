@@ -171,8 +171,10 @@ class Reader:
 
     def _resume(self) -> None:
         self._halted = False
-        paused = {place for place, one in self.shelf.partitions.items() if one.paused}
-        self._consumer.resume([one for one in self._consumer.assignment() if (one.topic, one.partition) not in paused])
+        paused = {place for place, partition in self.shelf.partitions.items() if partition.paused}
+        self._consumer.resume(
+            [given for given in self._consumer.assignment() if (given.topic, given.partition) not in paused]
+        )
 
     def _take_in(self, messages: Sequence[Any]) -> None:
         if not messages:
@@ -200,7 +202,7 @@ class Reader:
             following = offset + 1
             records.append(self._record(partition, raw, offset))
         with self.lock:
-            self.shelf.add([one for one in records if one.partition.alive], self._elapsed())
+            self.shelf.add([record for record in records if record.partition.alive], self._elapsed())
             for place, end in ends:  # markers of transactions lie before it, which nobody receives
                 if place in partitions:
                     partitions[place].next = max(partitions[place].next, end)
@@ -232,9 +234,13 @@ class Reader:
             return
         self._commit_at = now + _COMMIT_EVERY
         with self.lock:
-            offsets = [_offset(one, OPEN) for one in self.shelf.partitions.values() if one.base != one.asked]
-            for one in self.shelf.partitions.values():
-                one.asked = one.base
+            offsets = [
+                _offset(partition, OPEN)
+                for partition in self.shelf.partitions.values()
+                if partition.base != partition.asked
+            ]
+            for partition in self.shelf.partitions.values():
+                partition.asked = partition.base
         if offsets:
             self._commit_soon(offsets)
 
@@ -250,8 +256,8 @@ class Reader:
             return
         log.debug("offsets of %s are not committed yet: %s", self._source, error)
         with self.lock:
-            for one in offsets:
-                partition = self.shelf.partitions.get((one.topic, one.partition))
+            for offset in offsets:
+                partition = self.shelf.partitions.get((offset.topic, offset.partition))
                 if partition is not None:
                     partition.asked = -1
 
@@ -285,17 +291,19 @@ class Reader:
             return
         partitions = self._begin(consumer, assigned)
         with suppress(KafkaException):  # not marked, so a crash of ours would not be noticed; nothing would be lost
-            consumer.commit(offsets=[_offset(one, OPEN) for one in partitions], asynchronous=False)
+            consumer.commit(offsets=[_offset(partition, OPEN) for partition in partitions], asynchronous=False)
         with self.lock:
             for partition in partitions:
                 self.shelf.assign(partition)
-        consumer.incremental_assign([TopicPartition(*one.place, one.next) for one in partitions])
+        consumer.incremental_assign([TopicPartition(*partition.place, partition.next) for partition in partitions])
 
     def _begin(self, consumer: Any, assigned: list[Any]) -> list[Partition]:
         """Asked until somebody answers: without its offset a partition would be read from anywhere."""
         while not self._closing.is_set():
             try:
-                return [self._begun(consumer, one) for one in consumer.committed(assigned, timeout=_PATIENCE)]
+                return [
+                    self._begun(consumer, committed) for committed in consumer.committed(assigned, timeout=_PATIENCE)
+                ]
             except KafkaException as error:
                 self._in_trouble(inner(error))
                 self._closing.wait(_FINISH)
@@ -313,7 +321,7 @@ class Reader:
 
     def _on_revoke(self, consumer: Any, revoked: list[Any]) -> None:
         """Hand out nothing more of it, let handlers finish for a moment, commit what is finished, drop the rest."""
-        places = [(one.topic, one.partition) for one in revoked]
+        places = [(partition.topic, partition.partition) for partition in revoked]
         with self.lock:
             self.shelf.stop(places)
         self._wait_until_free(places)
@@ -322,7 +330,7 @@ class Reader:
     def _on_lost(self, consumer: Any, lost: list[Any]) -> None:
         """Somebody else has them already: there is nothing to commit."""
         with self.lock:
-            self.shelf.revoke([(one.topic, one.partition) for one in lost])
+            self.shelf.revoke([(partition.topic, partition.partition) for partition in lost])
 
     def _wait_until_free(self, places: Sequence[Place]) -> None:
         end = time.monotonic() + _FINISH
@@ -354,7 +362,7 @@ class Reader:
 
 def _following(partition: Partition, records: Sequence[Record]) -> int:
     """The lowest offset that has not come yet."""
-    last = next((one for one in reversed(records) if one.partition is partition), None)
+    last = next((record for record in reversed(records) if record.partition is partition), None)
     return partition.next if last is None else last.offset + 1
 
 

@@ -150,9 +150,9 @@ class KafkaTransport:
             suspects = [record for record in records if record.suspect]
             if suspects and self.counters.durable:
                 with translated_errors():
-                    await self.counters.put({self._name(one.message): one.tried + 1 for one in suspects})
-                for one in suspects:
-                    one.counted = True
+                    await self.counters.put({self._name(record.message): record.tried + 1 for record in suspects})
+                for record in suspects:
+                    record.counted = True
         except BaseException:
             with reader.lock:
                 for record in records:
@@ -166,26 +166,30 @@ class KafkaTransport:
 
     async def extend(self, deliveries: Sequence[Delivery]) -> Sequence[Delivery]:
         now, lost = self._clock.elapsed(), []
-        for reader, some in self._by_reader(deliveries, lambda one: one):
+        for reader, some in self._by_reader(deliveries, lambda delivery: delivery):
             if reader is None:
                 lost += some
                 continue
             with reader.lock:
                 reader.shelf.ripen(now)
-                for one in some:
-                    if self.is_ours(one):
-                        reader.shelf.extend(one.token[0], now)
+                for delivery in some:
+                    if self.is_ours(delivery):
+                        reader.shelf.extend(delivery.token[0], now)
                     else:
-                        lost.append(one)
+                        lost.append(delivery)
         return lost
 
     # -- settling ------------------------------------------------------------------------------------------------
 
     async def settle(self, settlements: Sequence[Settlement]) -> Sequence[Delivery]:
         """What has to be durable first is written first: until then nothing is settled, and all can be repeated."""
-        if slow := [one for one in settlements if type(one.outcome) is not Done or one.delivery.token[0].counted]:
-            ours = [one for one in slow if self.is_ours(one.delivery)]
-            await self._set_aside([one for one in ours if self._goes_aside(one)])
+        if slow := [
+            settlement
+            for settlement in settlements
+            if type(settlement.outcome) is not Done or settlement.delivery.token[0].counted
+        ]:
+            ours = [settlement for settlement in slow if self.is_ours(settlement.delivery)]
+            await self._set_aside([settlement for settlement in ours if self._goes_aside(settlement)])
             await self._write_counts(ours)
         lost: list[Delivery] = []
         for reader, some in self._by_reader(settlements, _delivery):
@@ -195,17 +199,17 @@ class KafkaTransport:
     def _carry_out(self, reader: Reader, settlements: Sequence[Settlement]) -> list[Delivery]:
         lost, finished, kept = [], [], []
         with reader.lock:
-            for one in settlements:
-                record, turn = one.delivery.token
+            for settlement in settlements:
+                record, turn = settlement.delivery.token
                 if record.turn != turn or not record.partition.alive:
-                    lost.append(one.delivery)
-                elif type(one.outcome) is Done or record.aside:
+                    lost.append(settlement.delivery)
+                elif type(settlement.outcome) is Done or record.aside:
                     finished.append(record)
                 else:
-                    kept.append(one)
+                    kept.append(settlement)
             reader.shelf.finish(finished)
-            for one in kept:
-                self._put_back(reader, one)
+            for settlement in kept:
+                self._put_back(reader, settlement)
         reader.settled()
         return lost
 
@@ -230,10 +234,10 @@ class KafkaTransport:
 
     async def _set_aside(self, settlements: Sequence[Settlement]) -> None:
         """A copy on a retry topic, confirmed; the original is then done with. What is too large for it waits here."""
-        waiting = [one for one in settlements if not one.delivery.token[0].aside]
-        errors = await self.writer.outcomes([self._delayed(one) for one in waiting])
-        for one, error in zip(waiting, errors, strict=True):
-            one.delivery.token[0].aside = error is None
+        waiting = [settlement for settlement in settlements if not settlement.delivery.token[0].aside]
+        errors = await self.writer.outcomes([self._delayed(settlement) for settlement in waiting])
+        for settlement, error in zip(waiting, errors, strict=True):
+            settlement.delivery.token[0].aside = error is None
         raise_unless_too_large(errors)
 
     def _delayed(self, settlement: Settlement) -> Parcel:
@@ -251,12 +255,12 @@ class KafkaTransport:
 
     async def _write_counts(self, settlements: Sequence[Settlement]) -> None:
         counts = {}
-        for one in settlements:
-            record = one.delivery.token[0]
-            if isinstance(one.outcome, Retry) and not record.aside:
+        for settlement in settlements:
+            record = settlement.delivery.token[0]
+            if isinstance(settlement.outcome, Retry) and not record.aside:
                 counts[self._name(record.message)] = record.tried + 1
             elif record.counted:
-                counts[self._name(record.message)] = record.tried if isinstance(one.outcome, Release) else 0
+                counts[self._name(record.message)] = record.tried if isinstance(settlement.outcome, Release) else 0
         if counts:
             with translated_errors():
                 await self.counters.put(counts)
@@ -339,8 +343,8 @@ def _id(message: Message) -> str:
     return message.id
 
 
-def _sum(one: Depth, other: Depth) -> Depth:
-    return Depth(one.ready + other.ready, one.delayed + other.delayed, one.leased + other.leased)
+def _sum(depth: Depth, other: Depth) -> Depth:
+    return Depth(depth.ready + other.ready, depth.delayed + other.delayed, depth.leased + other.leased)
 
 
 def open_transport(url: str, *, clock: Clock, lease: timedelta) -> KafkaTransport:
