@@ -16,7 +16,7 @@ import msgspec
 from redrive.clock import Clock, Steady, microseconds, moment
 from redrive.drivers.sqlite.database import Work, clauses, close_database, open_database
 from redrive.model import Done, Failure, Headers, Message, Release, Retry
-from redrive.transports.base import ACCEPTED, Delivery, Depth, Features, SendResult, Settlement, in_our_words
+from redrive.transports.base import ACCEPTED, Delivery, Depth, Features, SendResult, Settlement, in_our_words, refused
 
 _SQL = clauses(__package__, "queue")
 T = TypeVar("T")
@@ -96,7 +96,17 @@ class SqliteTransport:
         return lost
 
     async def send(self, messages: Sequence[Message]) -> Sequence[SendResult]:
-        """In one transaction: all of them, or none."""
+        """In one transaction; where that has no place for one of them, each in its own."""
+        try:
+            await self._add(messages)
+        except (OverflowError, ValueError) as error:
+            if len(messages) == 1:
+                return [refused(f"SQLite cannot hold it: {error}")]
+            return [result for message in messages for result in await self.send([message])]
+        self._wake(message.source for message in messages)
+        return [ACCEPTED] * len(messages)
+
+    async def _add(self, messages: Sequence[Message]) -> None:
         now = self._now()
         rows = [_row(message, self._visible_at(message, now)) for message in messages if not message.was_sent_back]
         back = [_row(message, self._visible_at(message, now)) for message in messages if message.was_sent_back]
@@ -106,8 +116,6 @@ class SqliteTransport:
             connection.executemany(_SQL["send_back"], back)
 
         await self._write(work)
-        self._wake(message.source for message in messages)
-        return [ACCEPTED] * len(messages)
 
     async def depths(self) -> dict[str, Depth]:
         rows = await self._read(lambda c: c.execute(_SQL["depths"], {"now": self._now()}).fetchall())
