@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import sys
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Sequence
 from datetime import datetime, timedelta
 from pathlib import Path
 from typing import TypeVar
@@ -12,10 +12,11 @@ from typing import TypeVar
 import pytest
 
 from redrive.clock import SystemClock
+from redrive.model import Message
 from redrive.testing.builders import make_message
 from redrive.testing.clock import ManualClock
 from redrive.testing.transports import TransportBackend, TransportSuite
-from redrive.transports.base import Transport
+from redrive.transports.base import SendStatus, Transport
 from redrive.transports.memory import MemoryTransport
 from redrive.transports.sqlite import SqliteTransport
 
@@ -54,6 +55,10 @@ class SqliteBackend(ManualBackend):
 
     async def open(self) -> Transport:
         return SqliteTransport(self.url, clock=self.clock, lease=self.lease)
+
+    async def not_taken(self, transport: Transport) -> Sequence[tuple[Message, SendStatus]]:
+        """A number that no column of SQLite can hold."""
+        return [(make_message(priority=1 << 70), SendStatus.REFUSED)]
 
 
 class TestMemory(TransportSuite):
@@ -109,6 +114,7 @@ _SENDER = """
 import asyncio, sys
 from datetime import timedelta
 from redrive.clock import SystemClock
+from redrive.model import Message
 from redrive.testing.builders import make_message
 from redrive.transports.sqlite import SqliteTransport
 

@@ -16,7 +16,16 @@ import msgspec
 from redrive.clock import Clock, Steady, microseconds, moment
 from redrive.drivers.sqlite.database import Work, clauses, close_database, open_database
 from redrive.model import Done, Failure, Headers, Message, MessageId, Release, Retry
-from redrive.transports.base import ACCEPTED, Delivery, Depth, Features, SendResult, Settlement, translated_errors
+from redrive.transports.base import (
+    ACCEPTED,
+    Delivery,
+    Depth,
+    Features,
+    SendResult,
+    Settlement,
+    refused,
+    translated_errors,
+)
 
 _SQL = clauses(__package__, "queue")
 T = TypeVar("T")
@@ -98,7 +107,17 @@ class SqliteTransport:
         return lost
 
     async def send(self, messages: Sequence[Message]) -> Sequence[SendResult]:
-        """In one transaction: all of them, or none."""
+        """In one transaction; where that has no place for one of them, each in its own."""
+        try:
+            await self._add(messages)
+        except (OverflowError, ValueError) as error:
+            if len(messages) == 1:
+                return [refused(f"SQLite cannot hold it: {error}")]
+            return [result for message in messages for result in await self.send([message])]
+        self._wake(message.source for message in messages)
+        return [ACCEPTED] * len(messages)
+
+    async def _add(self, messages: Sequence[Message]) -> None:
         now = self._now()
         rows = [_row(message, self._visible_at(message, now)) for message in messages if not message.was_sent_back]
         back = [_row(message, self._visible_at(message, now)) for message in messages if message.was_sent_back]
@@ -108,8 +127,6 @@ class SqliteTransport:
             connection.executemany(_SQL["send_back"], back)
 
         await self._write(work)
-        self._wake(message.source for message in messages)
-        return [ACCEPTED] * len(messages)
 
     async def find(
         self,
