@@ -145,6 +145,15 @@ async def test_done_resolves_and_what_the_core_has_written_stays(store: Store, c
     assert [(await _get(store, one)).state for one in (plain, buried)] == [State.RESOLVED, State.EXHAUSTED]
 
 
+async def test_who_writes_the_outcome_himself_is_not_written_after(store: Store, clock: ManualClock) -> None:
+    letter = _due()
+    await store.letters.record([letter])
+    transport = LettersTransport(store, clock=clock, lease=LEASE, resolves=False)
+    [delivery] = await transport.take("orders", 10)
+    assert await transport.settle([Settlement(delivery, Done())]) == []
+    assert (await _get(store, letter)).state is State.RETRYING
+
+
 async def test_a_release_leaves_no_trace(store: Store, clock: ManualClock) -> None:
     letter = _due(updated_at=START)
     await store.letters.record([letter])

@@ -36,16 +36,17 @@ def lineage(message: Message) -> Lineage | None:
     """Where it was sent back from; None for a message on its first way."""
     if not message.headers:
         return None
-    claimed = message.header(LETTER)
+    headers = dict(message.headers)  # of a repeat, the last one holds
+    claimed = headers.get(LETTER)
     if claimed is None or claimed.decode("ascii", "replace") != letter_id(message.source, message.id):
         return None
-    replay = message.header(REPLAY)
-    retries = message.header(RETRIES) or b"0"
+    replay = headers.get(REPLAY)
+    retries = headers.get(RETRIES) or b"0"
     return Lineage(
         letter=claimed.decode("ascii"),
         retries=int(retries) if retries.isdigit() and len(retries) < 10 else 0,
         replay=replay.decode("ascii", "replace") if replay else None,
-        by_hand=message.header(BY_HAND) is not None,
+        by_hand=BY_HAND in headers,
     )
 
 

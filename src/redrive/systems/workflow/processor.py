@@ -26,7 +26,7 @@ from redrive.flow.deadline import Deadline, Deadlines
 from redrive.flow.decide import decide
 from redrive.flow.decision import Decision
 from redrive.flow.settle import settle
-from redrive.model import Message, Release, State
+from redrive.model import Done, Message, Release, State
 from redrive.systems.workflow.calls import CURRENT, Calls
 from redrive.systems.workflow.task import SOURCE, FailedTask, body_of
 from redrive.telemetry.events import BreakerMoved, LeaseLost, LettersMoved, LettersRetried
@@ -35,6 +35,7 @@ from redrive.transports.letters import LettersTransport
 
 log = logging.getLogger("redrive")
 _MOST_ASIDE = 500
+_DONE = Done()
 
 
 class Cycle(Struct):
@@ -224,13 +225,15 @@ class Processor:
         message = replace(delivery.message, attempt=len(letter.failures) + 1)
         began = perf_counter()
         failure = await attempt(context, message, Deadline(self._deadlines))
-        answer = self._calls.answer(letter)
+        seconds, answer = perf_counter() - began, self._calls.answer(letter)
+        if failure is None:
+            return Decision(delivery, _DONE, None, seconds), answer.value
         if answer.left is not None:
             body = body_of(FailedTask(letter).task, answer.left)
             message = replace(message, body=body, enqueued_at=letter.message.enqueued_at)
         delivery = replace(delivery, message=message)
         outcome = decide(message, failure, context.policy_for(delivery), context.clock.now(), context.clock.rng)
-        return Decision(delivery, outcome, failure, perf_counter() - began), answer.value
+        return Decision(delivery, outcome, failure, seconds), answer.value
 
     async def keep(self, attempted: Decision) -> None:
         """Write it down, together with what others have to write; while the store is away, a later cycle does."""

@@ -113,7 +113,7 @@ class DeadLetterQueue:
         self._interval: float = _INTERVAL
         self._calls = Calls(retry_callback)
         timeout = positive("retry_timeout", retry_timeout)
-        self._transport = LettersTransport(self.store, clock=self.clock, lease=timeout + _MARGIN)
+        self._transport = LettersTransport(self.store, clock=self.clock, lease=timeout + _MARGIN, resolves=False)
         context = self._context(timeout, parallel)
         self._worker = context.worker
         self._enqueuer = Enqueuer(context, self._policies, self._templates, whole(default_max_retries))

@@ -47,8 +47,12 @@ _NO_LETTER = "only letters are sent back here, and this message has none"
 class LettersTransport:
     """Leases the letters of a store that are due, and those that are sent back through it.
 
-    A dead worker's lease ends by itself, and `rescue` gives back what it had claimed. `hint` is told to whoever sends a
-    message that has no letter.
+    A dead worker's lease ends by itself, and `rescue` gives back what it had claimed.
+
+    interval    how soon a receive sees what has become due, or was sent by another process
+    resolves    whether done resolves the letter. It need not where whoever settles has written the outcome into this
+                very store already, as the core does
+    hint        told to whoever sends a message that has no letter
     """
 
     def __init__(
@@ -58,6 +62,7 @@ class LettersTransport:
         clock: Clock,
         lease: timedelta,
         interval: timedelta = timedelta(seconds=1),
+        resolves: bool = True,
         hint: str = _NO_LETTER,
         owned: bool = False,
     ) -> None:
@@ -75,6 +80,7 @@ class LettersTransport:
         self._clock = clock
         self._lease = lease
         self._interval = interval
+        self._resolves = resolves
         self._hint = hint
         self._owned = owned
         self._owner = f"{_OWNER}{clock.new_id()}"
@@ -215,7 +221,7 @@ class LettersTransport:
 
     async def _finish(self, deliveries: Sequence[Delivery]) -> list[Delivery]:
         """Resolve what still is as we claimed it; what is at rest by now has its outcome. Returns what others have."""
-        if not deliveries:
+        if not deliveries or not self._resolves:
             return []
         ids = tuple(delivery.token.letter.id for delivery in deliveries)
         page = await self._store.letters.search(Query(ids=ids, states=IN_FLIGHT), limit=len(ids))
