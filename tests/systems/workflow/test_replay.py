@@ -14,13 +14,13 @@ from opensearchpy import AsyncOpenSearch
 from redrive.app import Redrive
 from redrive.cli import main
 from redrive.config.settings import Settings
+from redrive.errors import UsageError
 from redrive.forensics.query import Query
 from redrive.model import State
 from redrive.service import Service
 from redrive.stores.base import EntryStatus
 from redrive.systems.workflow import DeadLetterQueue, RetryPolicy
 from redrive.testing.clock import ManualClock
-from redrive.transports.base import SendStatus
 from redrive.transports.letters import KIND, LettersTransport
 from tests.servers.opensearch import OpenSearch
 from tests.systems.workflow.helpers import Worker, enqueued, failing, status_of
@@ -118,10 +118,9 @@ async def test_what_was_archived_meanwhile_is_not_run(path: Path, settings: Sett
 
 async def test_a_message_does_not_start_a_workflow(settings: Settings) -> None:
     async with Redrive(settings=settings) as app:
-        transport: LettersTransport = app.transport("workflow")  # type: ignore[assignment]
-        [result] = await transport.send([app.message("workflow", {})])
-        assert result.status is SendStatus.REFUSED
-        assert "execute_workflow_parallel" in result.why
+        app.declare("workflow", transport="workflow")
+        with pytest.raises(UsageError, match="execute_workflow_parallel"):
+            await app.send("workflow", {})
 
 
 async def test_the_same_in_opensearch(opensearch_server: OpenSearch) -> None:
