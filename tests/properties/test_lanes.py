@@ -151,7 +151,7 @@ class Order(RuleBasedStateMachine):
             self.put_back.discard(item)
             del self.live[item.message]
             self.finished.append(item.message)
-            self.backlog.done(item)
+            self.backlog.done([item])
         else:
             self.put_back.add(item)
             after = outcome.after if isinstance(outcome, Retry) else outcome.pause

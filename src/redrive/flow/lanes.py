@@ -204,15 +204,16 @@ class Backlog(Generic[T]):
         lane = self._lane(item)
         self._hold(item, _Alone() if lane is None else lane, due)
 
-    def done(self, item: T) -> None:
-        """If others waited for it, they are next."""
+    def done(self, items: Iterable[T]) -> None:
+        """They are done: if others waited for one of them, they are next."""
         if not self._waits:
             return
-        lane = self._lane(item)
-        wait = self._waits.get(lane)
-        if wait is not None and wait.out is item:
-            del self._waits[lane]
-            self.ready.extendleft(reversed([other for other in wait.items if other is not item]))
+        for item in items:
+            lane = self._lane(item)
+            wait = self._waits.get(lane)
+            if wait is not None and wait.out is item:
+                del self._waits[lane]
+                self.ready.extendleft(reversed([other for other in wait.items if other is not item]))
 
     def is_blocked(self, item: T) -> bool:
         """Whether it was handed out, and another of its lane was put back since."""

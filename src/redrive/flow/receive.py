@@ -42,8 +42,8 @@ class Consumer:
         self.context = context
         self.released = 0  # how many were given back
         self.lanes: Lanes[Delivery] = Lanes(retries_block=context.policy.holds is not Holds.NOTHING)
-        self._is_ours = context.transport.is_ours if isinstance(context.transport, KeepsOrder) else None
-        self._next = self.lanes.next if self._is_ours is None else self._next_of_ours
+        self._is_ours = context.transport.is_ours if isinstance(context.transport, KeepsOrder) else _always
+        self._next = self.lanes.next if self._is_ours is _always else self._next_of_ours
         self._availability = Availability(context.events)
         self._leases = Leases(context, max(2 * context.batch, 2 * context.handler.concurrency), self._availability)
         self._deadlines = Deadlines(context.handler.timeout)
@@ -155,8 +155,8 @@ class Consumer:
     def _next_of_ours(self) -> Delivery | None:
         """The first that may begin, where what was received can be taken from us before that."""
         while (delivery := self.lanes.next()) is not None:
-            if (ours := self._first_of_ours(delivery)) is not None:
-                return ours
+            if self._is_ours(delivery) or (delivery := self._after_lost(delivery)) is not None:
+                return delivery
         return None
 
     def _behind(self, decision: Decision) -> Delivery | None:
@@ -165,14 +165,18 @@ class Consumer:
         if decision.outcome is not _DONE or delivery.redelivered or delivery.message.was_sent_back:
             self.lanes.block(delivery, decision.outcome)  # it waits, or a store has to take it first
             return None
-        return None if self._stopping.is_set() else self._first_of_ours(self.lanes.done(delivery))
+        if self._stopping.is_set():
+            return None  # they are given back
+        following = self.lanes.done(delivery)
+        return following if following is None or self._is_ours(following) else self._after_lost(following)
 
-    def _first_of_ours(self, delivery: Delivery | None) -> Delivery | None:
-        """It, or what follows in its lane: its partition may have moved to another worker since it was received."""
-        while delivery is not None and self._is_ours is not None and not self._is_ours(delivery):
-            self._leases.drop([delivery])
-            delivery = self.lanes.done(delivery)
-        return delivery
+    def _after_lost(self, lost: Delivery) -> Delivery | None:
+        """What follows in its lane: its partition has moved to another worker since it was received."""
+        following: Delivery | None = lost
+        while following is not None and not self._is_ours(following):
+            self._leases.drop([following])
+            following = self.lanes.done(following)
+        return following
 
     def _refused(self, delivery: Delivery) -> Decision | None:
         """Dead before it was attempted."""
@@ -239,3 +243,7 @@ class Consumer:
             self._leases.changed.clear()
             self._decided.set()
             await until(self._leases.changed, [settler])
+
+
+def _always(delivery: Delivery) -> bool:
+    return True

@@ -34,9 +34,16 @@ class Settled(Struct, frozen=True):
     kept_back: Sequence[Delivery] = ()  # what could not be written was given back instead
 
 
+_AS_DECIDED = Settled()
+
+
 async def settle(context: Context, batch: Sequence[Decision], pause: timedelta = _PAUSE) -> Settled:
     """Letters are durable and resolutions written before anything is acked. Raises TransportUnavailable only."""
     plain, others = _split(batch)
+    settlements = [Settlement(item.delivery, _DONE) for item in plain]
+    if not others:
+        report(context, plain, (), (), await context.transport.settle(settlements))
+        return _AS_DECIDED
     burials = [Burial(item, letter) for item in others if (letter := _letter(context, item)) is not None]
     returned = [item for item in others if _came_back(item)]
     writing = Writing(context, pause)
@@ -48,11 +55,11 @@ async def settle(context: Context, batch: Sequence[Decision], pause: timedelta =
     if returned:
         await writing.resolve(returned)
     others = [writing.given_back.get(id(item), item) for item in others]
-    settlements = [Settlement(item.delivery, _DONE) for item in plain]
     settlements += [_settlement(item, context.parks) for item in others]
     lost = await context.transport.settle(settlements)
     report(context, plain, others, writing.buried(burials), lost)
-    return Settled(not writing.is_down, [item.delivery for item in writing.given_back.values()])
+    kept_back = [item.delivery for item in writing.given_back.values()]
+    return Settled(not writing.is_down, kept_back) if kept_back else _AS_DECIDED
 
 
 def _split(batch: Sequence[Decision]) -> tuple[list[Decision], list[Decision]]:

@@ -161,7 +161,7 @@ class TestBacklog:
         assert backlog.take(9, 9.9) == []
         assert backlog.take(9, 10.0) == [first]
         assert backlog.take(9, 10.0) == [], "what is behind it waits for its outcome"
-        backlog.done(first)
+        backlog.done([first])
         assert names(backlog.take(9, 10.0)) == "a2 a3"
 
     def test_those_that_were_out_come_back_in_their_order(self) -> None:
@@ -174,7 +174,7 @@ class TestBacklog:
         assert backlog.take(9, 4.0) == []
         assert backlog.take(9, 5.0) == [first]
         assert not backlog.is_blocked(first)
-        backlog.done(first)
+        backlog.done([first])
         assert names(backlog.take(9, 5.0)) == "a2 a3"
 
     def test_an_earlier_one_that_comes_back_later_is_not_forgotten(self) -> None:
@@ -183,7 +183,7 @@ class TestBacklog:
         backlog.put_back(second, 0.0)
         assert backlog.take(9, 0.0) == [second]
         backlog.put_back(first, 0.0)
-        backlog.done(second)
+        backlog.done([second])
         assert backlog.take(9, 0.0) == [first]
 
     def test_without_a_lane_nothing_waits_for_anything(self) -> None:

@@ -166,10 +166,10 @@ class Shelf:
 
     def finish(self, records: Sequence[Record]) -> None:
         """They are done with, and the committed offset may go on to the first that is not."""
+        self._backlog.done(records)
         for record in records:
             record.done, record.turn = True, 0
             record.partition.bytes -= len(record.message.body)
-            self._backlog.done(record)
             record.message, record.failures = _GONE, ()
         for partition in self.partitions.values():
             partition.advance()
