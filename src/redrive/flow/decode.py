@@ -40,9 +40,9 @@ def _refuse_strangers(info: msgspec.inspect.Type) -> None:
         raise TypeError(f"JSON does not become a {info.cls.__name__}")
     inner = [getattr(info, name, None) for name in ("item_type", "key_type", "value_type")]
     several = [*getattr(info, "item_types", ()), *getattr(info, "types", ())]
-    for one in (*inner, *several):
-        if isinstance(one, msgspec.inspect.Type):
-            _refuse_strangers(one)
+    for part in (*inner, *several):
+        if isinstance(part, msgspec.inspect.Type):
+            _refuse_strangers(part)
 
 
 def encode(value: Any) -> bytes:

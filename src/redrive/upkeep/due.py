@@ -98,7 +98,7 @@ class Due:
 
     async def _send(self, target: Target) -> int:
         """Claim, send, confirm; undo what was not sent."""
-        most = self._breaker(target).room(self._most)
+        most = self._breaker(target).capacity(self._most)
         letters = await self._parallel.claim(target, most) if most > 0 else []
         results = await self._way.send(letters)
         sent = [letter for letter in letters if results[letter.id].status is SendStatus.ACCEPTED]

@@ -177,7 +177,7 @@ class Processor:
             breaker = self._breaker(delivery.message)
             if delivery.token.letter.state is State.REPLAYING:
                 self._begin(delivery)
-            elif breaker.room(1):
+            elif breaker.capacity(1):
                 breaker.sent(1)
                 self._begin(delivery)
                 retried += 1
