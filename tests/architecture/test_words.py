@@ -40,7 +40,6 @@ UNFINISHED = (  # rooms that are being rewritten: take a line out when its room 
     "testing/",
     "transports/kafka/",
     "transports/rabbitmq/",
-    "upkeep/",
 )
 _PARTS = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+")
 

@@ -52,7 +52,7 @@ async def settle(context: Context, batch: Sequence[Decision], pause: timedelta =
     settlements += [_settlement(item, context.parks) for item in others]
     lost = await context.transport.settle(settlements)
     report(context, plain, others, writing.buried(burials), lost)
-    return Settled(not writing.is_down, [item.delivery for item in writing.given_back.values()])
+    return Settled(not writing.is_down, tuple(item.delivery for item in writing.given_back.values()))
 
 
 def _split(batch: Sequence[Decision]) -> tuple[list[Decision], list[Decision]]:
