@@ -93,12 +93,17 @@ class Pause:
 
     def next(self) -> float:
         """How long to wait now; the time after that it is twice as long."""
-        now, self.seconds = self.seconds, min(2 * self.seconds, self._longest)
+        now, self.seconds = self.seconds, doubled(self.seconds, 1, self._longest)
         return now
 
     def reset(self) -> None:
         """It worked: the next pause is the shortest again."""
         self.seconds = self._shortest
+
+
+def doubled(seconds: float, times: int, longest: float) -> float:
+    """The pause that follows so many others, each twice the one before; never more than the longest."""
+    return min(seconds * 2.0 ** min(times, 20), longest)
 
 
 class SteadyClock:

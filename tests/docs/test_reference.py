@@ -90,7 +90,7 @@ def test_codes() -> None:
 
 
 def test_types() -> None:
-    telling = {kind.__name__: category for kinds, category in classify._TELLING for kind in kinds}
+    telling = {kind.__name__: category for kinds, category in classify._SPECIFIC for kind in kinds}
     telling |= {name: category for (_, name), category in classify._NAMES.items()}
     assert same(named("Types that say everything"), by_category(telling))
 

@@ -25,10 +25,10 @@ def test_its_promises_hold_on_every_way(steps: list[str | int]) -> None:
         if isinstance(step, int):
             now += step
         elif step == "send":
-            breaker.sent(breaker.room(50))
+            breaker.sent(breaker.capacity(50))
         else:
             getattr(breaker, step)()
-        room = breaker.room(50)
+        room = breaker.capacity(50)
         match breaker.position:
             case Position.CLOSED:
                 assert room == 50
@@ -39,9 +39,9 @@ def test_its_promises_hold_on_every_way(steps: list[str | int]) -> None:
     now += 100
     assert _position(breaker) is not Position.OPEN
     breaker.forgotten()
-    assert breaker.room(50) >= 1
+    assert breaker.capacity(50) >= 1
     breaker.succeeded()
-    assert breaker.room(50) == 50
+    assert breaker.capacity(50) == 50
 
 
 @given(st.integers(1, 60))

@@ -42,7 +42,8 @@ class Commands(click.Group):
 
     def table(self) -> Table:
         """Every command by its section."""
-        return {**self._table, SYSTEMS: {name: (one.command, one.about) for name, one in self._systems().items()}}
+        commands = {name: (system.command, system.about) for name, system in self._systems().items()}
+        return {**self._table, SYSTEMS: commands}
 
     def _systems(self) -> dict[str, System]:
         """The systems that have a command. A command of Redrive's own is never one of a system."""

@@ -18,7 +18,7 @@ Around: TypeAlias = Callable[[Message, Call], Awaitable[Any]]
 
 
 def arounds(given: Around | Sequence[Around] | None) -> tuple[Around, ...]:
-    """One or several as a tuple, the outermost first; what cannot be one is refused."""
+    """The wrappers as a tuple, the outermost first; refuses what cannot be one."""
     found = () if given is None else tuple(given) if isinstance(given, Sequence) else (given,)
     for around in found:
         _check(around)
@@ -28,7 +28,7 @@ def arounds(given: Around | Sequence[Around] | None) -> tuple[Around, ...]:
 def wrapped(
     call: Callable[..., Awaitable[Any]], wants_message: bool, around: Around
 ) -> Callable[[Any, Message], Awaitable[Any]]:
-    """The call with that around it. It takes the body and the Message."""
+    """The call with the wrapper around it. It takes the body and the Message."""
 
     async def called(body: Any, message: Message) -> Any:
         return await around(message, partial(call, body, message) if wants_message else partial(call, body))

@@ -8,6 +8,8 @@ from enum import StrEnum
 
 from msgspec import Struct
 
+from redrive.clock import doubled
+
 
 class Position(StrEnum):
     CLOSED = "closed"  # all may pass
@@ -26,7 +28,7 @@ class BreakerRule(Struct, frozen=True):
 class Breaker:
     """One target's breaker, on a clock that never goes backwards.
 
-    moved   told of each new position once: when a verdict changes it, and when a letter is tried half-open
+    moved   called with each new position once: when a verdict changes it, and when a letter is tried half-open
     """
 
     def __init__(
@@ -38,7 +40,7 @@ class Breaker:
         self._rule = rule
         self._elapsed = elapsed
         self._moved = moved
-        self._told = Position.CLOSED
+        self._announced = Position.CLOSED
         self._failed = 0
         self._opened = 0  # times in a row
         self._until: float | None = None
@@ -50,7 +52,7 @@ class Breaker:
             return Position.CLOSED
         return Position.OPEN if self._elapsed() < self._until else Position.HALF_OPEN
 
-    def room(self, wanted: int) -> int:
+    def capacity(self, wanted: int) -> int:
         """How many may pass now."""
         match self.position:
             case Position.CLOSED:
@@ -60,7 +62,7 @@ class Breaker:
         return 0
 
     def sent(self, number: int) -> None:
-        """So many passed."""
+        """So many were let through."""
         if number and self._until is not None:
             self._probing = True
             self._announce()
@@ -79,22 +81,22 @@ class Breaker:
             self._announce()
 
     def forgotten(self) -> None:
-        """The letter on trial was taken out of our hands: let another be tried."""
+        """The outcome of the letter on trial will never be known here: let another be tried."""
         self._probing = False
 
     def hopeful(self) -> None:
-        """Somebody else has seen it well: one may pass now."""
+        """Another process has seen the target work: let one letter pass now."""
         if self._until is not None:
             self._until = min(self._until, self._elapsed())
 
     def _announce(self) -> None:
         position = self.position
-        if position is not self._told:
-            self._told = position
+        if position is not self._announced:
+            self._announced = position
             self._moved(position)
 
     def _open(self) -> None:
         self._opened += 1
         self._probing = False
-        seconds = self._rule.wait.total_seconds() * 2 ** min(self._opened - 1, 20)
-        self._until = self._elapsed() + min(seconds, self._rule.longest.total_seconds())
+        wait, longest = self._rule.wait.total_seconds(), self._rule.longest.total_seconds()
+        self._until = self._elapsed() + doubled(wait, self._opened - 1, longest)

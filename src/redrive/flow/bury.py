@@ -27,7 +27,7 @@ def letter_of(
 ) -> Letter:
     """The letter as it will be recorded; if it is known already, the store lets it rejoin.
 
-    Pending while something is still to be tried, or nothing ever was to be; exhausted when it was, in vain.
+    It is exhausted if it was sent back and no automatic retry is left, otherwise pending.
     """
     origin = lineage(delivery.message)
     wait = _wait(failure, policy, origin, rng)

@@ -65,7 +65,7 @@ RETRYABLE = frozenset({TRANSIENT, NETWORK, RESOURCE})
 """The categories that may pass by themselves."""
 
 _Types: TypeAlias = tuple[tuple[tuple[type[BaseException], ...], Category], ...]
-_TELLING: _Types = (
+_SPECIFIC: _Types = (
     ((SystemExit,), PERMANENT),
     ((MemoryError,), RESOURCE),
     ((RecursionError,), PERMANENT),  # the same input goes as deep again
@@ -176,7 +176,7 @@ ResultT = TypeVar("ResultT")
 
 
 def _said_outright(error: BaseException) -> Verdict | None:
-    """Of an error that says all there is to know: nothing else is looked for."""
+    """The verdict that a handler gave with a code of its own: nothing else is looked for."""
     if isinstance(error, errors.HandlerError) and error.code is not None:
         return _on_purpose(error, None)
     return None
@@ -232,9 +232,9 @@ def _on_purpose(error: BaseException, code: Code | None) -> Verdict | None:
     return Verdict(Category(error.category), bool(error.retryable), known.value if known else given)
 
 
-def _by_telling_type(error: BaseException, code: Code | None) -> Verdict | None:
+def _by_specific_type(error: BaseException, code: Code | None) -> Verdict | None:
     kind: type = type(error)
-    category = _of_type(error, _TELLING) or _foreign(kind)
+    category = _of_type(error, _SPECIFIC) or _foreign(kind)
     return _verdict(category) if category else None
 
 
@@ -272,4 +272,4 @@ def _named(kind: type) -> Category | None:
     return next((category for base in bases if (category := category_in(spoken_name(base)))), None)
 
 
-_STEPS = (_on_purpose, _by_telling_type, _by_code, _by_general_type, _by_words)
+_STEPS = (_on_purpose, _by_specific_type, _by_code, _by_general_type, _by_words)

@@ -158,7 +158,7 @@ def _family(prefix: str | None) -> Family | None:
 
 
 def _placed(text: str, family: Family | None) -> Code:
-    """With the family it belongs to: the one that was said, where it can be; else the one that knows it."""
+    """The code with its family: the given one where it can be that, else the family that knows the code."""
     if _is_number(text):
         return Code(text, family if family in _NUMBERS else Family.HTTP)
     if text.upper() in _GRPC and family in (None, Family.GRPC):

@@ -24,12 +24,12 @@ class Deadlines:
         self.timer: asyncio.TimerHandle | None = None
 
     def watch(self) -> None:
-        """Be back when the oldest has to end."""
+        """Set the timer to when the oldest attempt has to end."""
         oldest = next(iter(self.ends.values()))
         self.timer = asyncio.get_running_loop().call_later(oldest - monotonic(), self._look, oldest)
 
     def _look(self, due: float) -> None:
-        """End those that are over. If it was the loop that was held up, what has come meanwhile is heard first."""
+        """Cancel the attempts whose time is over. If the loop was held up, it first handles what came meanwhile."""
         if monotonic() - due > _HELD_UP:
             self.timer = asyncio.get_running_loop().call_later(_HELD_UP, self._look, float("inf"))
             return

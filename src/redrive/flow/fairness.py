@@ -20,7 +20,7 @@ def priority_of(rounds_without_processing: int) -> int:
 
 
 class Rotation:
-    """The ring and where it stands. What a tenant has to do is the caller's: it tells `join`, and `serve` asks it."""
+    """The ring and where it stands. The caller knows what a tenant has to do: it calls `join`, and `serve` asks it."""
 
     def __init__(self, in_a_row: int = 3, weights: dict[str, float] | None = None) -> None:
         self.in_a_row = in_a_row

@@ -37,7 +37,7 @@ class Lanes(Generic[L]):
                            │                  └──▶ block  its settlement decides: all behind it go on, or go back
                            └─ its lane is busy: it waits behind
 
-    retries_block   a retry waits in its lane, and holds up what is behind it; otherwise it steps aside
+    retries_block   a retry waits in its lane, and holds up what is behind it; otherwise others pass it
     """
 
     def __init__(self, *, retries_block: bool = True) -> None:
@@ -58,7 +58,7 @@ class Lanes(Generic[L]):
         return bool(self._settling)
 
     def add(self, items: Iterable[L]) -> None:
-        """They have arrived, in order."""
+        """Take in what has arrived, in order."""
         self._ready.extend(items)
 
     def next(self) -> L | None:
@@ -79,7 +79,7 @@ class Lanes(Generic[L]):
         return None
 
     def done(self, item: L) -> L | None:
-        """It leaves its lane: to the next one behind it, which begins now, or free."""
+        """Leave its lane. Returns the next item behind it, which begins now; with none the lane is free."""
         if item.lane is None:
             return None
         if behind := self._busy[item.lane]:
@@ -88,7 +88,7 @@ class Lanes(Generic[L]):
         return None
 
     def block(self, item: L, outcome: Outcome) -> None:
-        """What is behind it does not go on before it is settled."""
+        """Hold back what is behind it until it is settled."""
         if item.lane is not None:
             self._undecided.append((item, outcome))
 
@@ -100,7 +100,7 @@ class Lanes(Generic[L]):
         return item.lane not in self._busy and all(other.lane != item.lane for other in (*self._ready, *earlier))
 
     def held_up(self) -> list[L]:
-        """What blocks now is about to be settled: what has to go back to the transport with it, in the same step."""
+        """Begin to settle what blocks now; returns what has to go back to the transport in the same step."""
         self._settling, self._undecided = self._undecided, []
         held_up: list[L] = []
         for item, outcome in self._settling:
@@ -111,7 +111,7 @@ class Lanes(Generic[L]):
         return held_up
 
     def settled(self, kept_back: Iterable[L] = ()) -> list[L]:
-        """It is settled. Returns what has to go back to the transport, of the lanes that wait; the others go on.
+        """What blocked is settled. Returns what has to go back to the transport, of lanes that wait; the others go on.
 
         kept_back   what the settlement gave back instead of doing what was decided
         """
@@ -140,7 +140,7 @@ class Lanes(Generic[L]):
         return isinstance(outcome, Done | Bury) or (isinstance(outcome, Retry) and not self._retries_block)
 
     def _take_ready(self, lanes: set[Hashable]) -> list[L]:
-        """What has arrived for these lanes since."""
+        """Take out what has arrived for these lanes since."""
         if lanes.isdisjoint([item.lane for item in self._ready]):
             return []
         taken = [item for item in self._ready if item.lane in lanes]
@@ -196,16 +196,16 @@ class Backlog(Generic[T]):
         return taken
 
     def delay(self, item: T, due: float) -> None:
-        """It has just come, and is not ready before; its lane is."""
+        """Take in an item that is not ready before that time; the rest of its lane does not wait for it."""
         self._hold(item, _Alone(), due)
 
     def put_back(self, item: T, due: float) -> None:
-        """It was handed out and is not done: it waits until then, and with it what is behind it in its lane."""
+        """Take back an item that is not done: it waits until then, and with it what is behind it in its lane."""
         lane = self._lane(item)
         self._hold(item, _Alone() if lane is None else lane, due)
 
     def done(self, items: Iterable[T]) -> None:
-        """They are done: if others waited for one of them, they are next."""
+        """Forget items that are done; what waited for one of them in its lane is next."""
         if not self._waits:
             return
         for item in items:
@@ -221,7 +221,7 @@ class Backlog(Generic[T]):
         return wait is not None and wait.out is not item
 
     def drop(self, is_gone: Callable[[T], bool]) -> None:
-        """They are no longer ours to hand out."""
+        """Forget items that are no longer ours to hand out."""
         self.ready = deque(item for item in self.ready if not is_gone(item))
         for lane, wait in list(self._waits.items()):
             wait.items = [item for item in wait.items if not is_gone(item)]
@@ -232,7 +232,7 @@ class Backlog(Generic[T]):
                 heapq.heappush(self._ends, (wait.due, next(self._ticks), lane))
 
     def ripen(self, now: float) -> None:
-        """What waited long enough may go."""
+        """Let go on what has waited long enough."""
         while self._ends and self._ends[0][0] <= now:
             self._ripe.append(heapq.heappop(self._ends)[2])
 
@@ -255,7 +255,7 @@ class Backlog(Generic[T]):
         return [wait.out]
 
     def _take_free(self, taken: list[T], limit: int) -> None:
-        """What waits behind another of its lane is put there."""
+        """Hand out what is ready; an item whose lane waits joins that lane."""
         ready, waits, lane = self.ready, self._waits, self._lane
         while ready and len(taken) < limit:
             item = ready.popleft()

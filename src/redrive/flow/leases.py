@@ -29,7 +29,7 @@ class Leases:
         self._held.update(zip(map(id, deliveries), deliveries, strict=True))
 
     def drop(self, deliveries: Iterable[Delivery]) -> None:
-        """They are settled, or not ours to settle any more; whoever waits for capacity is told."""
+        """Forget what is settled, or not ours to settle any more; wakes whoever waits for capacity."""
         held = self._held
         for delivery in deliveries:
             held.pop(id(delivery), None)
@@ -62,7 +62,7 @@ class Leases:
             self._let_go(lost)
 
     def _let_go(self, lost: Sequence[Delivery]) -> None:
-        """Somebody else has them now. Their handlers run on; what comes of it is not settled by us."""
+        """Forget deliveries that another worker has now. Their handlers run on; their outcome is not settled by us."""
         if lost:
             names = tuple(delivery.message.id for delivery in lost)
             self._context.events.emit(LeaseLost(source=self._context.source, messages=names))

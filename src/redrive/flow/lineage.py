@@ -28,12 +28,12 @@ class Lineage(Struct, frozen=True):
 
     @property
     def was_retried(self) -> bool:
-        """Not merely parked."""
+        """Whether it is a retry or a replay of a dead letter, and not only the next attempt of a parked message."""
         return self.retries > 0 or self.replay is not None or self.by_hand
 
 
 def lineage(message: Message) -> Lineage | None:
-    """Where it was sent back from; None for a message on its first way."""
+    """The letter that the message was sent back from; None if it never was."""
     if not message.headers:
         return None
     headers = dict(message.headers)  # of a repeat, the last one holds

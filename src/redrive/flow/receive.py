@@ -20,7 +20,7 @@ from typing import cast
 
 from redrive.errors import Unavailable
 from redrive.flow.attempt import attempt, refusal
-from redrive.flow.availability import SHORTEST_PAUSE, Availability, longer
+from redrive.flow.availability import Availability, between_tries, between_writes
 from redrive.flow.context import Context
 from redrive.flow.deadline import Deadline, Deadlines
 from redrive.flow.decide import decide
@@ -36,7 +36,7 @@ _DONE = Done()
 
 
 class Consumer:
-    """Receives from one source until it is told to stop."""
+    """Receives from one source until `stop` is called."""
 
     def __init__(self, context: Context) -> None:
         self.context = context
@@ -54,10 +54,11 @@ class Consumer:
         self._stopping = asyncio.Event()
         self._ending = asyncio.Event()  # what is settled now is settled for the last time
         self._one_at_a_time = False  # what came last may take its worker down
+        self._writes = between_writes()
         self._store_pause = 0.0  # how long letters are held back, and nothing new is taken
 
     async def run(self, grace: timedelta) -> None:
-        """Until `stop`: then nothing new is taken, what runs may finish within the grace, the rest is given back."""
+        """Run until `stop`: then take nothing new, let what runs finish within the grace, and give the rest back."""
         fetching, renewal = asyncio.create_task(self._fetch()), asyncio.create_task(self._leases.renew())
         pool = [asyncio.create_task(self._work()) for _ in range(self.context.handler.concurrency)]
         settler = asyncio.create_task(self._settle())
@@ -79,7 +80,7 @@ class Consumer:
     # -- fetching ------------------------------------------------------------------------------------------------
 
     async def _fetch(self) -> None:
-        pause = SHORTEST_PAUSE
+        pause = between_tries()
         while True:
             capacity = await self._leases.capacity()
             if self._store_pause:
@@ -88,12 +89,11 @@ class Consumer:
             try:
                 deliveries = await self.context.transport.receive(self.context.source, limit)
             except Unavailable as error:
-                self._availability.down(error, pause)
-                await self.context.clock.sleep(pause)
-                pause = longer(pause)
+                self._availability.down(error, pause.seconds)
+                await self.context.clock.sleep(pause.next())
                 continue
             self._availability.up()
-            pause = SHORTEST_PAUSE
+            pause.reset()
             self._leases.add(deliveries)
             suspect = next((item for item in deliveries if item.redelivered and self._is_suspect(item)), None)
             self._one_at_a_time = suspect is not None
@@ -107,7 +107,7 @@ class Consumer:
         return delivery.message.attempt == self._most_attempts and not delivery.perhaps_untried
 
     async def _attempt_alone(self, suspect: Delivery, deliveries: Sequence[Delivery]) -> None:
-        """With nothing else in our hands, so that a message that takes its worker down takes no innocent one along."""
+        """Attempt it while nothing else is held: if it takes its worker down, it takes no other message along."""
         if not self.lanes.is_next(suspect, deliveries):
             self._give_back(deliveries)
             return await self._leases.until_at_most(0)
@@ -179,7 +179,7 @@ class Consumer:
         return following
 
     def _refused(self, delivery: Delivery) -> Decision | None:
-        """Dead before it was attempted."""
+        """The decision to bury a message without an attempt; None if it is attempted."""
         context, message = self.context, delivery.message
         if (
             message.attempt <= self._most_attempts
@@ -213,23 +213,30 @@ class Consumer:
                     self._arrived.set()
 
     async def _carry_out(self, batch: Sequence[Decision]) -> Settled:
-        """Until it is done: a broker that is away keeps us from taking more, not from keeping our word."""
-        pause = SHORTEST_PAUSE
+        """Settle the batch, and try again until it is settled: while the broker is away, nothing new is taken."""
+        pause = between_tries()
         while True:
-            wait = max(self._store_pause, 1.0)
             try:
-                settled = await settle(self.context, batch, timedelta(seconds=wait))
+                settled = await settle(self.context, batch, timedelta(seconds=self._writes.seconds))
             except Unavailable as error:
-                self._availability.down(error, pause)
+                self._availability.down(error, pause.seconds)
                 if self._ending.is_set():  # they come back when their leases end
                     return Settled(kept_back=[decision.delivery for decision in batch])
-                await self.context.clock.wait(self._ending, pause)
-                pause = longer(pause)
+                await self.context.clock.wait(self._ending, pause.next())
             else:
                 self._availability.up()
-                self._store_pause = 0.0 if settled.written else longer(wait)
+                self._spare_the_store(settled.written)
                 self.released += sum(isinstance(decision.outcome, Release) for decision in batch)
                 return settled
+
+    def _spare_the_store(self, written: bool) -> None:
+        """While the store takes nothing, fetch nothing new for a pause that grows."""
+        if written:
+            self._writes.reset()
+            self._store_pause = 0.0
+        else:
+            self._writes.next()
+            self._store_pause = self._writes.seconds
 
     def _give_back(self, deliveries: Iterable[Delivery]) -> None:
         if releases := [Decision(delivery, Release()) for delivery in deliveries]:

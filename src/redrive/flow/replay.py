@@ -1,4 +1,4 @@
-"""Replays: resumable, guarded campaigns that send letters back, with a ledger of what became of each.
+"""Replays: send a selection of letters back, guarded and resumable, with a ledger of what became of each.
 
     start   the selection is frozen into the ledger; from then on only these letters are touched
     run     claim → send → confirm (flow/resend.py), batch by batch, as fast as the rate allows (flow/sending.py)
@@ -50,7 +50,7 @@ class ReplayState(StrEnum):
 
 
 class Replay(Struct, frozen=True, kw_only=True):
-    """One campaign."""
+    """One replay: what it selected, how fast it sends, and how far it is."""
 
     id: str
     query: Query
@@ -107,7 +107,7 @@ class Replays:
         if replay.state is ReplayState.FREEZING:
             total = await self._store.ledger.freeze(replay.id, replay.query, now=self._clock.now())
             replay = await self._change(replay.id, total=total, state=ReplayState.RUNNING)
-            self._tell(replay)
+            self._announce(replay)
         return replay
 
     async def get(self, id: str) -> Replay:
@@ -128,7 +128,7 @@ class Replays:
             return replay
         replay = await self._change(id, state=ReplayState.CANCELLED, ended_at=self._clock.now(), waits=())
         await self._let_go(replay)
-        self._tell(replace(replay, actor=actor))
+        self._announce(replace(replay, actor=actor))
         return replay
 
     async def resume(self, id: str) -> Replay:
@@ -136,8 +136,8 @@ class Replays:
         return await self._change(id, waits=(), again_at=None)
 
     async def run(self, id: str, *, runner: str, progress: Progress = lambda finished: None) -> Replay:
-        """Until everything selected is sent or skipped, or nothing is left but what has to wait: then it is RUNNING
-        still, and is to be run again at `again_at`. Somebody else running it already is left to it."""
+        """Send until all that was selected is sent or skipped, or only what has to wait is left: then it is still
+        RUNNING, and is to be run again at `again_at`. A replay that somebody else runs is left to them."""
         replay = await self._take_over(id, runner)
         if replay is None:
             return await self.get(id)
@@ -232,7 +232,7 @@ class Replays:
         ended = {"state": ReplayState.SENT, "ended_at": self._clock.now(), "waits": ()}
         replay = await self._keep(id, runner, runner=None, runner_until=None, **ended)
         if replay.state is ReplayState.SENT and replay.runner is None:
-            self._tell(replay)
+            self._announce(replay)
         return replay
 
     async def _change(self, id: str, **changes: Any) -> Replay:
@@ -251,7 +251,7 @@ class Replays:
             raise UnknownReplay(id)
         return msgspec.convert(document.body, Replay), document.version
 
-    def _tell(self, replay: Replay) -> None:
+    def _announce(self, replay: Replay) -> None:
         self._events.emit(ReplayMoved(replay=replay.id, state=replay.state, actor=replay.actor, total=replay.total))
 
 

@@ -19,7 +19,7 @@ def report(
     buried: Sequence[Letter],
     lost: Sequence[Delivery],
 ) -> None:
-    """Once it is all done: a batch that has to be carried out again is told of once."""
+    """Called once all of it is done: a batch that has to be carried out again is reported once."""
     for letter in buried:
         context.events.emit(MessageBuried.of(letter, context.source))
     counts = {Done: len(plain), Retry: 0, Bury: 0, Release: 0}

@@ -59,7 +59,7 @@ class Resend:
         self._replay = replay
 
     async def claim(self, query: Query, limit: int) -> Sequence[Letter]:
-        """Ours from now on, until they are confirmed or undone, or the lease ends."""
+        """Claim letters: they are ours until they are confirmed or undone, or the lease ends."""
         now = self._clock.now()
         until = now + self._lease
         return await self._letters.claim(
@@ -81,7 +81,7 @@ class Resend:
         return results
 
     async def undo(self, claimed: Sequence[Letter], to: State | None = None) -> int:
-        """As they were before they were claimed, or in that state; how many still were ours."""
+        """Give them back as they were before the claim, or in that state; returns how many were still ours."""
         undone = 0
         for state in (State.PENDING, State.EXHAUSTED):
             ids = [letter.id for letter in claimed if (to or _before(letter)) is state]
@@ -123,7 +123,7 @@ class Resend:
         return {letter.id: answer for letter, answer in zip(letters, answers, strict=True)}
 
     async def _one_by_one(self, transport: Transport, letters: Sequence[Letter], error: Exception) -> Results:
-        """One of them holds what the transport cannot carry, and must not stop the others."""
+        """Send each by itself: one that holds what the transport cannot carry must not stop the others."""
         if len(letters) == 1:
             log.error("letter %s cannot be sent back", letters[0].id, exc_info=error)
             return {letters[0].id: refused(f"{type(error).__name__}: {error}")}
@@ -134,6 +134,6 @@ class Resend:
 
 
 def _before(claimed: Letter) -> State:
-    """The state it had. What had been sent back before, and waits for no retry, was exhausted."""
+    """The state before the claim: exhausted if it had been sent back before and no retry is planned, else pending."""
     was_exhausted = claimed.state is State.REPLAYING and claimed.resends > 1 and claimed.next_retry_at is None
     return State.EXHAUSTED if was_exhausted else State.PENDING

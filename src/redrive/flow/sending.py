@@ -40,7 +40,7 @@ class Sending:
         self.waits = Waits(waits)
 
     async def send(self, ids: Sequence[LetterId]) -> Batch:
-        """Claim, send, confirm; write down what is decided. What is not stays claimed, and is asked for again."""
+        """Claim, send, confirm; write what is known into the ledger. The rest stays claimed, and is asked for again."""
         if not ids:
             return Batch(asked=0, finished=0, left=0)
         resting, given_up = await self._put_off(ids) if self.waits else (set(), set())
@@ -71,7 +71,10 @@ class Sending:
             self._events.emit(BackendDown(backend=wait.transport, why=wait.why, pause=wait.again_at - now))
 
     async def _write(self, ids: Sequence[LetterId], claimed: Sequence[Letter], results: Results) -> None:
-        """What the claim did not get is no longer as it was selected, or an earlier run has sent it."""
+        """Write into the ledger what was sent and what was skipped.
+
+        What the claim did not get is no longer as it was selected, or an earlier run has sent it.
+        """
         refused = {id: result.why for id, result in results.items() if result.status is SendStatus.REFUSED}
         going = results.keys() - refused.keys()
         going |= await self._sent_before([id for id in ids if id not in results])

@@ -58,7 +58,7 @@ async def settle(context: Context, batch: Sequence[Decision], pause: timedelta =
     settlements += [_settlement(item, context.parks) for item in others]
     lost = await context.transport.settle(settlements)
     report(context, plain, others, writing.buried(burials), lost)
-    kept_back = [item.delivery for item in writing.given_back.values()]
+    kept_back = tuple(item.delivery for item in writing.given_back.values())
     return Settled(not writing.is_down, kept_back) if kept_back else _AS_DECIDED
 
 

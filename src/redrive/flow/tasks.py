@@ -11,7 +11,7 @@ Tasks = Sequence[asyncio.Task[Any]]
 
 
 async def until(event: asyncio.Event, tasks: Tasks) -> None:
-    """Until the event; an error in one of the tasks is a bug of ours and is not hidden."""
+    """Wait for the event; raises the error of a task that fails meanwhile, which is a bug of ours."""
     waiter = asyncio.create_task(event.wait())
     try:
         await asyncio.wait([waiter, *tasks], return_when=asyncio.FIRST_COMPLETED)

@@ -43,7 +43,7 @@ def priority_of(value: Any) -> int:
 
 
 def moment_of(name: str, span: Duration | None, now: datetime) -> datetime | None:
-    """So long from now."""
+    """The time that is so long from now."""
     try:
         return None if span is None else now + positive(name, span)
     except OverflowError:
@@ -51,10 +51,10 @@ def moment_of(name: str, span: Duration | None, now: datetime) -> datetime | Non
 
 
 def headers_of(headers: GivenHeaders | None, after: Iterable[MessageId]) -> Headers:
-    """Those given, and one that names the messages this one comes after."""
+    """The given headers, and one that names the messages this one comes after."""
     given = headers or {}
     pairs = [(text_of("the name of a header", name), bytes_of(f"header {name!r}", given[name])) for name in given]
-    names = [text_of("after", one) for one in ([after] if isinstance(after, str) else after)]
+    names = [text_of("after", name) for name in ([after] if isinstance(after, str) else after)]
     if any("\n" in name for name in names):
         raise UsageError(f"after={names!r}: an id with a line break cannot be waited for")
     if names:

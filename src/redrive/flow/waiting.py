@@ -1,5 +1,7 @@
-"""Pure: what a replay waits for. A target that takes nothing is asked again after a pause that grows, and given up when
-it has taken nothing for too long."""
+"""Pure: what a replay waits for.
+
+A target that takes nothing is asked again after a pause that grows, and given up if it takes nothing for too long.
+"""
 
 from __future__ import annotations
 
@@ -11,6 +13,7 @@ from typing import TypeAlias
 from msgspec import Struct
 from msgspec.structs import replace
 
+from redrive.clock import doubled
 from redrive.model import Letter, LetterId
 from redrive.transports.base import SendResult, SendStatus
 
@@ -68,7 +71,7 @@ class Waits:
         *,
         doubtful: Collection[LetterId] = (),
     ) -> list[Wait]:
-        """From the answers of one batch; returns the targets that did not take all of it.
+        """Learn from the answers of one batch; returns the targets that did not take all of it.
 
         doubtful   those that may have been taken, and would be there twice if they were sent again: their outcome gets
                    some time to show it
@@ -101,7 +104,9 @@ class Waits:
 
 def pause_after(tries: int) -> timedelta:
     """How long a target is left alone that took nothing so many times in a row."""
-    return min(SHORTEST_PAUSE * 2 ** min(tries - 1, 20), LONGEST_PAUSE) if tries else timedelta()
+    if not tries:
+        return timedelta()
+    return timedelta(seconds=doubled(SHORTEST_PAUSE.total_seconds(), tries - 1, LONGEST_PAUSE.total_seconds()))
 
 
 def target_of(letter: Letter) -> Target:

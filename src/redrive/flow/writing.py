@@ -1,4 +1,4 @@
-"""What a batch has to write before its ack, step by step, and what of it could not be written: that is given back."""
+"""Writes what a batch needs before its ack, step by step; what could not be written is given back."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class Burial(NamedTuple):
 
     @property
     def is_dead(self) -> bool:
-        """And not only parked until its retry."""
+        """Whether it is dead, and not only parked until its retry."""
         return self.letter.reason is not Reason.PARKED
 
 
@@ -52,7 +52,7 @@ class Writing:
     # -- letters -------------------------------------------------------------------------------------------------
 
     async def announce(self, burials: Sequence[Burial]) -> Sequence[Burial]:
-        """The ledgers of replays hear which of theirs died again. Returns those whose letter is not known yet."""
+        """Write into the ledgers of replays which of their letters died again. Returns what is to be recorded."""
         try:
             crashed = {burial.letter.id for burial in burials if burial.letter.reason is Reason.CRASHED}
             known = await self._at_rest(crashed) if crashed else set()
@@ -65,8 +65,8 @@ class Writing:
         return [burial for burial in burials if burial.letter.id not in known] if known else burials
 
     async def publish(self, burials: Sequence[Burial]) -> Sequence[Burial]:
-        """The transport's own dead-letter place has them, where it has one. Returns those that it refuses for good:
-        they are in the store only."""
+        """Publish them to the transport's own dead-letter place, where it has one. Returns those that it refuses for
+        good: they are in the store only."""
         place = self._context.dead_letter_place
         dead = [burial for burial in burials if burial.is_dead]
         if place is None or not dead:
@@ -91,7 +91,7 @@ class Writing:
         return refused
 
     async def record(self, burials: Sequence[Burial]) -> None:
-        """The store has them: last, because it counts."""
+        """Record them in the store: last, because it counts."""
         wanted = [burial for burial in self._left(burials) if burial.letter.id not in self._published]
         if not wanted:
             return
@@ -104,7 +104,7 @@ class Writing:
             self._give_back(refused, _REFUSED)
 
     async def _record(self, burials: Sequence[Burial]) -> Sequence[Burial]:
-        """Returns those that the store will not have. There should be none; one that is must not hold up the others."""
+        """Record the letters. Returns those that the store refuses: as a rule none, and one holds up no other."""
         refused = await record_each(self._context.store.letters, [burial.letter for burial in burials])
         for burial in (refusals := [burial for burial in burials if burial.letter.id in refused]):
             self._log_refused(burial.letter, refused[burial.letter.id])
@@ -117,7 +117,7 @@ class Writing:
         self._context.events.emit(LetterRefused(source=source, message=id, why=why))
 
     async def refer(self, refused: Sequence[Burial]) -> None:
-        """The dead-letter place hears where the letters are that it refused. If it cannot now, the whole batch is
+        """Tell the dead-letter place where the letters are that it refused. If it cannot now, the whole batch is
         carried out again: they are recorded, and recording them twice changes nothing."""
         place = self._context.dead_letter_place
         recorded = self._left(refused)

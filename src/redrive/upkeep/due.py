@@ -11,6 +11,7 @@ import logging
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from datetime import timedelta
+from functools import partial
 
 from redrive.clock import Clock
 from redrive.flow.breaker import Breaker, BreakerRule, Position
@@ -62,7 +63,7 @@ class Due:
         return sent
 
     async def _targets(self) -> list[Target]:
-        """Everything that has letters pending or on their way."""
+        """The targets that have letters pending or on their way."""
         waiting = {tally.source for tally in await self._store.letters.tallies() if tally.state is State.PENDING}
         named = [(transport, source) for transport in self._transports for source in sorted(waiting)]
         return named + [target for target, away in self._away.items() if away and target not in named]
@@ -83,22 +84,16 @@ class Due:
 
     def _learn(self, target: Target, state: State | None) -> None:
         breaker = self._breaker(target)
-        before = breaker.position
         if state is State.RESOLVED:
             breaker.succeeded()
         elif state in (State.PENDING, State.EXHAUSTED, State.RETRYING):  # retrying: by now another processor has it
             breaker.failed()
         else:
             breaker.forgotten()
-        if breaker.position is not before:
-            self._tell(target, breaker)
-
-    def _tell(self, target: Target, breaker: Breaker) -> None:
-        self._events.emit(BreakerMoved(target="/".join(target), state=breaker.position))
 
     async def _send(self, target: Target) -> int:
         """Claim, send, confirm; undo what was not sent."""
-        most = self._breaker(target).room(self._most)
+        most = self._breaker(target).capacity(self._most)
         letters = await self._parallel.claim(target, most) if most > 0 else []
         results = await self._way.send(letters)
         sent = [letter for letter in letters if results[letter.id].status is SendStatus.ACCEPTED]
@@ -111,14 +106,11 @@ class Due:
 
     def _note_sent(self, target: Target, letters: Sequence[Letter]) -> None:
         self._away[target].update((letter.id, letter.resends) for letter in letters)
-        breaker = self._breaker(target)
-        breaker.sent(len(letters))
-        if breaker.position is Position.HALF_OPEN:
-            self._tell(target, breaker)
+        self._breaker(target).sent(len(letters))
         self._events.emit(LettersRetried(source=target[1], count=len(letters)))
 
     async def _exhaust(self, target: Target, letters: Sequence[Letter], results: Results) -> None:
-        """What would never be taken waits for nothing more; somebody has to look at it."""
+        """Move to exhausted what the target will never take: somebody has to look at it."""
         refused = [letter for letter in letters if results[letter.id].status is SendStatus.REFUSED]
         if refused:
             log.warning("%d letters cannot go back to %s: %s", len(refused), target[1], results[refused[0].id].why)
@@ -126,8 +118,11 @@ class Due:
             self._events.emit(LettersMoved(to=State.EXHAUSTED, count=len(refused), actor=self._owner))
 
     async def _put_off(self, target: Target, letters: Sequence[Letter], results: Results) -> None:
-        """What was not taken waits on. What may have been, and would be there twice, stays claimed until its lease ends
-        (upkeep/rescue.py): its outcome may come before. The target is left alone for a while if it goes on so."""
+        """Give back what was not taken now; if the target goes on so, its breaker opens.
+
+        What may have been taken, and would be queued twice, stays claimed until its lease ends (upkeep/rescue.py): its
+        outcome may come before.
+        """
         later = [letter for letter in letters if results[letter.id].status in (SendStatus.BUSY, SendStatus.UNKNOWN)]
         if later:
             await self._way.undo([letter for letter in later if not self._way.may_double(letter, results[letter.id])])
@@ -137,5 +132,8 @@ class Due:
 
     def _breaker(self, target: Target) -> Breaker:
         if target not in self._breakers:
-            self._breakers[target] = Breaker(self._rule, self._clock.elapsed)
+            self._breakers[target] = Breaker(self._rule, self._clock.elapsed, partial(self._announce, target))
         return self._breakers[target]
+
+    def _announce(self, target: Target, position: Position) -> None:
+        self._events.emit(BreakerMoved(target="/".join(target), state=position))

@@ -76,7 +76,7 @@ class Upkeep:
             group.create_task(self._every(self._settings.upkeep.prune_every, self.prune))
 
     async def rescue(self) -> None:
-        """Dead processors' claims wait again."""
+        """Give back the claims of dead processors, and end replays whose cancellation was interrupted."""
         await rescue_claims(self._store, self._events, self._clock)
         await rescue_cancelled(self._store, self.replays, self._clock)
 
@@ -85,7 +85,7 @@ class Upkeep:
         await prune(self._store, self._events, self._clock, Retention(kept.ttl, kept.max_letters, kept.export))
 
     async def _every(self, span: timedelta, work: Callable[[], Awaitable[object]]) -> None:
-        """A backend that is away is reported, and tried again the next time."""
+        """Do the work again and again. A backend that is away is reported, and tried again the next time."""
         while True:
             try:
                 await work()

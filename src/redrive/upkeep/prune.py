@@ -1,4 +1,4 @@
-"""What may be forgotten: letters past their time to live, and the oldest over a limit. Exported first, if asked."""
+"""Deletes letters past their time to live, and the oldest over a limit; exports them first, if asked."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _FORGOTTEN_FIRST = (State.RESOLVED, State.ARCHIVED, State.EXHAUSTED, State.PENDI
 
 
 class Retention(Struct, frozen=True):
-    """How long and how many. Nothing set: nothing is ever forgotten."""
+    """How long letters are kept, and how many. Nothing set: none is ever deleted."""
 
     ttl: timedelta | None = None  # beside the policies' own
     max_letters: int | None = None
@@ -45,7 +45,7 @@ async def _expired(store: Store, events: Events, now: datetime, retention: Reten
 
 
 async def _over_limit(store: Store, events: Events, retention: Retention) -> int:
-    """Those that need nobody go first; each time the oldest. What is to be retried is no old letter yet."""
+    """Delete the oldest over the limit, those that need nobody first; never one that is still to be retried."""
     if retention.max_letters is None:
         return 0
     total = 0
@@ -62,7 +62,7 @@ async def _over_limit(store: Store, events: Events, retention: Retention) -> int
 
 
 async def _forget(store: Store, query: Query, limit: int, retention: Retention) -> int:
-    """Written to the export before it is deleted: a crash between the two leaves it in both, never in neither."""
+    """Delete them, exported before: a crash between the two leaves a letter in both places, never in neither."""
     if retention.export is None:
         return len(await store.letters.prune(query, limit=limit))
     page = await store.letters.search(query, limit=limit, oldest_first=True)

@@ -1,4 +1,4 @@
-"""Replays that nobody runs are run here, each on its own: one whose broker is away holds up no other."""
+"""Runs replays that nobody runs, each in a task of its own: one whose broker is away holds up no other."""
 
 from __future__ import annotations
 
@@ -30,13 +30,13 @@ class Replaying:
         self._tasks: dict[str, asyncio.Task[None]] = {}
 
     async def begin(self) -> None:
-        """Run on what nobody runs, the oldest first."""
+        """Begin to run the replays that nobody runs, the oldest first."""
         for replay in reversed(await abandoned_replays(self._replays, self._clock)):
             if len(self._tasks) < MOST and replay not in self._tasks:
                 self._tasks[replay] = asyncio.create_task(self._run(replay))
 
     async def aclose(self) -> None:
-        """Whoever comes next goes on with them."""
+        """Stop running them; another process, or the next start, goes on with them."""
         tasks = list(self._tasks.values())
         for task in tasks:
             task.cancel()

@@ -1,4 +1,4 @@
-"""What a dead processor left behind: its claims go back to waiting, and its replays are run on."""
+"""Rescues what a dead processor left behind: its claims are given back, and its replays found for somebody to run."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _BATCH = 500
 
 
 async def rescue_claims(store: Store, events: Events, clock: Clock) -> int:
-    """Letters that were claimed for a retry and never sent: their owner's lease ended. They wait again.
+    """Give back letters that were claimed for a retry and never sent: their owner's lease ended.
 
     One that was sent has no owner any more, so it is never taken from here. A replay's claims stay: the replay is
     run on, and claims them again.
@@ -37,7 +37,7 @@ async def rescue_claims(store: Store, events: Events, clock: Clock) -> int:
 
 
 async def rescue_cancelled(store: Store, replays: Replays, clock: Clock) -> None:
-    """Letters of a replay that was cancelled by somebody who died before they were let go."""
+    """Give back letters of a replay that was cancelled by somebody who died before giving them back."""
     page = await store.letters.search(Query(states=(State.REPLAYING,), lapsed=clock.now()), limit=_BATCH)
     for id in sorted({letter.replay for letter in page.letters if letter.replay}):
         if (await replays.get(id)).state is ReplayState.CANCELLED:

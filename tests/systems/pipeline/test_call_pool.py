@@ -325,7 +325,7 @@ async def test_a_module_whose_health_answers_is_tried_at_once() -> None:
         for _ in range(RULE.failures):
             with pytest.raises(NodeFault, match="refused"):
                 await caller(asking("one"), LONG)
-        assert caller.breaker.room(1) == 0, "it is open"
+        assert caller.breaker.capacity(1) == 0, "it is open"
         async with flexible.served(int(address.rpartition(":")[2])):
             await until(lambda: caller.breaker.position is Position.HALF_OPEN, what="one may try")
             answers = await asyncio.gather(*(caller(asking("one"), LONG) for _ in range(5)))

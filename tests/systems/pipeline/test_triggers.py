@@ -306,7 +306,7 @@ async def test_a_dead_module_is_not_called_for_long(start_module: Starts) -> Non
     for _ in range(RULE.failures):
         with pytest.raises(NodeFault, match="refused"):
             await caller(request, timedelta(seconds=5))
-    assert caller.breaker.room(1) == 0, "it is open"
+    assert caller.breaker.capacity(1) == 0, "it is open"
     with pytest.raises(NodeFault, match="not called") as shed:
         await caller(request, timedelta(seconds=5))
     assert shed.value.kind is ErrorType.CONNECTION_REFUSED

@@ -31,13 +31,13 @@ def _opened() -> tuple[Breaker, Time]:
 def test_closed_lets_all_pass() -> None:
     breaker = Breaker(RULE, Time())
     assert _position(breaker) is Position.CLOSED
-    assert breaker.room(100) == 100
+    assert breaker.capacity(100) == 100
 
 
 def test_failures_in_a_row_open_it_and_then_none_may_pass() -> None:
     breaker, _ = _opened()
     assert _position(breaker) is Position.OPEN
-    assert breaker.room(100) == 0
+    assert breaker.capacity(100) == 0
 
 
 def test_a_success_in_between_starts_the_count_anew() -> None:
@@ -54,7 +54,7 @@ def test_one_may_try_as_soon_as_somebody_has_seen_it_well() -> None:
     time.seconds = 1
     breaker.hopeful()
     assert _position(breaker) is Position.HALF_OPEN
-    assert breaker.room(100) == 1
+    assert breaker.capacity(100) == 1
     breaker.sent(1)
     breaker.failed()
     assert _position(breaker) is Position.OPEN
@@ -67,10 +67,10 @@ def test_after_its_wait_one_may_try_and_no_second_beside_it() -> None:
     breaker, time = _opened()
     time.seconds = 30
     assert _position(breaker) is Position.HALF_OPEN
-    assert breaker.room(100) == 1
-    assert breaker.room(0) == 0
+    assert breaker.capacity(100) == 1
+    assert breaker.capacity(0) == 0
     breaker.sent(1)
-    assert breaker.room(100) == 0
+    assert breaker.capacity(100) == 0
 
 
 def test_a_trial_that_succeeds_closes_it() -> None:
@@ -79,7 +79,7 @@ def test_a_trial_that_succeeds_closes_it() -> None:
     breaker.sent(1)
     breaker.succeeded()
     assert _position(breaker) is Position.CLOSED
-    assert breaker.room(5) == 5
+    assert breaker.capacity(5) == 5
     breaker.failed()
     assert _position(breaker) is Position.CLOSED
 
@@ -88,7 +88,7 @@ def test_a_trial_that_fails_opens_it_again_for_longer_up_to_the_longest() -> Non
     breaker, time = _opened()
     for wait in (60, 100, 100):
         time.seconds += 100
-        breaker.sent(breaker.room(1))
+        breaker.sent(breaker.capacity(1))
         breaker.failed()
         assert _position(breaker) is Position.OPEN
         time.seconds += wait - 1
@@ -100,7 +100,7 @@ def test_a_trial_that_fails_opens_it_again_for_longer_up_to_the_longest() -> Non
 def test_a_trial_that_could_not_even_be_sent_opens_it_again() -> None:
     breaker, time = _opened()
     time.seconds = 30
-    assert breaker.room(1) == 1
+    assert breaker.capacity(1) == 1
     breaker.failed()
     assert _position(breaker) is Position.OPEN
     time.seconds = 30 + 59
@@ -120,14 +120,14 @@ def test_a_trial_that_nobody_hears_of_again_makes_room_for_another() -> None:
     time.seconds = 30
     breaker.sent(1)
     breaker.forgotten()
-    assert breaker.room(5) == 1
+    assert breaker.capacity(5) == 1
 
 
 def test_nothing_sent_is_no_trial() -> None:
     breaker, time = _opened()
     time.seconds = 30
     breaker.sent(0)
-    assert breaker.room(5) == 1
+    assert breaker.capacity(5) == 1
 
 
 def test_each_new_position_is_announced_once() -> None:

@@ -100,7 +100,7 @@ class Caller:
     async def _let_in(self) -> None:
         """Wait until a call may be tried while the breaker is not closed: one goes first, and its outcome decides for
         all that wait."""
-        while not self.breaker.room(1):
+        while not self.breaker.capacity(1):
             if self.breaker.position is Position.OPEN:
                 await self._take_turn()
                 if self.breaker.position is Position.OPEN and self._last is not None:

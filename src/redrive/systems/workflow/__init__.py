@@ -11,7 +11,7 @@
     shape.py         the task as a document of OpenSearch
     transport.py     replays from the console and the CLI (transports/letters)
     integration.py   which failed executions are enqueued
-    alerting.py      who is told when it goes wrong
+    alerting.py      alerts when it goes wrong
     app.py           WorkflowApp: runs workflows
     settings.py      the document's settings, from its file and its environment
 

@@ -1,4 +1,4 @@
-"""People are told: exhausted tasks, retries that mostly fail, a queue that fills up, OpenSearch away."""
+"""Alerts of a queue: exhausted tasks, retries that mostly fail, a queue that fills up, OpenSearch away."""
 
 from __future__ import annotations
 
@@ -21,6 +21,7 @@ def alerts_of(
     Notifiers are URLs or objects, beside those of the setting `alerts.urls`; thresholds are the settings `alerts.*`.
     """
     chosen = settings or load()
-    urls = [*chosen.alerts.urls, *(one for one in notifiers if isinstance(one, str))]
-    every: Sequence[Notifier] = [*open_notifiers(urls), *(one for one in notifiers if not isinstance(one, str))]
+    urls = [*chosen.alerts.urls, *(notifier for notifier in notifiers if isinstance(notifier, str))]
+    given = [notifier for notifier in notifiers if not isinstance(notifier, str)]
+    every: Sequence[Notifier] = [*open_notifiers(urls), *given]
     return Alerts(queue.store, queue.events, queue.clock, chosen, every, UrlMask(urls))

@@ -107,12 +107,12 @@ class WorkflowApp:
         adapter = self._adapter(adapter_name)
         bound = asyncio.Semaphore(self._parallel)
 
-        async def one(repo: str) -> Any:
+        async def run_in(repo: str) -> Any:
             async with bound:
                 return await adapter(dict(task), repo)
 
         began = self._clock.elapsed()
-        answers = await asyncio.gather(*map(one, repos), return_exceptions=True)
+        answers = await asyncio.gather(*map(run_in, repos), return_exceptions=True)
         return _result(f"wf_{self._clock.new_id()}", adapter_name, repos, answers, self._clock.elapsed() - began)
 
     async def execute_workflow(self, task: dict[str, Any], adapter_name: str, repos: Sequence[str]) -> dict[str, Any]:
@@ -164,7 +164,7 @@ class WorkflowApp:
 def _result(
     id: str, adapter: str, repos: Sequence[str], answers: Sequence[Any], seconds: float
 ) -> dict[str, Any]:  # fmt: skip
-    failed = {repo: one for repo, one in zip(repos, answers, strict=True) if isinstance(one, BaseException)}
+    failed = {repo: answer for repo, answer in zip(repos, answers, strict=True) if isinstance(answer, BaseException)}
     for error in failed.values():
         if not isinstance(error, Exception):  # our own end, not the adapter's failure
             raise error
@@ -172,7 +172,7 @@ def _result(
         "workflow_id": id,
         "adapter": adapter,
         "status": "completed" if not failed else "failed" if len(failed) == len(answers) else "partial",
-        "results": {repo: one for repo, one in zip(repos, answers, strict=True) if repo not in failed},
+        "results": {repo: answer for repo, answer in zip(repos, answers, strict=True) if repo not in failed},
         "seconds": seconds,
     }
     if failed:

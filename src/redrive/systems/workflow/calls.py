@@ -21,7 +21,7 @@ FAILED = frozenset({"failed", "failure", "error", "partial", "timeout", "cancell
 
 
 class ReportedError(Exception):
-    """A failure of which somebody told us only the text. A letter shows it as `Error`: no type of ours says more."""
+    """A failure that was reported as text only. A letter shows it as `Error`: no type of ours says more."""
 
 
 ReportedError.__module__, ReportedError.__qualname__ = "builtins", "Error"

@@ -17,7 +17,7 @@ _TRUSTED_FOR = 5.0  # seconds: other processes may fill the same queue
 
 
 class Capacity:
-    """Counts what this process put in on top of what the store last said. Before it refuses, it asks again."""
+    """Counts what this process put in on top of what the store last said; asks the store again before it refuses."""
 
     def __init__(self, store: Store, max_size: int, clock: Clock, events: Events) -> None:
         self._store = store
@@ -30,7 +30,7 @@ class Capacity:
 
     @asynccontextmanager
     async def for_one(self, task_id: str) -> AsyncIterator[None]:
-        """QueueFull, or room for one more, which is taken back if what is done with it fails."""
+        """Reserve capacity for one more, given back if what is done with it fails. Raises QueueFull."""
         if self._is_stale or self._open >= self.max_size:
             await self._ask()
         if self._open >= self.max_size:
@@ -46,11 +46,11 @@ class Capacity:
             self._coming -= 1
 
     async def measure(self) -> None:
-        """Ask, and tell whoever watches how full it is."""
-        self.told(await self._store.letters.tallies())
+        """Ask the store, and emit how full the queue is."""
+        self.learn(await self._store.letters.tallies())
 
-    def told(self, tallies: Sequence[Tally]) -> None:
-        """The store says so."""
+    def learn(self, tallies: Sequence[Tally]) -> None:
+        """Count from what the store says, and emit how full the queue is."""
         size = open_count(tallies)
         self._open = size + self._coming
         self._asked_at = self._clock.elapsed()

@@ -96,17 +96,17 @@ class DLQIntegration:
                 result = await execute(task, adapter_name, repos, *rest, **more)
             except Exception as error:
                 if not hasattr(error, "dlq_task_id"):  # one execution may run inside another
-                    told = await self._told(self._id({}), task, adapter_name, repos, error)
-                    error.dlq_task_id = told["dlq_task_id"]  # type: ignore[attr-defined]
+                    fate = await self._fate(self._id({}), task, adapter_name, repos, error)
+                    error.dlq_task_id = fate["dlq_task_id"]  # type: ignore[attr-defined]
                 raise
             if not _has_failed(result) or "dlq_enqueued" in result:
                 return result
             left = result.get("failed_repos") or repos
-            return {**result, **await self._told(self._id(result), task, adapter_name, left, error_in(result))}
+            return {**result, **await self._fate(self._id(result), task, adapter_name, left, error_in(result))}
 
         return watched
 
-    async def _told(
+    async def _fate(
         self, task_id: str, task: Mapping[str, Any], adapter: str, repos: Sequence[str], error: str | BaseException
     ) -> dict[str, Any]:
         """What became of a failure, for the result. A queue that is full or away never hides why a workflow failed."""

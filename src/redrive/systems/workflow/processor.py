@@ -1,4 +1,4 @@
-"""The retry processor: takes what is due, as much as there is room for, and attempts it.
+"""The retry processor: takes what is due, as much as there is capacity for, and attempts it.
 
 Claims, leases and what is sent back are the transport's (transports/letters), an attempt, what follows from it and what
 is written of it are the core's (flow). What is left for here is when: a cycle has an end, an outcome that the store
@@ -11,6 +11,7 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Sequence
 from datetime import timedelta
+from functools import partial
 from time import perf_counter
 from typing import Any
 
@@ -19,7 +20,7 @@ from msgspec.structs import replace
 
 from redrive.errors import StoreUnavailable, TransportUnavailable, Unavailable
 from redrive.flow.attempt import attempt
-from redrive.flow.breaker import Breaker, BreakerRule
+from redrive.flow.breaker import Breaker, BreakerRule, Position
 from redrive.flow.classify import RETRYABLE
 from redrive.flow.context import Context
 from redrive.flow.deadline import Deadline, Deadlines
@@ -34,8 +35,8 @@ from redrive.transports.base import Delivery, Settlement
 from redrive.transports.letters import LettersTransport
 
 log = logging.getLogger("redrive")
-_MOST_ASIDE = 500
 _DONE = Done()
+_MOST_REFUSED = 500
 
 
 class Cycle(Struct):
@@ -65,11 +66,11 @@ class Processor:
         self._deadlines = Deadlines(context.handler.timeout)
         self._rule = rule
         self._before = before  # every cycle
-        self._done = done  # told of every retry whose outcome is written
+        self._done = done  # called with every retry whose outcome is written
         self._breakers: dict[str, Breaker] = {}
         self._running: set[asyncio.Task[None]] = set()
         self._outcomes: list[Decision] = []  # not written yet
-        self._aside: list[Delivery] = []  # taken, but their target's breaker is open
+        self._refused: list[Delivery] = []  # taken, but their target's breaker is open
         self._writer: asyncio.Task[None] | None = None
         self._filling = asyncio.Lock()
         self._wake = asyncio.Event()
@@ -119,7 +120,7 @@ class Processor:
                     await self._quietly(self._fill)
 
     async def _quietly(self, work: Callable[[], Awaitable[object]]) -> None:
-        """A store that is away is looked for again at the next cycle; what failed otherwise is logged, and goes on."""
+        """Do the work; log what fails, and go on: the next cycle tries it again."""
         try:
             await work()
         except Unavailable as error:
@@ -128,7 +129,7 @@ class Processor:
             log.exception("a cycle of the retry processor failed, and is tried again")
 
     async def cycle(self) -> Cycle:
-        """Everything that is due now, to its end; what it did."""
+        """Retry everything that is due now, to its end; returns what it did."""
         before = replace(self.counts)
         self._stopping = self._stopping and self.is_running
         await self._tick()
@@ -147,43 +148,43 @@ class Processor:
         await self._fill()
 
     async def rescue(self) -> None:
-        """What dead processors had waits again."""
+        """Give back what dead processors had claimed."""
         for state, number in (await self._transport.rescue(SOURCE)).items():
             self._context.events.emit(LettersMoved(to=state, count=number, actor="rescue"))
 
     # -- taking ----------------------------------------------------------------------------------------------------
 
     async def _fill(self) -> None:
-        """Until there is no room, or nothing that is due."""
+        """Begin what is due, until there is no capacity or nothing due is left."""
         async with self._filling:
             self._backlog = False
-            while (room := self._room) > 0 and not self._stopping and len(self._aside) < _MOST_ASIDE:
-                taken = await self._transport.take(SOURCE, room)
+            while (capacity := self._capacity) > 0 and not self._stopping and len(self._refused) < _MOST_REFUSED:
+                taken = await self._transport.take(SOURCE, capacity)
                 self._begin_all(taken)
-                if len(taken) < room:
+                if len(taken) < capacity:
                     break
             else:
-                self._backlog = self._room <= 0 and not self._stopping
+                self._backlog = self._capacity <= 0 and not self._stopping
             if not self._backlog:
                 await self._put_back()
 
     @property
-    def _room(self) -> int:
+    def _capacity(self) -> int:
         return self._context.handler.concurrency - len(self._running)
 
     def _begin_all(self, deliveries: Sequence[Delivery]) -> None:
-        """Past the breaker goes what a person sent back."""
+        """Begin all that their breakers let pass; what a person sent back passes always."""
         retried = 0
         for delivery in deliveries:
             breaker = self._breaker(delivery.message)
             if delivery.token.letter.state is State.REPLAYING:
                 self._begin(delivery)
-            elif breaker.room(1):
+            elif breaker.capacity(1):
                 breaker.sent(1)
                 self._begin(delivery)
                 retried += 1
             else:
-                self._aside.append(delivery)
+                self._refused.append(delivery)
         if retried:
             self._context.events.emit(LettersRetried(source=SOURCE, count=retried))
 
@@ -202,9 +203,9 @@ class Processor:
             self._wake.set()
 
     async def _put_back(self) -> None:
-        """What was set aside is looked at again in the next cycle."""
-        aside, self._aside = self._aside, []
-        await self._transport.settle([Settlement(delivery, Release()) for delivery in aside])
+        """Release what a breaker refused: the next cycle looks at it again."""
+        refused, self._refused = self._refused, []
+        await self._transport.settle([Settlement(delivery, Release()) for delivery in refused])
 
     # -- one task --------------------------------------------------------------------------------------------------
 
@@ -236,7 +237,7 @@ class Processor:
         return Decision(delivery, outcome, failure, seconds), answer.value
 
     async def keep(self, attempted: Decision) -> None:
-        """Write it down, together with what others have to write; while the store is away, a later cycle does."""
+        """Write its outcome, together with those of others; while the store is away, a later cycle does."""
         self._outcomes.append(attempted)
         try:
             await self.write()
@@ -244,7 +245,7 @@ class Processor:
             log.warning("an outcome waits to be written: %s", error)
 
     async def write(self) -> None:
-        """Everything that is not written yet, in one step: whoever has something to write waits for the same."""
+        """Write all outcomes that are not written yet in one step, which all who have one to write wait for."""
         if self._outcomes:
             if self._writer is None or self._writer.done():
                 self._writer = asyncio.get_running_loop().create_task(self._write_all())
@@ -263,7 +264,7 @@ class Processor:
                 raise
 
     async def _write(self, batch: Sequence[Decision]) -> None:
-        """Who lost its lease says nothing of a failure, and everything of a success."""
+        """Settle the batch. A failure whose lease was lost is not written; a success always is."""
         failed = [item.delivery for item in batch if item.failure is not None]
         lost = {id(delivery) for delivery in (await self._transport.extend(failed) if failed else ())}
         if ours := [item for item in batch if id(item.delivery) not in lost]:
@@ -281,23 +282,21 @@ class Processor:
     def _breaker(self, message: Message) -> Breaker:
         name = message.origin
         if name not in self._breakers:
-            self._breakers[name] = Breaker(self._rule, self._context.clock.elapsed)
+            self._breakers[name] = Breaker(self._rule, self._context.clock.elapsed, partial(self._announce, name))
         return self._breakers[name]
 
+    def _announce(self, name: str, position: Position) -> None:
+        self._context.events.emit(BreakerMoved(target=f"{SOURCE}/{name or 'default'}", state=position))
+
     def _learn(self, attempted: Decision) -> None:
-        """What is wrong with one task says nothing of its adapter; what may pass by itself does."""
-        message = attempted.delivery.message
-        breaker = self._breaker(message)
-        before = breaker.position
+        """Tell the breaker: a failure that may pass by itself is the adapter's, any other is the task's own."""
+        breaker = self._breaker(attempted.delivery.message)
         if attempted.failure is None:
             breaker.succeeded()
         elif attempted.failure.category in RETRYABLE:
             breaker.failed()
         else:
             breaker.forgotten()
-        if breaker.position is not before:
-            target = f"{SOURCE}/{message.origin or 'default'}"
-            self._context.events.emit(BreakerMoved(target=target, state=breaker.position))
 
     @property
     def breakers(self) -> dict[str, str]:

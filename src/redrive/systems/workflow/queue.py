@@ -7,7 +7,7 @@ import os
 import socket
 import sys
 from collections import Counter
-from collections.abc import AsyncIterator, Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from datetime import timedelta
 from pathlib import Path
 from types import TracebackType
@@ -28,6 +28,7 @@ from redrive.policy import Policy, category_named, positive
 from redrive.registry import open_store
 from redrive.stores.base import Store, Tally
 from redrive.stores.memory import MemoryStore
+from redrive.stores.paging import every_letter
 from redrive.systems.workflow import statistics
 from redrive.systems.workflow.access import AccessManager, require
 from redrive.systems.workflow.calls import CURRENT, Callback, Calls
@@ -129,7 +130,7 @@ class DeadLetterQueue:
     def _context(self, timeout: timedelta, parallel: int) -> Context:
         """The way of a task through the core: the callback is its handler, its letters are where it comes from."""
         events = Events()
-        events.subscribe(self._hear)
+        events.subscribe(self._emit)
         handler = Handler(
             source=SOURCE,
             call=self._calls.handle,
@@ -163,8 +164,8 @@ class DeadLetterQueue:
             return as_planned(letter, attempt, self.clock.now())
         return self._policies.policy(policy_of(letter), letter.max_retries, attempt)
 
-    def _hear(self, event: Event) -> None:
-        """What the core tells of retries."""
+    def _emit(self, event: Event) -> None:
+        """Pass an event of the core on, and count what is exhausted."""
         self._lifetime.exhausted += isinstance(event, MessageBuried) and event.state is State.EXHAUSTED
         self.events.emit(event)
 
@@ -258,7 +259,7 @@ class DeadLetterQueue:
         self._policies.register(name, function)
 
     def register_template(self, template: Template) -> None:
-        """Used for every failure that it fits and that nobody gave a policy of its own."""
+        """Use the template for every failure that it fits and that was given no policy of its own."""
         if template.retry_policy is not None:
             self._policies.name_of(template.retry_policy)
         if template.max_retries is not None:
@@ -287,15 +288,15 @@ class DeadLetterQueue:
             states=OPEN if status is None else _status(status).states,
             categories=None if error_category is None else (category_named(error_category),),
         )
-        return [FailedTask(letter) async for letter in self._all(query, limit)]
+        return [FailedTask(letter) async for letter in every_letter(self.store.letters, query, limit=limit)]
 
     async def get_statistics(self) -> dict[str, Any]:
         """The queue in numbers. While its store is away: as last seen, and what waits for it."""
         available = True
         try:
-            self._known = [one for one in await self.store.letters.tallies() if one.source == SOURCE]
+            self._known = [tally for tally in await self.store.letters.tallies() if tally.source == SOURCE]
             self._known_policies = await self._policy_counts()
-            self._capacity.told(self._known)
+            self._capacity.learn(self._known)
         except StoreUnavailable:
             available = False
         tallies, policies = list(self._known), Counter(self._known_policies)
@@ -316,18 +317,7 @@ class DeadLetterQueue:
 
     async def _policy_counts(self) -> Counter[str]:
         query = Query(sources=(SOURCE,), states=OPEN)
-        return Counter([str(policy_of(letter)) async for letter in self._all(query, None)])
-
-    async def _all(self, query: Query, limit: int | None) -> AsyncIterator[Letter]:
-        after, left = None, limit
-        while left is None or left > 0:
-            size = _PAGE if left is None else min(_PAGE, left)
-            page = await self.store.letters.search(query, after=after, limit=size)
-            for letter in page.letters:
-                yield letter
-            after, left = page.after, None if left is None else left - len(page.letters)
-            if after is None:
-                return
+        return Counter([str(policy_of(letter)) async for letter in every_letter(self.store.letters, query)])
 
     async def _find(self, task_id: str) -> Letter | None:
         if not isinstance(task_id, str) or not task_id:
@@ -366,11 +356,11 @@ class DeadLetterQueue:
         """Retry it now, whether or not it is due or exhausted: `success`, and `result` or `error`."""
         await require(self._rbac, user_id, "retry")
         if self._calls.callback is None:
-            return _told(task_id, error=_NO_CALLBACK)
+            return _answer(task_id, error=_NO_CALLBACK)
         await self._processor.rescue()
         delivery = await self._transport.take_one(letter_id(SOURCE, task_id))
         if delivery is None:
-            return _told(task_id, error=await self._why_not(task_id))
+            return _answer(task_id, error=await self._why_not(task_id))
         self._lifetime.manually_retried += 1
         try:  # in a task of its own: what runs in it knows that it is a retry
             attempted, value = await asyncio.create_task(self._processor.attempt(delivery))
@@ -379,8 +369,8 @@ class DeadLetterQueue:
             raise
         await self._processor.keep(attempted)
         if attempted.failure is None:
-            return _told(task_id, result=value)
-        return _told(task_id, error=attempted.failure.message or attempted.failure.type, result=value)
+            return _answer(task_id, result=value)
+        return _answer(task_id, error=attempted.failure.message or attempted.failure.type, result=value)
 
     async def _why_not(self, task_id: str) -> str:
         letter = await self.store.letters.get(letter_id(SOURCE, task_id))
@@ -393,7 +383,7 @@ class DeadLetterQueue:
     # -- putting away ------------------------------------------------------------------------------------------------
 
     async def archive_task(self, task_id: str, user_id: str | None = None) -> bool:
-        """Done with: it is kept, but takes up no room and is not retried. Whether there was one to archive."""
+        """Archive a task: it is kept, takes up no capacity and is not retried. Whether there was one to archive."""
         await require(self._rbac, user_id, "archive")
         moved = await self.store.letters.move(
             [letter_id(SOURCE, task_id)], expect=[*OPEN, State.RESOLVED], to=State.ARCHIVED, now=self.clock.now()
@@ -407,8 +397,9 @@ class DeadLetterQueue:
         """Delete every task for good, archived ones and those being retried included. Returns how many."""
         await require(self._rbac, user_id, "clear")
         everything, total = Query(sources=(SOURCE,)), 0
-        flying = [one.id async for one in self._all(Query(sources=(SOURCE,), states=_IN_FLIGHT), None)]
-        await self.store.letters.move(flying, expect=_IN_FLIGHT, to=State.ARCHIVED, now=self.clock.now())
+        claimed = every_letter(self.store.letters, Query(sources=(SOURCE,), states=_IN_FLIGHT))
+        ids = [letter.id async for letter in claimed]
+        await self.store.letters.move(ids, expect=_IN_FLIGHT, to=State.ARCHIVED, now=self.clock.now())
         while gone := await self.store.letters.prune(everything, limit=_PAGE):
             total += len(gone)
         self._capacity.forget()
@@ -464,6 +455,6 @@ def _why_not(letter: Letter) -> str:
     return f"task {task.task_id!r} waits for {', '.join(letter.depends_on)}: retry or archive that first"
 
 
-def _told(task_id: str, *, error: str | None = None, result: Any = None) -> dict[str, Any]:
-    told: dict[str, Any] = {"success": error is None, "task_id": task_id, "result": result}
-    return told if error is None else {**told, "error": error}
+def _answer(task_id: str, *, error: str | None = None, result: Any = None) -> dict[str, Any]:
+    answer: dict[str, Any] = {"success": error is None, "task_id": task_id, "result": result}
+    return answer if error is None else {**answer, "error": error}

@@ -1,6 +1,6 @@
-"""A store behind which another one catches what the first does not take now.
+"""A store with a spool: a second store that takes new tasks while the first does not answer.
 
-Only new tasks are caught: they are handed over, oldest first, as soon as the first store answers again. Nothing of
+Only new tasks are spooled: they are handed over, oldest first, as soon as the first store answers again. Nothing of
 the spool is retried before that, because an answer that got lost may have been a yes, and then somebody else may have
 the task already (docs/decisions/0015-workflow-spool.md). Handing over twice changes nothing.
 """
@@ -14,11 +14,13 @@ from contextlib import suppress
 from datetime import datetime, timedelta
 from typing import TypeVar
 
-from redrive.clock import Clock
+from redrive.clock import Clock, Pause
 from redrive.errors import StoreUnavailable
 from redrive.forensics.query import Query
 from redrive.model import Letter, LetterId, Owner, State
 from redrive.stores.base import Cursor, Group, Page, Store, Tally
+from redrive.stores.paging import every_page
+from redrive.stores.recording import record_each
 from redrive.telemetry.events import BackendDown, BackendUp, Events
 
 T = TypeVar("T")
@@ -60,7 +62,8 @@ class SpooledLetters:
         self._watcher: asyncio.Task[None] | None = None
         self._looked = False  # whether a spool of an earlier process was looked into
         self._holds = 0
-        self._pause = _FIRST_PAUSE
+        self._pauses = Pause(_FIRST_PAUSE, _LONGEST_PAUSE)
+        self._pause = _FIRST_PAUSE  # the last one
         self._away_until: float | None = None
         self._is_down = False
         self._name = ""
@@ -85,7 +88,7 @@ class SpooledLetters:
 
     async def record(self, letters: Sequence[Letter]) -> None:
         if self._is_asked:
-            with suppress(StoreUnavailable):  # it was told of, and what it did not take is caught here
+            with suppress(StoreUnavailable):  # an event says so, and the spool takes what it did not
                 await self._asked(lambda: self._first.record(letters))
                 return
         await self._spool.record(letters)
@@ -103,7 +106,7 @@ class SpooledLetters:
         return await self._spool.get(id) if found is None and self._holds else found
 
     async def seen(self, id: LetterId) -> Letter | None:
-        """That letter as far as it can be known without waiting for a store that is away: for who enqueues."""
+        """The letter as far as it can be known without waiting for a store that is away: for whoever enqueues."""
         if self._is_asked:
             with suppress(StoreUnavailable):
                 return await self.get(id)
@@ -155,7 +158,7 @@ class SpooledLetters:
         return await self._asked(lambda: self._first.prune(query, limit=limit))
 
     async def _asked(self, work: Callable[[], Awaitable[T]]) -> T:
-        """The first store's answer, after it was given what waits: who asks sees that, too."""
+        """The first store's answer, after it was given what waits: whoever asks sees that, too."""
         try:
             await self.hand_over()
             answer = await work()
@@ -172,42 +175,27 @@ class SpooledLetters:
             return 0
         async with self._handing_over:
             self._looked = True
-            given, after = 0, None
-            while True:
-                page = await self._spool.search(Query(), after=after, limit=_BATCH, oldest_first=True)
-                given += await self._give(page.letters)
-                after = page.after
-                if after is None:
-                    break
+            given = 0
+            async for page in every_page(self._spool, Query(), size=_BATCH, oldest_first=True):
+                given += await self._give(page)
             self._holds = await self._spool.count(Query())
         return given
 
     async def _give(self, letters: Sequence[Letter]) -> int:
-        """Written there before it is deleted here: a crash between the two leaves it in both, never in neither."""
-        if not letters:
-            return 0
-        taken: Sequence[Letter] = letters
-        try:
-            await self._first.record(letters)
-        except StoreUnavailable:
-            raise
-        except Exception:  # one that it refuses for good must not hold up the others
-            taken = [letter for letter in letters if await self._is_taken(letter)]
-        await self._spool.prune(Query(ids=tuple(letter.id for letter in taken)), limit=len(letters))
+        """Write them there before they are deleted here: a crash between the two leaves them in both, never in neither.
+
+        Returns how many the first store took.
+        """
+        refused = await record_each(self._first, letters, refusals=(Exception,))
+        for letter in letters:
+            if error := refused.get(letter.id):
+                log.error("the store refuses task %r: it stays in the spool", letter.message.id, exc_info=error)
+        taken = tuple(letter.id for letter in letters if letter.id not in refused)
+        await self._spool.prune(Query(ids=taken), limit=len(letters))
         return len(taken)
 
-    async def _is_taken(self, letter: Letter) -> bool:
-        try:
-            await self._first.record([letter])
-        except StoreUnavailable:
-            raise
-        except Exception:
-            log.exception("the store refuses task %r: it stays in the spool", letter.message.id)
-            return False
-        return True
-
     def _watch(self) -> None:
-        """From now on, until nothing waits."""
+        """Begin to try the first store again and again, until nothing waits for it."""
         if self._watcher is None or self._watcher.done():
             self._watcher = asyncio.get_running_loop().create_task(self._keep_trying())
 
@@ -224,16 +212,17 @@ class SpooledLetters:
                 return  # what still waits was refused for good: the log says why
 
     def _note_away(self, error: StoreUnavailable) -> None:
-        """Told at once, and again whenever a pause was in vain."""
+        """Emit that it is away: at once, and again whenever a pause was in vain."""
         if self._is_down and not self._is_asked:
             return
-        self._pause = min(self._pause * 2, _LONGEST_PAUSE) if self._is_down else _FIRST_PAUSE
+        self._pause = self._pauses.next()
         self._is_down, self._name = True, error.name
         self._away_until = self._clock.elapsed() + self._pause
         self._events.emit(BackendDown(backend=error.name, why=str(error), pause=timedelta(seconds=self._pause)))
 
     def _note_back(self) -> None:
         self._away_until = None
+        self._pauses.reset()
         if self._is_down:
             self._is_down = False
             self._events.emit(BackendUp(backend=self._name))

@@ -29,25 +29,25 @@ class Lifetime(Struct):
 
 
 def open_count(tallies: Iterable[Tally]) -> int:
-    """How many tasks take up room."""
-    return sum(one.count for one in tallies if one.source == SOURCE and one.state in OPEN)
+    """How many tasks are open: they count towards max_size."""
+    return sum(tally.count for tally in tallies if tally.source == SOURCE and tally.state in OPEN)
 
 
 def breakdown(tallies: Iterable[Tally]) -> dict[str, int]:
     """How many in each status, those with none included."""
     counts = Counter[str]()
-    for one in tallies:
-        if one.source == SOURCE:
-            counts[DeadLetterStatus.of(one.state)] += one.count
+    for tally in tallies:
+        if tally.source == SOURCE:
+            counts[DeadLetterStatus.of(tally.state)] += tally.count
     return {status.value: counts[status] for status in DeadLetterStatus}
 
 
 def categories(tallies: Iterable[Tally]) -> dict[str, int]:
     """How many open tasks of each category that has any."""
     counts = Counter[str]()
-    for one in tallies:
-        if one.source == SOURCE and one.state in OPEN:
-            counts[one.category.value] += one.count
+    for tally in tallies:
+        if tally.source == SOURCE and tally.state in OPEN:
+            counts[tally.category.value] += tally.count
     return dict(counts.most_common())
 
 

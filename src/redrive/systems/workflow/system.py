@@ -1,4 +1,4 @@
-"""What the core is told of workflows: where a replay finds their failed tasks."""
+"""The descriptor of workflows: where a replay finds their failed tasks."""
 
 from redrive.systems.base import System
 

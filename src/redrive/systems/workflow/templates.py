@@ -29,7 +29,7 @@ class Template(Struct, frozen=True, kw_only=True):
     @property
     def is_automatic(self) -> bool:
         """Whether it says what it is for; otherwise it is used only by name."""
-        return any(one is not None for one in (self.category, self.text, self.error_type, self.task_type))
+        return any(field is not None for field in (self.category, self.text, self.error_type, self.task_type))
 
     def fits(self, failure: Failure, task: Mapping[str, Any]) -> bool:
         names = (failure.type, failure.type.rpartition(".")[2])
@@ -62,7 +62,7 @@ class Templates:
     def find(self, name: str | None, failure: Failure, task: Mapping[str, Any]) -> Template | None:
         """The one of that name, or the first that fits."""
         if name is None:
-            return next((one for one in self._templates.values() if one.fits(failure, task)), None)
+            return next((template for template in self._templates.values() if template.fits(failure, task)), None)
         if name not in self._templates:
             raise UsageError(f"unknown template {name!r}{nearest(name, self._templates)}")
         return self._templates[name]

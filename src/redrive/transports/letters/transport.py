@@ -27,6 +27,7 @@ from redrive.flow.lineage import lineage, sent_back
 from redrive.forensics.query import Query
 from redrive.model import Done, Failure, Letter, LetterId, Message, Owner, Reason, Release, Retry, State
 from redrive.stores.base import Store
+from redrive.stores.paging import every_letter
 from redrive.transports.base import (
     ACCEPTED,
     Delivery,
@@ -40,7 +41,6 @@ from redrive.transports.base import (
 from redrive.transports.letters.sent import IN_FLIGHT, Lease, SentLetters
 
 _OWNER = "letters:"
-_PAGE = 500
 _NO_LETTER = "only letters are sent back here, and this message has none"
 
 
@@ -165,12 +165,12 @@ class LettersTransport:
             for lease in (delivery.token for delivery in deliveries):
                 if lease.document is not None and await self._sent.extend(lease):
                     renewed.add((lease.letter.id, lease.owner))
-        lost = [one for one in deliveries if (one.token.letter.id, one.token.owner) not in renewed]
+        lost = [item for item in deliveries if (item.token.letter.id, item.token.owner) not in renewed]
         self.forget(lost)
         return lost
 
     def forget(self, deliveries: Iterable[Delivery]) -> None:
-        """We have nothing more to say of them: `rescue` gives back those that are claimed all the same."""
+        """Forget our leases on them: `rescue` gives back those that are claimed all the same."""
         for lease in (delivery.token for delivery in deliveries):
             if self._held.get(lease.letter.id) == lease.owner:
                 del self._held[lease.letter.id]
@@ -189,14 +189,8 @@ class LettersTransport:
         return +rescued
 
     async def _abandoned(self, source: str) -> list[Letter]:
-        found, after = list[Letter](), None
-        while True:
-            query = Query(sources=(source,), states=IN_FLIGHT)
-            page = await self._store.letters.search(query, after=after, limit=_PAGE)
-            found += [letter for letter in page.letters if self._is_abandoned(letter)]
-            after = page.after
-            if after is None:
-                return found
+        claimed = every_letter(self._store.letters, Query(sources=(source,), states=IN_FLIGHT))
+        return [letter async for letter in claimed if self._is_abandoned(letter)]
 
     def _is_abandoned(self, letter: Letter) -> bool:
         owner = letter.owner
@@ -209,15 +203,16 @@ class LettersTransport:
     # -- settling --------------------------------------------------------------------------------------------------
 
     async def settle(self, settlements: Sequence[Settlement]) -> Sequence[Delivery]:
-        done = [one.delivery for one in settlements if _is_claim_done(one)]
+        done = [settlement.delivery for settlement in settlements if _is_claim_done(settlement)]
         with translated_errors():
             lost = {id(delivery) for delivery in await self._finish(done)}
-            for one in settlements:
-                if not _is_claim_done(one) and not await self._is_settled(one):
-                    lost.add(id(one.delivery))
-        self.forget(one.delivery for one in settlements)
+            for settlement in settlements:
+                if not _is_claim_done(settlement) and not await self._is_settled(settlement):
+                    lost.add(id(settlement.delivery))
+        deliveries = [settlement.delivery for settlement in settlements]
+        self.forget(deliveries)
         self._arrived.set()
-        return [one.delivery for one in settlements if id(one.delivery) in lost]
+        return [delivery for delivery in deliveries if id(delivery) in lost]
 
     async def _finish(self, deliveries: Sequence[Delivery]) -> list[Delivery]:
         """Resolve what still is as we claimed it; what is at rest by now has its outcome. Returns what others have."""
@@ -229,7 +224,8 @@ class LettersTransport:
         for lease in (delivery.token for delivery in deliveries):
             if owners.get(lease.letter.id) == lease.owner:
                 await self._move(lease, State.RESOLVED)
-        return [one for one in deliveries if owners.get(one.token.letter.id, one.token.owner) != one.token.owner]
+        leases = [(delivery, delivery.token) for delivery in deliveries]
+        return [delivery for delivery, lease in leases if owners.get(lease.letter.id, lease.owner) != lease.owner]
 
     async def _is_settled(self, settlement: Settlement) -> bool:
         """Whether it was still ours to settle."""
@@ -277,7 +273,7 @@ class LettersTransport:
         return results
 
     async def depths(self) -> dict[str, Depth]:
-        """Of what was sent back. Letters that are due are counted where letters are."""
+        """The depths of what was sent back. Letters that are due are counted as letters."""
         with translated_errors():
             return await self._sent.depths()
 
@@ -306,7 +302,7 @@ def _is_claim_done(settlement: Settlement) -> bool:
 
 
 def _undone(letter: Letter) -> State:
-    """Where a claim came from. What was sent back before, and waits for no retry, was exhausted."""
+    """The state before the claim: exhausted if it had been sent back before and no retry is planned, else pending."""
     was_exhausted = letter.state is State.REPLAYING and letter.next_retry_at is None and letter.resends > 1
     return State.EXHAUSTED if was_exhausted else State.PENDING
 
