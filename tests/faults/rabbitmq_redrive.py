@@ -23,6 +23,7 @@ from redrive.testing.builders import make_failure, make_letter, make_message
 from redrive.testing.waiting import until
 from redrive.transports.base import Settlement
 from redrive.transports.rabbitmq import redrive as redriving
+from redrive.transports.rabbitmq.declaring import Declaring
 from redrive.transports.rabbitmq.link import Link
 from redrive.transports.rabbitmq.options import options_of
 from redrive.transports.rabbitmq.parking import parcel_of
@@ -35,7 +36,7 @@ ROOT = Path(__file__).parents[2]
 SOURCE = "orders"
 NEVER = "never"
 BATCH = 100  # smaller than usual, so that there are many
-AT_RISK = BATCH * (redriving._TOGETHER + 1)  # all that the broker sends ahead: it may not have read the acks
+AT_RISK = BATCH * (redriving.TOGETHER + 1)  # all that the broker sends ahead: it may not have read the acks
 
 
 class Moment(StrEnum):
@@ -74,11 +75,14 @@ async def account_of_kills(url: str, moment: Moment, *, number: int, kills: int)
 
 
 async def _park(url: str, number: int) -> frozenset[str]:
-    transport = open_transport(url, clock=SystemClock(), lease=timedelta(minutes=5))
-    await transport._declaring.ensure(SOURCE)
+    options = options_of(url)
+    link = Link(options)
+    await Declaring(link, options).ensure(SOURCE)
     messages = [make_message(id=f"m-{n:06}", source=SOURCE) for n in range(number)]
-    await transport._publisher.publish([parcel_of(make_letter(one, make_failure())) for one in messages])
-    await transport.aclose()
+    await Publisher(link, timedelta(minutes=5)).publish(
+        [parcel_of(make_letter(one, make_failure())) for one in messages]
+    )
+    await link.aclose()
     return frozenset(one.id for one in messages)
 
 
@@ -153,8 +157,7 @@ def _die() -> None:
 async def main(url: str, moment: str) -> None:
     _Deadly.moment = moment
     setattr(redriving, "Publisher", _Deadly)  # noqa: B010
-    redriving._AT_ONCE = BATCH
-    parkings = Parkings(options_of(url), SystemClock())
+    parkings = Parkings(options_of(url), SystemClock(), batch=BATCH)
 
     def progress(sent: int, _: int) -> None:
         if moment == Moment.AFTER_ACK and sent > BATCH:

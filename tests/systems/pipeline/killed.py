@@ -17,6 +17,7 @@ from redrive.systems.pipeline import Engine, Graph
 from redrive.systems.pipeline.engine import TRANSPORT
 from redrive.systems.pipeline.settings import PipelineSettings
 from redrive.testing.faults import FaultyStore, FaultyTransport, Killer, Step
+from redrive.transports.base import SendResult
 from redrive.worker import stop_on_signals
 
 
@@ -37,14 +38,15 @@ async def main(orders: Orders) -> None:
     settings = Settings(sections=(own,), lease=orders.lease, grace=timedelta(seconds=5), batch=10)
     engine = Engine(Graph.of(orders.graph), settings, store=FaultyStore(SqliteStore(orders.store), probe))
     engine.app.use(TRANSPORT, FaultyTransport(engine.transport, probe))
-    send = engine._outbox.send
+    send = engine.transport.send
 
-    async def onward(messages: Sequence[Message]) -> None:
+    async def onward(messages: Sequence[Message]) -> Sequence[SendResult]:
         probe(Step.BEFORE_SEND)
-        await send(messages)
+        results = await send(messages)
         probe(Step.AFTER_SEND)
+        return results
 
-    engine._outbox.send = onward  # type: ignore[method-assign]
+    engine.transport.send = onward  # type: ignore[method-assign]
     worker = engine.worker()
     stop_on_signals(worker.stop)
     await worker.run()

@@ -33,8 +33,8 @@ AT_ONCE = 16
 STREAMS = int(os.environ.get("REDRIVE_PIPELINE_STREAMS", "300"))
 KILLS = {
     Step.RECEIVED: 2,
-    Step.BEFORE_SEND: 7,
-    Step.AFTER_SEND: 7,
+    Step.BEFORE_SEND: 3,  # an engine sends at most eight at once here, and has 40 to send
+    Step.AFTER_SEND: 3,
     Step.BEFORE_RECORD: 1,
     Step.AFTER_RECORD: 1,
     Step.BEFORE_ACK: 3,

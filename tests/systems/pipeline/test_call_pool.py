@@ -14,11 +14,11 @@ import pytest
 
 from redrive.clock import Clock, SystemClock
 from redrive.flow.breaker import Position
-from redrive.systems.pipeline import Document, Module, PipeStream, ProcessRequest, ProcessResponse, call_pool
-from redrive.systems.pipeline import module as serving
+from redrive.systems.pipeline import Document, Module, PipeStream, ProcessRequest, ProcessResponse
+from redrive.systems.pipeline.call_pool import CallPool
 from redrive.systems.pipeline.caller import RULE, Caller
 from redrive.systems.pipeline.faults import ErrorType, NodeFault, fault_of
-from redrive.systems.pipeline.wire import EACH, METHOD, MOST_INLINE, Tls, request_for
+from redrive.systems.pipeline.wire import EACH, METHOD, MOST_INLINE, Tls, each_method, open_channel, request_for
 from redrive.telemetry.events import Events
 from redrive.testing.clock import ManualClock
 from redrive.testing.waiting import until
@@ -57,10 +57,10 @@ class Flexible:
         return Document(document_id=document.document_id, content=document.content)
 
     @asynccontextmanager
-    async def served(self, port: int = 0) -> AsyncIterator[asyncio.Task[None]]:
+    async def served(self, port: int = 0, **how: Any) -> AsyncIterator[asyncio.Task[None]]:
         started: asyncio.Future[str] = asyncio.get_running_loop().create_future()
         self.stop.clear()
-        running = asyncio.create_task(self.module.serve(port=port, started=started.set_result, stop=self.stop))
+        running = asyncio.create_task(self.module.serve(port=port, started=started.set_result, stop=self.stop, **how))
         self.address = await started
         yield running
         self.stop.set()
@@ -75,11 +75,6 @@ async def calling(address: str, clock: Clock | None = None, **more: Any) -> Asyn
     caller = Caller("m", addresses, why=str, tls=Tls(), clock=clock or SystemClock(), events=Events(), **more)
     yield caller
     await caller.aclose()
-
-
-def free_streams(caller: Caller) -> list[Any]:
-    [instance] = caller.instances.values()
-    return instance._calls._free
 
 
 class _Plain(grpc.GenericRpcHandler):  # type: ignore[type-arg]
@@ -210,16 +205,23 @@ async def test_whoever_gives_up_takes_his_question_along() -> None:
         assert answer.document.document_id == "one"
 
 
-async def test_a_module_that_goes_answers_what_it_was_asked(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_module_that_goes_answers_what_it_was_asked() -> None:
     """Open streams with nothing to do do not hold it up, and are not taken for ones that can be used."""
-    monkeypatch.setattr(serving, "_GRACE", 3600.0)
     flexible = Flexible()
-    async with flexible.served() as running, calling(flexible.address) as caller:
+    async with (
+        flexible.served(grace=timedelta(hours=1)) as running,
+        calling(flexible.address) as caller,
+        open_channel(flexible.address, Tls()) as channel,
+    ):
+        idle = each_method(channel)()
+        await idle.write(asking("idle"))
+        await idle.read()
         await asyncio.gather(*(caller(asking("one"), LONG) for _ in range(4)))
         asked = asyncio.create_task(caller(asking("wait"), LONG))
         await until(lambda: "wait" in flexible.asked)
         flexible.stop.set()
-        await until(lambda: all(stream.is_over for stream in free_streams(caller)), what="idle streams are ended")
+        await until(idle.done, what="idle streams are ended")
+        assert not asked.done()
         flexible.gate.set()
         answer, _ = await asked
         assert answer.document.document_id == "wait"
@@ -233,13 +235,26 @@ async def test_a_module_that_goes_answers_what_it_was_asked(monkeypatch: pytest.
     assert flexible.asked.count("back") == 1
 
 
-async def test_a_stream_that_is_not_used_is_ended(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(call_pool, "_IDLE", 0.05)
-    flexible = Flexible()
-    async with flexible.served(), calling(flexible.address) as caller:
-        await asyncio.gather(*(caller(asking("one"), LONG) for _ in range(3)))
-        await until(lambda: not free_streams(caller))
-        await caller(asking("two"), LONG)
+async def test_a_stream_that_is_not_used_is_ended() -> None:
+    ended: list[bool] = []
+
+    async def each(requests: AsyncIterator[bytes], context: Any) -> AsyncIterator[bytes]:
+        try:
+            async for request in requests:
+                yield await _done(request, context)
+        finally:
+            ended.append(True)
+
+    server = _Plain(ProcessEach=each)
+    async with server.served() as address, open_channel(address, Tls()) as channel:
+        pool = CallPool(channel, idle=timedelta(milliseconds=50))
+        await asyncio.gather(*(pool.ask(asking("one"), 60) for _ in range(3)))
+        opened = server.calls[EACH]
+        await until(lambda: len(ended) == opened, what="each of them is ended")
+        answer = await pool.ask(asking("two"), 60)
+        assert answer.success
+        pool.close()
+    assert server.calls == {EACH: opened + 1}
 
 
 async def test_what_is_too_large_to_be_sent() -> None:

@@ -6,7 +6,7 @@ import asyncio
 import signal
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from datetime import timedelta
 from pathlib import Path
 
@@ -33,6 +33,7 @@ from tests.servers.ports import claim_port
 from tests.systems.pipeline.killed import Orders
 from tests.systems.pipeline.world import ROOT, ModuleProcess, Pipe, config, node, plain
 
+Starts = Callable[..., ModuleProcess]
 LEASE = timedelta(seconds=2)
 
 
@@ -66,10 +67,13 @@ async def test_streams_travel_and_part(flex: ModuleProcess, tmp_path: Path) -> N
     assert {step.outcome for step in stream.history} == {Step.FAILED}
 
 
-async def test_a_dead_stream_is_a_letter_is_traced_and_goes_back(flex: ModuleProcess, tmp_path: Path) -> None:
+async def test_a_dead_stream_is_a_letter_is_traced_and_goes_back(
+    flex: ModuleProcess, start_module: Starts, tmp_path: Path
+) -> None:
     last = node("away", name="last", dlq_config=config(2))
     first = node("flex", last, name="first")
-    async with local(tmp_path, [first, last], {"flex": [flex.address], "away": [f"127.0.0.1:{claim_port()}"]}) as pipe:
+    port = claim_port()
+    async with local(tmp_path, [first, last], {"flex": [flex.address], "away": [f"127.0.0.1:{port}"]}) as pipe:
         told: list[Event] = []
         pipe.engine.app.events.subscribe(told.append)
 
@@ -93,7 +97,9 @@ async def test_a_dead_stream_is_a_letter_is_traced_and_goes_back(flex: ModulePro
         [seen] = (await traced(pipe, id)).sightings
         assert (seen.where, seen.place, seen.hops) == ("DLQ of last", f"letter {letter.id}", 1)
         assert seen.error.startswith("CONNECTION_REFUSED: ")
-        pipe.engine.callers["away"]._addresses = pipe.engine.callers["flex"]._addresses
+        await start_module(port=port).started()
+        [instance] = pipe.engine.callers["away"].instances.values()
+        await until(lambda: not instance.aside, timeout=60, what="its health was asked")
         service = Service(pipe.engine.app)
         replay = await service.replay(await dead_streams(service, pipe.graph, last), actor="test")
         await service.run_replay(replay.id)
@@ -128,7 +134,7 @@ async def test_an_engine_that_is_killed_loses_nothing(flex: ModuleProcess, tmp_p
     pipe = local(tmp_path, [first, last], {"flex": [flex.address]})
     sent = {await pipe.send("upper") for _ in range(10)}
     url = pipe.settings.of(PipelineSettings).transport
-    orders = Orders(plain(pipe), url, url, faults.Step.AFTER_SEND, 4, LEASE)
+    orders = Orders(plain(pipe), url, url, faults.Step.AFTER_SEND, 2, LEASE)
     words = [sys.executable, "-m", "tests.systems.pipeline.killed", msgspec.json.encode(orders).decode()]
     victim = await asyncio.to_thread(subprocess.run, words, cwd=ROOT, timeout=60)
     assert victim.returncode == -signal.SIGKILL

@@ -20,6 +20,7 @@ from click.testing import CliRunner, Result
 from confluent_kafka import Consumer, KafkaError, TopicPartition
 
 from redrive.cli import main
+from redrive.clock import Clock
 from redrive.config.settings import Settings
 from redrive.forensics.query import Query
 from redrive.model import Letter, Message
@@ -29,6 +30,7 @@ from redrive.systems.pipeline import DlqConfig, DlqMessage, Document, Engine, Gr
 from redrive.systems.pipeline.kafka import options_for
 from redrive.systems.pipeline.settings import PipelineSettings
 from redrive.testing.waiting import until
+from redrive.transports.base import SendResult, SendStatus
 from redrive.transports.kafka.writer import Writer
 from redrive.worker import Worker
 from tests.servers.ports import claim_port
@@ -118,6 +120,7 @@ class Pipe:
         *,
         store: Store | None = None,
         lease: timedelta = timedelta(seconds=6),
+        clock: Clock | None = None,
         **own: Any,
     ) -> None:
         self.kafka = kafka
@@ -129,22 +132,27 @@ class Pipe:
             lease=lease,
         )
         self.store = store or MemoryStore()
-        self.engine = Engine(self.graph, self.settings, store=self.store)
+        self.engine = Engine(self.graph, self.settings, store=self.store, clock=clock)
         if "transport" not in own:
             self.engine.transport.writer = shared_writer(self.settings.of(PipelineSettings).transport)  # type: ignore[attr-defined]
         self.ends: Counter[str] = Counter()  # of streams that this engine sent to their end
         self._worker: Worker | None = None
-        send, seen = self.engine._outbox.send, set[str]()
-
-        async def noted(messages: Sequence[Message]) -> None:
-            await send(messages)
-            for one in messages:
-                if one.source == self.graph.finished and one.id not in seen:  # a repeat is no second end
-                    seen.add(one.id)
-                    self.ends[str(one.correlation_id)] += 1
-
-        self.engine._outbox.send = noted  # type: ignore[method-assign]
         self._task: asyncio.Task[None] | None = None
+        self._note_ends()
+
+    def _note_ends(self) -> None:
+        send, seen = self.engine.transport.send, set[str]()
+
+        async def noted(messages: Sequence[Message]) -> Sequence[SendResult]:
+            results = await send(messages)
+            for message, result in zip(messages, results, strict=True):
+                is_end = message.source == self.graph.finished and result.status is SendStatus.ACCEPTED
+                if is_end and message.id not in seen:  # a repeat is no second end
+                    seen.add(message.id)
+                    self.ends[str(message.correlation_id)] += 1
+            return results
+
+        self.engine.transport.send = noted  # type: ignore[method-assign]
 
     @property
     def ended(self) -> set[str]:

@@ -13,11 +13,11 @@ from redrive.clock import SystemClock
 from redrive.doctor import Level, examine
 from redrive.errors import TransportUnavailable
 from redrive.forensics.query import Query
-from redrive.model import Done, Reason
+from redrive.model import Done, Message, Reason
 from redrive.telemetry.events import BackendDown, BackendUp
 from redrive.testing.builders import make_message
 from redrive.testing.waiting import until
-from redrive.transports.base import SendStatus, Settlement
+from redrive.transports.base import ACCEPTED, SendStatus, Settlement
 from redrive.transports.rabbitmq.options import options_of
 from redrive.transports.rabbitmq.redrive import Parkings
 from redrive.transports.rabbitmq.transport import RabbitTransport, open_transport
@@ -25,7 +25,7 @@ from tests.servers import web
 from tests.servers.fixtures import StartsServer
 from tests.servers.rabbitmq import GUEST, RabbitMQ
 from tests.servers.toxiproxy import Toxiproxy
-from tests.trouble.rabbitmq.work import LEASE, Work
+from tests.trouble.rabbitmq.work import LEASE, PATIENCE, Work
 
 
 async def test_the_broker_is_killed_under_load_and_comes_back(start_server: StartsServer) -> None:
@@ -68,7 +68,7 @@ async def test_a_connection_that_is_cut_in_the_middle_of_a_confirm(
     await cut.send([make_message(id="during"), make_message(id="after")])
     names: Counter[str] = Counter()
     while not {"before", "during", "after"} <= set(names):
-        names.update(one.message.id for one in await asyncio.wait_for(transport.receive("orders", 10), 20))
+        names.update(one.message.id for one in await asyncio.wait_for(transport.receive("orders", 10), PATIENCE))
     assert names["during"] in (1, 2), "repeated, but not lost"
     await cut.aclose()
 
@@ -81,10 +81,16 @@ async def test_a_queue_that_is_deleted_under_its_consumer(
     await work.until(lambda: work.done["first"] == 1, "the first is handled")
     web.call("DELETE", f"{rabbitmq_server.management_url}/api/queues/{vhost}/orders", credentials=GUEST)
     await work.until(lambda: work.saw(BackendDown), "it is told")
-    transport._declaring.forget("orders")
-    await transport.send([make_message(id="second", body=b"ok")])
+    await _send_anew(url, make_message(id="second", body=b"ok"))
     await work.until(lambda: work.done["second"] == 1, "the second is handled")
     await work.end()
+
+
+async def _send_anew(url: str, message: Message) -> None:
+    """As a process does that has just begun, and so declares its queue."""
+    transport = open_transport(url, clock=SystemClock(), lease=LEASE)
+    assert await transport.send([message]) == [ACCEPTED]
+    await transport.aclose()
 
 
 @pytest.mark.parametrize("kind", ["queues", "exchanges"])
@@ -98,8 +104,7 @@ async def test_a_dead_letter_queue_that_is_missing_keeps_the_message(
     await work.until(lambda: work.saw(BackendDown), "it is loud")
     down = next(event for event in work.events if isinstance(event, BackendDown))
     assert "could not be parked" in down.why
-    transport._declaring.forget("orders")
-    await transport.send([make_message(id="good", body=b"ok")])  # which makes what is missing again
+    await _send_anew(url, make_message(id="good", body=b"ok"))  # which makes what is missing again
     await work.until(lambda: work.done["good"] == 1, "others are handled")
     await until(lambda: _has_parked(url, "bad"), what="it is parked now", timeout=60)
     await work.end()
@@ -133,7 +138,7 @@ async def test_a_memory_or_disk_alarm_stops_publishers_and_not_consumers(start_s
     await until(lambda: _takes(transport, "after"), what="it takes messages again", timeout=60)
     names = {one.message.id for one in held}
     while "after" not in names:
-        names |= {one.message.id for one in await asyncio.wait_for(transport.receive("orders", 50), 20)}
+        names |= {one.message.id for one in await asyncio.wait_for(transport.receive("orders", 50), PATIENCE)}
     assert "before" in names
     server.control("set_disk_free_limit", "1000000GB")
     await until(lambda: _refuses(transport, "disk"), what="it says that it is low on disk", timeout=60)

@@ -13,13 +13,14 @@ from redrive.clock import SystemClock
 from redrive.errors import ConfigError, TransportUnavailable
 from redrive.model import Done, Retry
 from redrive.testing.builders import make_failure, make_message
-from redrive.transports.base import ACCEPTED, Delivery, SendStatus, Settlement
+from redrive.transports.base import ACCEPTED, SendStatus, Settlement
 from redrive.transports.rabbitmq.options import options_of
-from redrive.transports.rabbitmq.publisher import Parcel, Unroutable
+from redrive.transports.rabbitmq.publisher import Parcel, Publisher, Unroutable
 from redrive.transports.rabbitmq.transport import RabbitTransport, open_transport
 from redrive.transports.rabbitmq.wire import rejections
-from tests.servers.rabbitmq import RabbitMQ
-from tests.trouble.rabbitmq.work import LEASE
+from tests.servers import web
+from tests.servers.rabbitmq import GUEST, RabbitMQ
+from tests.trouble.rabbitmq.work import LEASE, PATIENCE
 
 
 @pytest.mark.parametrize(
@@ -61,7 +62,7 @@ async def test_a_retry_waits_in_the_broker_for_its_time(url: str) -> None:
     for _ in waits:
         [one] = await transport.receive("orders", 1)
         await transport.settle([Settlement(one, Retry(waits[one.message.id]), make_failure(message="once"))])
-    [again] = await asyncio.wait_for(transport.receive("orders", 1), 20)
+    [again] = await asyncio.wait_for(transport.receive("orders", 1), PATIENCE)
     assert (again.message.id, again.message.attempt, again.redelivered) == ("soon", 2, False)
     assert [failure.message for failure in again.failures] == ["once"]
     assert (await transport.depths())["orders"].delayed == 1
@@ -86,13 +87,15 @@ async def test_a_retry_waits_in_the_broker_for_its_time(url: str) -> None:
     ],
     ids=str,
 )
-async def test_a_forged_or_odd_x_death_counts_nothing(transport: RabbitTransport, deaths: Any) -> None:
+async def test_a_forged_or_odd_x_death_counts_nothing(
+    transport: RabbitTransport, publisher: Publisher, deaths: Any
+) -> None:
     assert rejections({"x-death": deaths}, "orders") == 0
     await transport.send([make_message()])
     [mine] = await transport.receive("orders", 1)
     properties = BasicProperties(message_id="theirs", headers={"x-death": deaths})
-    await transport._publisher.publish([Parcel("", "orders", properties, b"{}")])
-    [theirs] = await asyncio.wait_for(transport.receive("orders", 1), 20)
+    await publisher.publish([Parcel("", "orders", properties, b"{}")])
+    [theirs] = await asyncio.wait_for(transport.receive("orders", 1), PATIENCE)
     assert (theirs.message.id, theirs.message.attempt, mine.message.attempt) == ("theirs", 1, 1)
 
 
@@ -110,22 +113,26 @@ async def test_a_forged_or_odd_x_death_counts_nothing(transport: RabbitTransport
     ],
     ids=str,
 )
-async def test_a_forged_header_of_ours_says_nothing(transport: RabbitTransport, ours: Any) -> None:
+async def test_a_forged_header_of_ours_says_nothing(
+    transport: RabbitTransport, publisher: Publisher, ours: Any
+) -> None:
     properties = BasicProperties(message_id="theirs", headers={"redrive": ours, "redrive-failures": b"\xc1"})
-    theirs = await _through(transport, properties, b"{}")
+    await publisher.publish([Parcel("", "orders", properties, b"{}")])
+    [theirs] = await asyncio.wait_for(transport.receive("orders", 1), PATIENCE)
     assert (theirs.message.id, theirs.message.attempt, theirs.failures) == ("theirs", 1, ())
 
 
-async def test_text_that_is_none_is_carried_as_what_it_is(transport: RabbitTransport) -> None:
+async def test_text_that_is_none_is_carried_as_what_it_is(transport: RabbitTransport, publisher: Publisher) -> None:
     bytes_in_text: Any = b"\xff-id"
     properties = BasicProperties(
         message_id=bytes_in_text, correlation_id=bytes_in_text, headers={bytes_in_text: 1, "n": {"deep": [1, None]}}
     )
-    theirs = await _through(transport, properties, b"\x00")
+    await publisher.publish([Parcel("", "orders", properties, b"\x00")])
+    [theirs] = await asyncio.wait_for(transport.receive("orders", 1), PATIENCE)
     assert theirs.message.id == theirs.message.correlation_id == "\\xff-id"
     assert theirs.message.header("\\xff-id") == b"1"
     await transport.settle([Settlement(theirs, Retry(timedelta()), make_failure())])
-    [again] = await asyncio.wait_for(transport.receive("orders", 1), 20)
+    [again] = await asyncio.wait_for(transport.receive("orders", 1), PATIENCE)
     assert (again.message.id, again.message.attempt) == ("\\xff-id", 2)
 
 
@@ -135,7 +142,7 @@ async def test_headers_that_fill_a_frame_are_refused_and_break_nothing(transport
     assert first == last == ACCEPTED
     assert refused.status is SendStatus.REFUSED
     assert "the headers of 'huge' fill a frame" in refused.why
-    some = [*await transport.receive("orders", 1), *await asyncio.wait_for(transport.receive("orders", 1), 20)]
+    some = [*await transport.receive("orders", 1), *await asyncio.wait_for(transport.receive("orders", 1), PATIENCE)]
     assert [one.message.id for one in some] == ["before", "after"]
 
 
@@ -144,33 +151,25 @@ async def test_a_story_that_does_not_fit_beside_the_headers_is_left_out(transpor
     [first] = await transport.receive("orders", 1)
     failure = make_failure(message="once", stack="s" * 40_000)
     await transport.settle([Settlement(first, Retry(timedelta()), failure)])
-    [second] = await asyncio.wait_for(transport.receive("orders", 1), 20)
+    [second] = await asyncio.wait_for(transport.receive("orders", 1), PATIENCE)
     assert (second.message.attempt, second.failures) == (2, ())
 
 
-async def test_a_message_without_an_id_has_one_through_its_retries(transport: RabbitTransport) -> None:
-    await transport.depths()
-    await transport._declaring.ensure("orders")
-    await transport._publisher.publish([Parcel("", "orders", BasicProperties(message_id=None), b"a")])
-    [first] = await asyncio.wait_for(transport.receive("orders", 1), 20)
+async def test_a_message_without_an_id_has_one_through_its_retries(
+    transport: RabbitTransport, publisher: Publisher
+) -> None:
+    await publisher.publish([Parcel("", "orders", BasicProperties(message_id=None), b"a")])
+    [first] = await asyncio.wait_for(transport.receive("orders", 1), PATIENCE)
     await transport.settle([Settlement(first, Retry(timedelta()), make_failure())])
-    [second] = await asyncio.wait_for(transport.receive("orders", 1), 20)
+    [second] = await asyncio.wait_for(transport.receive("orders", 1), PATIENCE)
     assert first.message.id == second.message.id != ""
 
 
-async def test_what_no_queue_takes_is_an_error(transport: RabbitTransport) -> None:
-    await transport.send([make_message(id="known")])
+async def test_what_no_queue_takes_is_an_error(publisher: Publisher) -> None:
     parcels = [Parcel("", name, BasicProperties(message_id=name), b"x") for name in ("orders", "nowhere", "orders")]
-    found = await transport._publisher.outcomes(parcels)
+    found = await publisher.outcomes(parcels)
     assert [type(one) for one in found] == [type(None), Unroutable, type(None)]
     assert "'nowhere'" in str(found[1])
-
-
-async def _through(transport: RabbitTransport, properties: BasicProperties, body: bytes) -> Delivery:
-    await transport._declaring.ensure("orders")
-    await transport._publisher.publish([Parcel("", "orders", properties, body)])
-    [delivery] = await asyncio.wait_for(transport.receive("orders", 1), 20)
-    return delivery
 
 
 # -- declarations ------------------------------------------------------------------------------------------------------
@@ -189,11 +188,11 @@ async def test_a_queue_that_is_declared_otherwise(transport: RabbitTransport, ur
     await strict.aclose()
 
 
-async def test_a_queue_that_was_deleted_is_made_again(transport: RabbitTransport) -> None:
+async def test_a_queue_that_was_deleted_is_made_again(
+    rabbitmq_server: RabbitMQ, vhost: str, transport: RabbitTransport
+) -> None:
     await transport.send([make_message()])
-    channel = await transport._link.channel()
-    await channel.call(channel.raw.queue_delete, "orders")
-    await channel.close()
+    web.call("DELETE", f"{rabbitmq_server.management_url}/api/queues/{vhost}/orders", credentials=GUEST)
     [unroutable] = await transport.send([make_message()])
     assert (unroutable.status, "no queue takes" in unroutable.why) == (SendStatus.BUSY, True)
     assert await transport.send([make_message()]) == [ACCEPTED]
@@ -212,7 +211,7 @@ async def test_quorum_queues(url: str) -> None:
     await transport.send([make_message(id=f"{n}") for n in range(50)])
     got: list[str] = []
     while len(got) < 50:
-        some = await asyncio.wait_for(transport.receive("orders", 20), 20)
+        some = await asyncio.wait_for(transport.receive("orders", 20), PATIENCE)
         again = [one for one in some if one.message.attempt == 1]
         await transport.settle([Settlement(one, Retry(timedelta()), make_failure()) for one in again])
         await transport.settle([Settlement(one, Done()) for one in some if one.message.attempt == 2])

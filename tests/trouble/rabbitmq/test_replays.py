@@ -22,9 +22,18 @@ from tests.trouble.rabbitmq.work import LEASE
 
 def limit_queue(server: RabbitMQ, vhost: str, queue: str) -> None:
     """That queue holds one message, and refuses the next."""
-    place = f"{server.management_url}/api/policies/{quote(vhost, safe='')}/limit-{queue}"
     definition = {"max-length": 1, "overflow": "reject-publish"}
-    web.call("PUT", place, {"pattern": f"^{queue}$", "definition": definition, "apply-to": "queues"}, credentials=GUEST)
+    policy = {"pattern": f"^{queue}$", "definition": definition, "apply-to": "queues"}
+    web.call("PUT", _policy(server, vhost, queue), policy, credentials=GUEST)
+
+
+def unlimit_queue(server: RabbitMQ, vhost: str, queue: str) -> None:
+    """Undoes `limit_queue`."""
+    web.call("DELETE", _policy(server, vhost, queue), credentials=GUEST)
+
+
+def _policy(server: RabbitMQ, vhost: str, queue: str) -> str:
+    return f"{server.management_url}/api/policies/{quote(vhost, safe='')}/limit-{queue}"
 
 
 async def test_one_letters_queue_refuses_it_and_its_neighbours_are_sent_once(

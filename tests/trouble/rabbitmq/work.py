@@ -3,21 +3,22 @@
 from __future__ import annotations
 
 import asyncio
-import socket
 from collections import Counter
 from collections.abc import Callable
 from datetime import timedelta
-from functools import partial
 
 from redrive import Policy, Redrive, immediate
+from redrive.clock import SystemClock
 from redrive.config.settings import Settings
 from redrive.model import Message
 from redrive.telemetry.events import Event
 from redrive.testing.waiting import until
-from redrive.transports.rabbitmq.transport import RabbitTransport
+from redrive.transports.rabbitmq.transport import open_transport
 from redrive.worker import Worker
+from tests.servers.toxiproxy import Proxy
 
 LEASE = timedelta(seconds=30)
+PATIENCE = 120  # seconds: a machine that has much else to do is no failure
 
 
 class Work:
@@ -57,12 +58,15 @@ class Work:
         return any(isinstance(event, kind) for event in self.events)
 
 
-async def die(victim: RabbitTransport) -> None:
-    """As if its process had: what it said was heard, the sockets are shut, and nothing more is said."""
-    for subscription in victim._subscriptions.values():
-        channel = subscription._channel  # which hears in order: an answer comes after the acks
-        await channel.call(channel.raw.queue_declare, subscription.source, passive=True)
-    for connection in (victim._link._connection, victim._publisher._link._connection):
-        if connection is not None:
-            connection._transport._sock.shutdown(socket.SHUT_RDWR)
-            await until(partial(getattr, connection, "is_closed"), what="the connection is lost")
+class Victim:
+    """A transport behind a proxy of its own, so that it can die as if its process had."""
+
+    def __init__(self, proxy: Proxy, vhost: str) -> None:
+        self._proxy = proxy
+        url = f"amqp://guest:guest@{proxy.address}/{vhost}?delay=200ms"
+        self.transport = open_transport(url, clock=SystemClock(), lease=LEASE)
+
+    async def die(self) -> None:
+        """What it said was heard, its connections are cut, and nothing more is said."""
+        await self.transport.depths()  # an answer on the connection that the acks went over
+        self._proxy.cut()

@@ -4,6 +4,7 @@ once more on an open one."""
 from __future__ import annotations
 
 import asyncio
+from datetime import timedelta
 from typing import Any
 
 import grpc
@@ -12,7 +13,7 @@ from grpc.aio import AioRpcError, Metadata
 from redrive.systems.pipeline.pipeline_pb2 import ProcessResponse
 from redrive.systems.pipeline.wire import END, each_method, process_method
 
-_IDLE = 20.0  # seconds: before either side has reason to ask whether the other one is still there
+_IDLE = timedelta(seconds=20)  # before either side has reason to ask whether the other one is still there
 
 
 class _NoAnswer(Exception):
@@ -21,9 +22,13 @@ class _NoAnswer(Exception):
 
 class CallPool:
     """Open streams, as many as there are requests at once. An error ends the stream that it came on, so that it is
-    always the error of one request. Where streams do not work, `Process` is called: a module may know nothing else."""
+    always the error of one request. Where streams do not work, `Process` is called: a module may know nothing else.
 
-    def __init__(self, channel: grpc.aio.Channel) -> None:
+    idle   how long a stream that nobody uses stays open
+    """
+
+    def __init__(self, channel: grpc.aio.Channel, idle: timedelta = _IDLE) -> None:
+        self._idle = idle.total_seconds()
         self._each = each_method(channel)
         self._once = process_method(channel)
         self._has_each: bool | None = None  # None: it was not tried yet
@@ -76,13 +81,13 @@ class CallPool:
         stream.since = loop.time()
         self._free.append(stream)
         if self._pruning is None:
-            self._pruning = loop.call_later(_IDLE, self._prune, loop)
+            self._pruning = loop.call_later(self._idle, self._prune, loop)
 
     def _prune(self, loop: asyncio.AbstractEventLoop) -> None:
-        end = loop.time() - _IDLE
+        end = loop.time() - self._idle
         while self._free and self._free[0].since <= end:
             self._free.pop(0).end()
-        self._pruning = loop.call_at(self._free[0].since + _IDLE, self._prune, loop) if self._free else None
+        self._pruning = loop.call_at(self._free[0].since + self._idle, self._prune, loop) if self._free else None
 
 
 class _OpenStream:

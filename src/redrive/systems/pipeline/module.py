@@ -17,6 +17,7 @@ import logging
 import signal
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
+from datetime import timedelta
 from typing import Any, TypeVar
 
 import grpc
@@ -28,7 +29,7 @@ from redrive.systems.pipeline.repository import Repository, loaded
 from redrive.systems.pipeline.wire import END, SERVICE, SIZES, Tls
 
 F = TypeVar("F", bound=Callable[..., Any])
-_GRACE = 10.0
+_GRACE = timedelta(seconds=10)
 log = logging.getLogger("redrive.pipeline")
 
 
@@ -88,8 +89,9 @@ class Module:
         tls: Tls | None = None,
         started: Callable[[str], None] = lambda address: None,
         stop: asyncio.Event | None = None,
+        grace: timedelta = _GRACE,
     ) -> None:
-        """Serve until SIGTERM, Ctrl-C or `stop`: then leave Consul, finish the calls that run, and return."""
+        """Serve until SIGTERM, Ctrl-C or `stop`: then leave Consul, give its calls `grace`, and return."""
         stop = stop or asyncio.Event()
         calls = _OpenCalls(self.answer)
         server, health = await self._server(calls)
@@ -114,7 +116,7 @@ class Module:
                     await registration.leave()
                 await health.enter_graceful_shutdown()
                 calls.end()
-                await server.stop(_GRACE)
+                await server.stop(grace.total_seconds())
                 if self._repository is not None:
                     await self._repository.aclose()
 
@@ -126,9 +128,10 @@ class Module:
         consul: str | None = None,
         tls: Tls | None = None,
         started: Callable[[str], None] = lambda address: None,
+        grace: timedelta = _GRACE,
     ) -> None:
         """`serve` as a whole process."""
-        asyncio.run(self.serve(host, port, consul=consul, tls=tls, started=started))
+        asyncio.run(self.serve(host, port, consul=consul, tls=tls, started=started, grace=grace))
 
     async def _server(self, calls: _OpenCalls) -> tuple[grpc.aio.Server, Any]:
         if self._function is None:

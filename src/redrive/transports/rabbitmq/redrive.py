@@ -29,7 +29,9 @@ from redrive.transports.rabbitmq.topology import RETRY, dlq_queue, retry_exchang
 from redrive.transports.rabbitmq.wire import OURS, X_DEATH, fresh_ours, without_deaths
 
 AT, BY, FROM, COUNT, ID = (f"x-redriven-{name}" for name in ("at", "by", "from", "count", "id"))
-_AT_ONCE, _TOGETHER = 500, 4  # messages in a batch; batches under way: in both queues, if the process dies
+TOGETHER = 4
+"""Batches under way at once: what is in both queues, if the process dies."""
+_BATCH = 500
 _MOST_PEEKED = 1000
 _QUIET = 2.0  # seconds without a message: somebody else took the rest
 Taken = tuple[Any, BasicProperties, bytes]  # method, properties, body
@@ -56,9 +58,13 @@ class Redriven(Struct, frozen=True):
 
 
 class Parkings:
-    """The dead-letter queues of a broker."""
+    """The dead-letter queues of a broker.
 
-    def __init__(self, options: Options, clock: Clock) -> None:
+    batch   how many messages are published and acknowledged together
+    """
+
+    def __init__(self, options: Options, clock: Clock, *, batch: int = _BATCH) -> None:
+        self._batch = batch
         self._clock = clock
         self._link = Link(options)
         self._publisher = Publisher(Link(options), options.confirm_timeout)
@@ -112,13 +118,13 @@ class Parkings:
         self, channel: Channel, source: str, wanted: int, by: str, progress: Callable[[int, int], None] | None
     ) -> int:
         taking = _Taking(channel, dlq_queue(source))
-        await taking.begin(min(_AT_ONCE * (_TOGETHER + 1), wanted))
+        await taking.begin(min(self._batch * (TOGETHER + 1), wanted))
 
         def again(taken: Taken) -> Parcel:
             _, properties, body = taken
             return _again(source, properties, body, by, self._clock.now())
 
-        return await _Redriving(taking, self._publisher, again, wanted, progress).run()
+        return await _Redriving(taking, self._publisher, again, wanted, progress, self._batch).run()
 
 
 class _Redriving:
@@ -131,11 +137,13 @@ class _Redriving:
         again: Callable[[Taken], Parcel],
         wanted: int,
         progress: Callable[[int, int], None] | None,
+        batch: int,
     ) -> None:
         self._taking = taking
         self._publisher = publisher
         self._again = again
         self._wanted = wanted
+        self._batch = batch
         self._progress = progress
         self._taken = self._sent = 0
         self._error: TransportUnavailable | None = None
@@ -156,7 +164,7 @@ class _Redriving:
 
     async def _begin(self) -> bool:
         """Publish the next batch; whether there was one."""
-        batch = await self._taking.some(min(_AT_ONCE, self._wanted - self._taken))
+        batch = await self._taking.some(min(self._batch, self._wanted - self._taken))
         if batch:
             self._taken += len(batch)
             tags = [method.delivery_tag for method, _, _ in batch]
@@ -165,7 +173,7 @@ class _Redriving:
         return bool(batch)
 
     def _is_due(self) -> bool:
-        return len(self._under_way) >= _TOGETHER or (bool(self._under_way) and self._under_way[0][1].done())
+        return len(self._under_way) >= TOGETHER or (bool(self._under_way) and self._under_way[0][1].done())
 
     async def _finish(self) -> None:
         """Acknowledge what is confirmed of the oldest batch."""
