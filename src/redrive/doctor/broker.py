@@ -2,21 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from typing import Any, Protocol, runtime_checkable
+from collections.abc import Iterator
 
 from redrive.app import Redrive
 from redrive.doctor.findings import Finding, failure, fine, warning
-from redrive.transports.base import Transport
-
-
-@runtime_checkable
-class HasTopology(Protocol):
-    """What a transport has that can say how its broker differs from what is wanted."""
-
-    makes_queues: bool
-
-    async def examined(self, sources: Sequence[str]) -> Any: ...
+from redrive.transports.base import Examined, HasTopology, Transport
 
 
 async def broker(app: Redrive, name: str, transport: Transport) -> list[Finding]:
@@ -32,7 +22,7 @@ async def broker(app: Redrive, name: str, transport: Transport) -> list[Finding]
 
 
 def topology_findings(
-    about: str, found: Any, mend: str, queues: int, *, management: str = "`management=` in the URL"
+    about: str, found: Examined, mend: str, queues: int, *, management: str = "`management=` in the URL"
 ) -> Iterator[Finding]:
     """What there is to say of a broker that was examined.
 

@@ -3,23 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
-from typing import Any, Protocol, runtime_checkable
 
 from redrive.app import Redrive
 from redrive.doctor.findings import Finding, failure, fine, warning
 from redrive.errors import StoreUnavailable
-from redrive.stores.base import Store
+from redrive.stores.base import Cluster, ClusterHealth, Store
 
 _WATERMARK = 85.0  # percent: beyond it OpenSearch moves nothing more to a node; at 95 it refuses writes
-
-
-@runtime_checkable
-class Cluster(Protocol):
-    """What a store has that can say how its cluster is, and whether it has anything there."""
-
-    async def is_made(self) -> bool: ...
-
-    async def health(self) -> Any: ...
 
 
 async def is_made(store: Store) -> bool:
@@ -45,7 +35,7 @@ async def cluster(app: Redrive, store: Store) -> AsyncIterator[Finding]:
         )
 
 
-def _status(health: Any) -> Finding:
+def _status(health: ClusterHealth) -> Finding:
     if health.status == "red":
         return failure(
             "store",

@@ -10,7 +10,7 @@ import re
 from collections.abc import Collection, Iterable, Sequence
 from datetime import datetime
 from enum import StrEnum
-from typing import Any, Protocol, TypeAlias
+from typing import Any, Protocol, TypeAlias, runtime_checkable
 
 from msgspec import Struct
 
@@ -244,4 +244,41 @@ class Store(Protocol):
 
     async def aclose(self) -> None:
         """Close what the store has opened."""
+        ...
+
+
+class ClusterHealth(Protocol):
+    """How the cluster of a store is."""
+
+    @property
+    def status(self) -> str:
+        """`green`; `yellow`: a copy of letters is on no node; `red`: letters are on no node."""
+        ...
+
+    @property
+    def unassigned(self) -> int:
+        """How many shards are on no node."""
+        ...
+
+    @property
+    def nodes(self) -> int:
+        """How many nodes keep data."""
+        ...
+
+    @property
+    def disk_used(self) -> float | None:
+        """Of the fullest node, in percent; None: it is not known."""
+        ...
+
+
+@runtime_checkable
+class Cluster(Protocol):
+    """A store that is a cluster, and can say how it is."""
+
+    async def is_made(self) -> bool:
+        """Whether it has anything there: looking into one that has not would make it."""
+        ...
+
+    async def health(self) -> ClusterHealth:
+        """How the cluster is. Makes nothing. Raises StoreUnavailable if we may not ask."""
         ...

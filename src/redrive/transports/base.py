@@ -252,14 +252,54 @@ class Pausable(Protocol):
         ...
 
 
+class Examined(Protocol):
+    """How a broker differs from what a transport needs of it. Each text is for people."""
+
+    @property
+    def missing(self) -> Sequence[str]:
+        """Queues and exchanges that are not there."""
+        ...
+
+    @property
+    def clashes(self) -> Sequence[str]:
+        """Those that somebody declared otherwise."""
+        ...
+
+    @property
+    def alarms(self) -> Sequence[str]:
+        """Why the broker takes no messages now."""
+        ...
+
+    @property
+    def unseen(self) -> str:
+        """Why not everything could be looked at; empty: it was."""
+        ...
+
+
+@runtime_checkable
+class HasTopology(Protocol):
+    """A transport whose sources need more than one queue each, and that can say whether all of it is there."""
+
+    @property
+    def makes_queues(self) -> bool:
+        """Whether a worker makes what is missing when it starts."""
+        ...
+
+    async def examined(self, sources: Sequence[str]) -> Examined:
+        """Look at what these sources need. Makes nothing."""
+        ...
+
+
 __all__ = [
     "ACCEPTED",
     "DeadLetterPlace",
     "Delivery",
     "Depth",
+    "Examined",
     "Features",
     "Finds",
     "HasDeadLetterPlace",
+    "HasTopology",
     "KeepsLimits",
     "KeepsOrder",
     "Outcome",

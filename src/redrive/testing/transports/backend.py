@@ -21,6 +21,7 @@ class TransportBackend:
     """How the suite gets at a transport, and how time passes for it. Subclass it for yours."""
 
     lease = timedelta(seconds=30)
+    largest_body = 1 << 20  # bytes; where the broker takes less, what becomes of more belongs in `not_taken`
 
     async def open(self) -> Transport:
         """Another instance: on the same queue if it can be shared, and otherwise on one of its own."""
