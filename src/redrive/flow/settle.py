@@ -31,7 +31,7 @@ class Settled(Struct, frozen=True):
     """What came of a batch otherwise than it was decided."""
 
     written: bool = True  # False: a backend is down, and is to be spared for that pause
-    kept_back: Sequence[Delivery] = ()  # what could not be written was given back instead
+    kept_back: tuple[Delivery, ...] = ()  # what could not be written was given back instead
 
 
 async def settle(context: Context, batch: Sequence[Decision], pause: timedelta = _PAUSE) -> Settled:
@@ -52,7 +52,7 @@ async def settle(context: Context, batch: Sequence[Decision], pause: timedelta =
     settlements += [_settlement(item, context.parks) for item in others]
     lost = await context.transport.settle(settlements)
     report(context, plain, others, writing.buried(burials), lost)
-    return Settled(not writing.is_down, [item.delivery for item in writing.given_back.values()])
+    return Settled(not writing.is_down, tuple(item.delivery for item in writing.given_back.values()))
 
 
 def _split(batch: Sequence[Decision]) -> tuple[list[Decision], list[Decision]]:

@@ -208,7 +208,7 @@ async def test_a_letter_that_the_store_refuses_is_kept_back_and_the_store_is_not
         await record(letters)
 
     world.letters.letters.record = refusing  # type: ignore[method-assign]
-    assert await settle(context, batch) == Settled(written=True, kept_back=[bad])
+    assert await settle(context, batch) == Settled(written=True, kept_back=(bad,))
     assert await _depth(world) == Depth(0, 1, 0)
     assert [fact.message for fact in world.seen(LetterRefused)] == [bad.message.id]
     assert [fact.message for fact in world.seen(MessageBuried)] == [good.message.id]
