@@ -221,7 +221,7 @@ class Consumer:
             except Unavailable as error:
                 self._availability.down(error, pause.seconds)
                 if self._ending.is_set():  # they come back when their leases end
-                    return Settled(kept_back=[decision.delivery for decision in batch])
+                    return Settled(kept_back=tuple(decision.delivery for decision in batch))
                 await self.context.clock.wait(self._ending, pause.next())
             else:
                 self._availability.up()

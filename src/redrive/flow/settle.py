@@ -31,7 +31,7 @@ class Settled(Struct, frozen=True):
     """What came of a batch otherwise than it was decided."""
 
     written: bool = True  # False: a backend is down, and is to be spared for that pause
-    kept_back: Sequence[Delivery] = ()  # what could not be written was given back instead
+    kept_back: tuple[Delivery, ...] = ()  # what could not be written was given back instead
 
 
 _AS_DECIDED = Settled()

@@ -11,8 +11,10 @@ from pika import BasicProperties
 
 from redrive.clock import SystemClock
 from redrive.errors import ConfigError, TransportUnavailable
-from redrive.model import Done, Retry
+from redrive.model import Done, Retry, letter_id
+from redrive.telemetry.events import BackendDown
 from redrive.testing.builders import make_failure, make_message
+from redrive.testing.waiting import until
 from redrive.transports.base import ACCEPTED, SendStatus, Settlement
 from redrive.transports.rabbitmq.options import options_of
 from redrive.transports.rabbitmq.publisher import Parcel, Publisher, Unroutable
@@ -20,7 +22,7 @@ from redrive.transports.rabbitmq.transport import RabbitTransport, open_transpor
 from redrive.transports.rabbitmq.wire import rejections
 from tests.servers import web
 from tests.servers.rabbitmq import GUEST, RabbitMQ
-from tests.trouble.rabbitmq.work import LEASE, PATIENCE
+from tests.trouble.rabbitmq.work import LEASE, PATIENCE, Work
 
 
 @pytest.mark.parametrize(
@@ -144,6 +146,21 @@ async def test_headers_that_fill_a_frame_are_refused_and_break_nothing(transport
     assert "the headers of 'huge' fill a frame" in refused.why
     some = [*await transport.receive("orders", 1), *await asyncio.wait_for(transport.receive("orders", 1), PATIENCE)]
     assert [one.message.id for one in some] == ["before", "after"]
+
+
+async def test_one_whose_headers_leave_no_room_for_why_it_died_is_a_letter_in_the_store(
+    url: str, transport: RabbitTransport
+) -> None:
+    await transport.send([make_message(id="bad", body=b"bad", headers=(("x", b"y" * 122_500),))])
+    work = Work(f"{url}&bury=dlq", attempts=1)
+    letters = work.app.store.letters
+
+    async def is_recorded() -> bool:
+        return await letters.get(letter_id("orders", "bad")) is not None
+
+    await until(is_recorded, what="its letter is in the store, because the dead-letter queue cannot take it")
+    await work.end()
+    assert not work.saw(BackendDown), "nothing is wrong with the broker"
 
 
 async def test_a_story_that_does_not_fit_beside_the_headers_is_left_out(transport: RabbitTransport) -> None:

@@ -13,8 +13,8 @@ from msgspec import Struct
 
 from redrive.errors import TransportUnavailable
 from redrive.model import Letter, Reason
-from redrive.transports.base import ACCEPTED, SendResult, SendStatus
-from redrive.transports.rabbitmq.publisher import Parcel, Publisher
+from redrive.transports.base import ACCEPTED, SendResult
+from redrive.transports.rabbitmq.publisher import Parcel, Publisher, result_of
 from redrive.transports.rabbitmq.topology import PARKING, dlq_exchange
 from redrive.transports.rabbitmq.wire import STORY, fits, properties_of, story
 
@@ -70,11 +70,13 @@ class DeadLetterQueues:
 
     async def bury(self, letters: Sequence[Letter]) -> Sequence[SendResult]:
         outcomes = await self._publisher.outcomes([parcel_of(letter) for letter in letters])
-        return [ACCEPTED if error is None else SendResult(SendStatus.BUSY, _why(error)) for error in outcomes]
+        return [_answer(error) for error in outcomes]
 
     async def refer(self, letters: Sequence[Letter]) -> None:
-        """Nothing: it refuses none for good."""
+        """Nothing: what is too large for the queue is in the store, and a queue has no place for notes."""
 
 
-def _why(error: TransportUnavailable) -> str:
-    return f"a dead message could not be parked: {error.why}"
+def _answer(error: TransportUnavailable | None) -> SendResult:
+    if error is None:
+        return ACCEPTED
+    return SendResult(result_of(error).status, f"a dead message could not be parked: {error.why}")
