@@ -12,13 +12,13 @@ from typing import TypeAlias
 import msgspec
 from msgspec.structs import replace
 
-from redrive.errors import TransportUnavailable, UsageError
+from redrive.errors import TransportUnavailable
 from redrive.model import Headers, Letter, Message
-from redrive.transports.base import ACCEPTED, SendResult, SendStatus
+from redrive.transports.base import SendResult, SendStatus
 from redrive.transports.kafka.driver import NAME, log
 from redrive.transports.kafka.options import topic_named
 from redrive.transports.kafka.wire import headers_of, value_of
-from redrive.transports.kafka.writer import Parcel, Writer
+from redrive.transports.kafka.writer import Parcel, Writer, result_of
 
 Form: TypeAlias = Callable[[Letter, str], Parcel]
 """How a letter looks on that topic. A ready system brings the form of its contract."""
@@ -107,15 +107,6 @@ class DeadLetterTopic:
                 raise TransportUnavailable(NAME, answer.why)
 
     async def _publish(self, letters: Sequence[Letter], form: Form) -> list[SendResult]:
-        return [_answer(error) for error in await self._writer.outcomes([form(one, self.topic) for one in letters])]
-
-
-def _answer(error: Exception | None) -> SendResult:
-    match error:
-        case None:
-            return ACCEPTED
-        case TransportUnavailable():
-            return SendResult(SendStatus.UNKNOWN, error.why)
-        case UsageError():
-            return SendResult(SendStatus.REFUSED, str(error))
-    raise error
+        return [
+            result_of(error) for error in await self._writer.outcomes([form(letter, self.topic) for letter in letters])
+        ]

@@ -74,8 +74,10 @@ def result_of(error: Exception | None) -> SendResult:
         case UsageError():
             return refused(error)
         case NotTaken():
-            return busy(error)
-    return unknown(error)
+            return busy(error.why)
+        case TransportUnavailable():
+            return unknown(error.why)
+    raise error
 
 
 def raise_unless_too_large(errors: Iterable[Exception | None]) -> None:
