@@ -1,4 +1,4 @@
-"""What the core is told of file processing."""
+"""The descriptor of file processing: what the core knows of it."""
 
 from redrive.systems.base import System
 
