@@ -19,7 +19,7 @@ from redrive.testing.builders import make_message
 from redrive.testing.waiting import until
 from redrive.transports.base import SendStatus, Settlement
 from redrive.transports.rabbitmq.options import options_of
-from redrive.transports.rabbitmq.redrive import Parkings
+from redrive.transports.rabbitmq.redrive import DeadMessages
 from redrive.transports.rabbitmq.transport import RabbitTransport, open_transport
 from tests.servers import web
 from tests.servers.fixtures import StartsServer
@@ -97,7 +97,7 @@ async def test_a_dead_letter_queue_that_is_missing_keeps_the_message(
     work = Work(f"{url}&bury=dlq&declare=no", attempts=1)
     await work.until(lambda: work.saw(BackendDown), "it is loud")
     down = next(event for event in work.events if isinstance(event, BackendDown))
-    assert "could not be parked" in down.why
+    assert "could not be published to its dead-letter queue" in down.why
     transport._declaring.forget("orders")
     await transport.send([make_message(id="good", body=b"ok")])  # which makes what is missing again
     await work.until(lambda: work.done["good"] == 1, "others are handled")
@@ -106,7 +106,7 @@ async def test_a_dead_letter_queue_that_is_missing_keeps_the_message(
 
 
 async def _has_parked(url: str, id: str) -> bool:
-    parkings = Parkings(options_of(url), SystemClock())
+    parkings = DeadMessages(options_of(url), SystemClock())
     found = await parkings.peek("orders.dlq", 10)
     await parkings.aclose()
     return [one.message_id for one in found] == [id]

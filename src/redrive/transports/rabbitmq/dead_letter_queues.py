@@ -1,6 +1,6 @@
-"""Dead messages parked in `q.X.dlq`: published there, confirmed, before the dead one is acknowledged.
+"""The dead-letter queues `q.X.dlq`: dead messages are published there, and confirmed, before they are acknowledged.
 
-A parked message is the message itself, with why it died in headers that people and programs can read.
+What is in such a queue is the message itself, with why it died in headers that people and programs can read.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class Dead(Struct, frozen=True, omit_defaults=True):
 
 
 def parcel_of(letter: Letter) -> Parcel:
-    """The letter as it lies in the dead-letter queue of its source."""
+    """The letter as it is published to the dead-letter queue of its source."""
     message, last = letter.message, letter.last
     properties = properties_of(message)
     about = Dead(
@@ -73,8 +73,8 @@ class DeadLetterQueues:
         return [ACCEPTED if error is None else SendResult(SendStatus.BUSY, _why(error)) for error in outcomes]
 
     async def refer(self, letters: Sequence[Letter]) -> None:
-        """Nothing: it refuses none for good."""
+        """Does nothing: these queues refuse no letter for good."""
 
 
 def _why(error: TransportUnavailable) -> str:
-    return f"a dead message could not be parked: {error.why}"
+    return f"a dead message could not be published to its dead-letter queue: {error.why}"
