@@ -165,7 +165,7 @@ class Shelf:
             self._backlog.put_back(record, due)
 
     def finish(self, records: Sequence[Record]) -> None:
-        """Finish records: the committed offset may go on to the first that is not finished."""
+        """They are done with, and the committed offset may go on to the first that is not."""
         for record in records:
             record.done, record.turn = True, 0
             record.partition.bytes -= len(record.message.body)
