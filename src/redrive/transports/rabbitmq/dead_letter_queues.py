@@ -77,4 +77,4 @@ class DeadLetterQueues:
 
 
 def _why(error: TransportUnavailable) -> str:
-    return f"a dead message could not be published to its dead-letter queue: {error.why}"
+    return f"a dead message could not reach its dead-letter queue: {error.why}"
