@@ -1,4 +1,4 @@
-"""Redrive on RabbitMQ beside bare pika, FastStream and dramatiq; and the re-drive of parked messages.
+"""Redrive on RabbitMQ beside bare pika, FastStream and dramatiq; and the re-drive of dead messages.
 
 Classic durable queue, persistent 300-byte messages, confirms and mandatory, prefetch 200, one process.
 """
@@ -22,9 +22,9 @@ from redrive import Message, Redrive
 from redrive.clock import SystemClock
 from redrive.config.settings import Settings
 from redrive.testing.builders import make_failure, make_letter
+from redrive.transports.rabbitmq.dead_letter_queues import parcel_of
 from redrive.transports.rabbitmq.options import options_of
-from redrive.transports.rabbitmq.parking import parcel_of
-from redrive.transports.rabbitmq.redrive import Parkings
+from redrive.transports.rabbitmq.redrive import DeadMessages
 from redrive.transports.rabbitmq.transport import RabbitTransport, open_transport
 
 _BODY, _PREFETCH, _BATCH, _CONCURRENCY = b"x" * 300, 200, 100, 10
@@ -90,7 +90,7 @@ def publish_frameworks(scale: Scale) -> Measured:
 
 
 def redrive(scale: Scale) -> Measured:
-    """Parked messages sent round again, each confirmed before it leaves its dead-letter queue."""
+    """Dead messages sent back, each confirmed before it leaves its dead-letter queue."""
     total = scale.of(50_000, 400)
     grown: list[int] = []
     figures = side_by_side({"redrive": lambda: in_loop(_redriven(_made("?delay=15s"), total, grown))}, scale.rounds)
@@ -138,13 +138,13 @@ async def _published(queue: str, total: int) -> float:
 
 
 async def _redriven(queue: str, total: int, grown: list[int]) -> float:
-    await _parked(queue, total)
-    parkings = Parkings(options_of(_url()), SystemClock())
+    await _publish_dead(queue, total)
+    dead_messages = DeadMessages(options_of(_url()), SystemClock())
     before, began = _peak(), time.perf_counter()
-    done = await parkings.redrive(queue, limit=total, by="benchmark")
+    done = await dead_messages.redrive(queue, limit=total, by="benchmark")
     took = time.perf_counter() - began
     grown.append(_peak() - before)
-    await parkings.aclose()
+    await dead_messages.aclose()
     assert done.sent == total
     return total / took
 
@@ -191,7 +191,7 @@ def _filled(total: int) -> str:
     return queue
 
 
-async def _parked(queue: str, total: int) -> None:
+async def _publish_dead(queue: str, total: int) -> None:
     transport = _opened()
     for start in range(0, total, _SEND_AT_ONCE):
         some = _messages(queue, min(_SEND_AT_ONCE, total - start), start)

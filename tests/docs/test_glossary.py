@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from enum import StrEnum
+from enum import Enum, StrEnum
 from typing import get_args
 
 import pytest
@@ -11,6 +11,8 @@ import pytest
 from redrive.cli import main
 from redrive.model import Category, Outcome, Reason, State
 from redrive.stores.base import EntryStatus
+from redrive.transports.base import SendStatus
+from redrive.transports.rabbitmq.redelivery import Redelivery
 from tests.docs.samples import DOCS
 
 _ROW = re.compile(r"^\| \*\*(?P<word>[\w -]+)\*\* \| (?P<meaning>.+) \|$", re.MULTILINE)
@@ -27,10 +29,18 @@ def listed(word: str) -> set[str]:
 
 
 @pytest.mark.parametrize(
-    ("word", "kind"), [("state", State), ("category", Category), ("reason", Reason), ("ledger", EntryStatus)]
+    ("word", "kind"),
+    [
+        ("state", State),
+        ("category", Category),
+        ("reason", Reason),
+        ("ledger", EntryStatus),
+        ("send result", SendStatus),
+        ("redelivery", Redelivery),
+    ],
 )
-def test_the_values_of_a_word_are_those_of_the_code(word: str, kind: type[StrEnum]) -> None:
-    assert listed(word) == {str(one) for one in kind}
+def test_the_values_of_a_word_are_those_of_the_code(word: str, kind: type[Enum]) -> None:
+    assert listed(word) == {str(value) if isinstance(value, StrEnum) else value.name.lower() for value in kind}
 
 
 def test_the_outcomes_are_those_of_the_code() -> None:

@@ -23,12 +23,12 @@ from redrive.testing.builders import make_failure, make_letter, make_message
 from redrive.testing.waiting import until
 from redrive.transports.base import Settlement
 from redrive.transports.rabbitmq import redrive as redriving
+from redrive.transports.rabbitmq.dead_letter_queues import parcel_of
 from redrive.transports.rabbitmq.declaring import Declaring
 from redrive.transports.rabbitmq.link import Link
 from redrive.transports.rabbitmq.options import options_of
-from redrive.transports.rabbitmq.parking import parcel_of
 from redrive.transports.rabbitmq.publisher import Outcomes, Parcel, Publisher
-from redrive.transports.rabbitmq.redrive import ID, Parkings
+from redrive.transports.rabbitmq.redrive import ID, DeadMessages
 from redrive.transports.rabbitmq.topology import dlq_queue
 from redrive.transports.rabbitmq.transport import open_transport
 
@@ -124,7 +124,7 @@ async def _take(url: str, sent: frozenset[str]) -> tuple[Counter[str], dict[str,
 
 
 async def _parked(url: str) -> int:
-    parkings = Parkings(options_of(url), SystemClock())
+    parkings = DeadMessages(options_of(url), SystemClock())
     found = await parkings.count(dlq_queue(SOURCE))
     await parkings.aclose()
     return found or 0
@@ -157,7 +157,7 @@ def _die() -> None:
 async def main(url: str, moment: str) -> None:
     _Deadly.moment = moment
     setattr(redriving, "Publisher", _Deadly)  # noqa: B010
-    parkings = Parkings(options_of(url), SystemClock(), batch=BATCH)
+    parkings = DeadMessages(options_of(url), SystemClock(), batch=BATCH)
 
     def progress(sent: int, _: int) -> None:
         if moment == Moment.AFTER_ACK and sent > BATCH:

@@ -30,7 +30,7 @@ from redrive.transports.rabbitmq.link import Link
 from redrive.transports.rabbitmq.management import Management
 from redrive.transports.rabbitmq.options import options_of
 from redrive.transports.rabbitmq.publisher import Parcel, Publisher
-from redrive.transports.rabbitmq.redrive import Parkings
+from redrive.transports.rabbitmq.redrive import DeadMessages
 from redrive.transports.rabbitmq.topology import declared, dlq_queue, retry_queue
 from redrive.worker import Worker, stop_on_signals
 from tests.servers.rabbitmq import RabbitMQ
@@ -127,7 +127,7 @@ async def _is_empty(url: str) -> bool:
 
 
 async def _count(url: str, queue: str) -> int:
-    parkings = Parkings(options_of(url), SystemClock())
+    parkings = DeadMessages(options_of(url), SystemClock())
     try:
         return await parkings.count(queue) or 0
     finally:

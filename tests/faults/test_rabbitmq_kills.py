@@ -13,7 +13,7 @@ import pytest
 from redrive.clock import SystemClock
 from redrive.testing.faults import Step
 from redrive.transports.rabbitmq.options import options_of
-from redrive.transports.rabbitmq.redrive import Parkings
+from redrive.transports.rabbitmq.redrive import DeadMessages
 from tests.faults import rabbitmq_worker
 from tests.faults.harness import HELD, Account, check, kill_at
 from tests.faults.rabbitmq_redrive import Moment, account_of_kills
@@ -91,7 +91,7 @@ async def test_a_worker_that_is_killed_while_it_parks_loses_nothing(
     account = await kill_at(tmp_path, step, 1, url)
     accounts.append(account)
     check(account)
-    parkings = Parkings(options_of(url), SystemClock())
+    parkings = DeadMessages(options_of(url), SystemClock())
     parked = {one.message_id for one in await parkings.peek("orders.dlq", 1000)}
     await parkings.aclose()
     assert account.buried <= parked, "a letter whose message is not parked"

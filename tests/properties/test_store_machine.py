@@ -27,7 +27,7 @@ from redrive.stores.sqlite import SqliteStore
 from redrive.telemetry.events import Events
 from redrive.testing.builders import make_failure, make_letter, make_message
 from redrive.testing.clock import ManualClock
-from redrive.testing.reference import IN_FLIGHT, Reference, counted, told
+from redrive.testing.reference import IN_FLIGHT, Reference, counted, members_of
 from redrive.upkeep.rescue import rescue_claims
 
 T = TypeVar("T")
@@ -225,7 +225,7 @@ class LetterMachine(RuleBasedStateMachine):
     @invariant()
     def counters_equal_a_recount(self) -> None:
         assert counted(self.run(self.store.letters.tallies())) == self.reference.tallies()
-        assert told(self.run(self.store.letters.groups(Query()))) == self.reference.groups(Query())
+        assert members_of(self.run(self.store.letters.groups(Query()))) == self.reference.groups(Query())
 
     @invariant()
     def an_owner_has_a_lease_and_is_on_the_way(self) -> None:

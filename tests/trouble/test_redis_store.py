@@ -23,7 +23,7 @@ from redrive.stores.redis import RedisStore
 from redrive.telemetry.events import BackendDown
 from redrive.testing.builders import make_letter, make_message
 from redrive.testing.clock import START
-from redrive.testing.reference import counted, members, told
+from redrive.testing.reference import counted, members, members_of
 from redrive.testing.waiting import until
 from tests.conformance.test_redis_store import JobShape
 from tests.servers.fixtures import StartsServer
@@ -68,7 +68,7 @@ async def is_whole(store: RedisStore) -> list[Letter]:
     letters = await everything(store)
     assert await store.letters.count(ALL) == len(letters)
     assert counted(await store.letters.tallies()).total() == len(letters)
-    assert told(await store.letters.groups(ALL)) == members(letters)
+    assert members_of(await store.letters.groups(ALL)) == members(letters)
     by_group = [await store.letters.search(Query(groups=(group,)), limit=100_000) for group in members(letters)]
     assert sum(len(page.letters) for page in by_group) == len(letters)
     return letters

@@ -34,7 +34,7 @@ _SAFE = {
 
 
 class Door(Struct, frozen=True):
-    """Who may come in, and whether only this machine can knock."""
+    """The tokens that are let in, and whether only this machine can reach the server."""
 
     tokens: Tokens
     loopback: bool

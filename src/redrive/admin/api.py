@@ -86,12 +86,12 @@ def create_api(
 
 
 def _given(value: object) -> Provide:
-    """The same for every request."""
+    """A dependency that is the same for every request."""
     return Provide(lambda: value, sync_to_thread=False)
 
 
 async def admit(tokens: Tokens, host: str) -> str | None:
-    """What stands before a server may listen on that address: None, or the one-time token that was made for it.
+    """Check that a server may listen on that address; returns the one-time token that was made for it, or None.
 
     Without any token an open door on loopback still asks for one, since every program and page on the machine can
     reach it; on any other address there would be nobody to tell the one-time token to.

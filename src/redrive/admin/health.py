@@ -1,4 +1,4 @@
-"""Does the process live, can it work, and what does it count: for probes and for Prometheus."""
+"""Health, readiness and metrics of the process: for probes and for Prometheus."""
 
 from __future__ import annotations
 
@@ -65,9 +65,9 @@ async def examine(service: NamedDependency[Service]) -> Diagnosis:
 
 
 async def check_all(service: Service) -> dict[str, str]:
-    """The store and every transport, asked at once."""
+    """What the store and every transport say of themselves: `ok`, or why not. All are asked at once."""
     backends: dict[str, Awaitable[None]] = {"store": service.app.store.check()}
-    backends |= {f"transports.{name}": one.check() for name, one in service.app.transports.items()}
+    backends |= {f"transports.{name}": transport.check() for name, transport in service.app.transports.items()}
     said = await asyncio.gather(*(_said(check, service) for check in backends.values()))
     return dict(zip(backends, said, strict=True))
 
@@ -88,7 +88,7 @@ async def _counted(service: Service) -> Stats | None:
 
 
 async def _within_patience(asked: Awaitable[T]) -> T | None:
-    """A scrape is answered even while the store is not."""
+    """The answer, or None if it does not come in time: a scrape is answered even while the store is away."""
     try:
         async with asyncio.timeout(_PATIENCE):
             return await asked

@@ -4,7 +4,7 @@ collector.py   receive, record, acknowledge: in that order, batch by batch
 foreign.py     a letter from what little another system says of a failure
 formats.py     whose a message is, where a system has a form of its own
 kafka.py       Spring's, Kafka Connect's and Redrive's own dead-letter topics
-rabbitmq.py    x-death, and what Redrive has parked
+rabbitmq.py    x-death, and what Redrive itself has put into dead-letter queues
 """
 
 from redrive.collect.collector import Collector, Reader

@@ -13,7 +13,7 @@ from redrive.collect.foreign import failure_of, letter_of
 from redrive.forensics.fingerprint import fingerprint
 from redrive.model import Letter, Message, Reason, letter_id
 from redrive.transports.base import Delivery
-from redrive.transports.rabbitmq.parking import DEAD, Dead, is_about
+from redrive.transports.rabbitmq.dead_letter_queues import DEAD, Dead, is_about
 from redrive.transports.rabbitmq.wire import X_DEATH
 
 _REASONS = {
@@ -39,9 +39,9 @@ class RabbitReader:
     def __call__(self, delivery: Delivery, now: datetime) -> Letter:
         table: Mapping[str, Any] = delivery.token.came.properties.headers or {}
         message = _bare(delivery.message)
-        parked = self._parked(message, delivery, table, now)
-        if parked is not None:
-            return parked
+        ours = self._ours(message, delivery, table, now)
+        if ours is not None:
+            return ours
         death = _last_death(table)
         source = self._source or str(death.get("queue") or self._queue.removesuffix(".dlq"))
         kind, text = _REASONS.get(str(death.get("reason")), ("rabbitmq.Unknown", "nothing says why it is in {queue}"))
@@ -56,7 +56,7 @@ class RabbitReader:
         moved = replace(message, source=source)
         return letter_of(moved, failure, transport=self._transport, now=now, reason=reason)
 
-    def _parked(self, message: Message, delivery: Delivery, table: Mapping[str, Any], now: datetime) -> Letter | None:
+    def _ours(self, message: Message, delivery: Delivery, table: Mapping[str, Any], now: datetime) -> Letter | None:
         """The letter that Redrive sent to its dead-letter queue, with all its failures; None if it was not Redrive."""
         said = table.get(DEAD)
         if not isinstance(said, str | bytes) or not delivery.failures:

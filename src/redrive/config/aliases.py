@@ -27,15 +27,15 @@ class Aliases(Struct, frozen=True):
 def with_aliases(
     settings: Settings, aliases: Aliases, file: Path | None = None, environ: Mapping[str, str] | None = None
 ) -> Settings:
-    """Those settings, with what that file says under other names over them, and the environment over both."""
+    """Those settings, overridden by what the file says under other names, and by the environment."""
     environ = os.environ if environ is None else environ
-    given = {one.key.path: one for one in _by_alias(file, aliases)} if file else {}
+    given = {value.key.path: value for value in _by_alias(file, aliases)} if file else {}
     for name, path in aliases.environ.items():
         if environ.get(name, "").strip():
             key = known()[path]
             given[path] = Given(key, meant_by(key, environ[name].strip()), ENVIRONMENT, name)
-    for one in given.values():
-        settings = _with(settings, one)
+    for value in given.values():
+        settings = _with(settings, value)
     return settings
 
 

@@ -66,16 +66,16 @@ def read(path: Path | None = None, environ: Mapping[str, str] | None = None) -> 
     """The settings of this process, and where each came from."""
     environ = os.environ if environ is None else environ
     file = _find(path, environ)
-    given = {one.key.path: one for one in _from_file(file)} if file else {}
-    given |= {one.key.path: one for one in _from_environ(environ, tuple(given))}
+    given = {value.key.path: value for value in _from_file(file)} if file else {}
+    given |= {value.key.path: value for value in _from_environ(environ, tuple(given))}
     values = given | _queue_beside_letters(given)
-    settings = _built({path: checked(one) for path, one in values.items()})
+    settings = _built({path: checked(value) for path, value in values.items()})
     _check_patterns(settings, given)
-    return Loaded(settings, {path: one.source for path, one in given.items()}, file)
+    return Loaded(settings, {path: value.source for path, value in given.items()}, file)
 
 
 def _queue_beside_letters(given: Mapping[str, Given]) -> dict[str, Given]:
-    """Embedded means one file: who says only where the letters are has said where the queue is."""
+    """Where only a SQLite store is given, the queue is in the same file: embedded means one file."""
     store, name = given.get("store"), "transports.default"
     if store is None or name in given or not str(store.raw).startswith("sqlite://"):
         return {}

@@ -85,7 +85,7 @@ class Upkeep(Struct, frozen=True, kw_only=True):
 
 
 class Alerts(Struct, frozen=True, kw_only=True):
-    """What people are told, by whom, and when."""
+    """Alerts: who gets them, how, and when."""
 
     urls: Annotated[
         tuple[str, ...],
@@ -279,16 +279,16 @@ def _described(key: Key, settings: Settings, sources: Mapping[str, str]) -> Desc
 def _keys(struct: type[Struct], prefix: str) -> Iterator[Key]:
     hints = get_type_hints(struct, include_extras=True)
     defaults = struct()
-    for one in fields(struct):
-        hint, default = hints[one.name], getattr(defaults, one.name)
-        if one.name == "sections":
+    for item in fields(struct):
+        hint, default = hints[item.name], getattr(defaults, item.name)
+        if item.name == "sections":
             continue
         if isinstance(default, dict):
-            yield from (Key(f"{one.name}.{name}", str, value, _TRANSPORT) for name, value in default.items())
+            yield from (Key(f"{item.name}.{name}", str, value, _TRANSPORT) for name, value in default.items())
         elif isinstance(default, Struct):
-            yield from _keys(type(default), f"{one.name}.")
+            yield from _keys(type(default), f"{item.name}.")
         else:
-            yield _key(f"{prefix}{one.name}", hint, default)
+            yield _key(f"{prefix}{item.name}", hint, default)
 
 
 def _key(path: str, hint: Any, default: Any) -> Key:

@@ -32,7 +32,7 @@ def topology_findings(
     for alarm in found.alarms:
         yield failure(
             about,
-            f"the broker has an alarm, so it takes nothing from publishers: no retry, no parking, no sending ({alarm})",
+            f"the broker has an alarm, so it takes nothing from publishers: no retry, dead letter or send ({alarm})",
             "give it memory or disk, or take messages out of it",
         )
     for clash in found.clashes:

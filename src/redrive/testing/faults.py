@@ -1,7 +1,7 @@
 """The fault injector: wrappers around a transport, a store and a handler that kill the process at a named step.
 
-Nothing in production code knows of it. A worker is built from the wrapped parts, dies with SIGKILL where it was told
-to, and then a clean one has to find every message again (tests/faults counts them).
+Nothing in production code knows of it. A worker is built from the wrapped parts, dies with SIGKILL at its
+step, and then a clean one has to find every message again (tests/faults counts them).
 """
 
 from __future__ import annotations

@@ -26,7 +26,7 @@ class Reference:
             self.letters[letter.id] = letter if old is None else rejoined(old, letter) or old
 
     def selected(self, query: Query) -> list[Letter]:
-        """Oldest first."""
+        """The letters that the query selects, the oldest first."""
         found = [letter for letter in self.letters.values() if matches(query, letter)]
         return sorted(found, key=lambda letter: letter.created_at)  # stable: then in the order they came
 
@@ -42,10 +42,10 @@ class Reference:
         replay: str | None = None,
     ) -> list[Letter]:
         came = {id: number for number, id in enumerate(self.letters)}
-        free = [one for one in self.selected(query) if self._is_free(one, to, owner)]
-        free.sort(key=lambda one: (one.message.priority, _when(one.next_retry_at), came[one.id]))
-        taken = [claimed(one, to, owner, now, until, replay) for one in free[:limit]]
-        self.letters.update((one.id, one) for one in taken)
+        free = [letter for letter in self.selected(query) if self._is_free(letter, to, owner)]
+        free.sort(key=lambda letter: (letter.message.priority, _when(letter.next_retry_at), came[letter.id]))
+        taken = [claimed(letter, to, owner, now, until, replay) for letter in free[:limit]]
+        self.letters.update((letter.id, letter) for letter in taken)
         return taken
 
     def move(
@@ -58,50 +58,53 @@ class Reference:
         owner: Owner | None = None,
     ) -> set[LetterId]:
         found = [self.letters[id] for id in set(ids) if id in self.letters]
-        going = [one for one in found if one.state in expect and (owner is None or one.owner == owner)]
-        self.letters.update((one.id, moved(one, to, now)) for one in going)
-        return {one.id for one in going}
+        going = [letter for letter in found if letter.state in expect and (owner is None or letter.owner == owner)]
+        self.letters.update((letter.id, moved(letter, to, now)) for letter in going)
+        return {letter.id for letter in going}
 
     def prune(self, query: Query, *, limit: int) -> set[LetterId]:
-        gone = [one.id for one in self.selected(query) if one.state not in IN_FLIGHT][:limit]
+        gone = [letter.id for letter in self.selected(query) if letter.state not in IN_FLIGHT][:limit]
         for id in gone:
             del self.letters[id]
         return set(gone)
 
     def freezable(self, query: Query) -> list[LetterId]:
         """What a replay of that query may take, in its order."""
-        return [one.id for one in self.selected(query) if one.state in (State.PENDING, State.EXHAUSTED)]
+        return [letter.id for letter in self.selected(query) if letter.state in (State.PENDING, State.EXHAUSTED)]
 
     def tallies(self) -> Counter[tuple[str, State, Category]]:
-        return Counter((one.message.source, one.state, one.category) for one in self.letters.values())
+        return Counter((letter.message.source, letter.state, letter.category) for letter in self.letters.values())
 
     def groups(self, query: Query) -> Members:
         return members(self.selected(query))
 
     def _is_free(self, letter: Letter, to: State, owner: Owner) -> bool:
         wanted, over = set(letter.depends_on), (State.RESOLVED, State.ARCHIVED)
-        waits = any(one.message.id in wanted and one.state not in over for one in self.letters.values())
+        waits = any(letter.message.id in wanted and letter.state not in over for letter in self.letters.values())
         return letter.state in MAY_BECOME[to] and (letter.state is not to or letter.owner == owner) and not waits
 
 
 def members(letters: Iterable[Letter]) -> Members:
-    """Those letters by group, counted."""
+    """How many letters each group has in each state, and its sources."""
     found: dict[str, list[Letter]] = {}
     for letter in letters:
         found.setdefault(letter.group, []).append(letter)
     return {
-        group: (dict(Counter(one.state for one in some)), tuple(sorted({one.message.source for one in some})))
+        group: (
+            dict(Counter(letter.state for letter in some)),
+            tuple(sorted({letter.message.source for letter in some})),
+        )
         for group, some in found.items()
     }
 
 
-def told(groups: Sequence[Group]) -> Members:
-    """The same of what a store says of its groups."""
+def members_of(groups: Sequence[Group]) -> Members:
+    """The same, of the groups that a store answers."""
     return {group.id: ({**group.states}, tuple(sorted(group.sources))) for group in groups}
 
 
 def counted(tallies: Iterable[Tally]) -> Counter[tuple[str, State, Category]]:
-    """The same of what a store tallies; a line of nobody is no line."""
+    """The tallies of a store, counted; one with a count of 0 is left out."""
     counts: Counter[tuple[str, State, Category]] = Counter()
     for tally in tallies:
         counts[tally.source, tally.state, tally.category] += tally.count
@@ -109,5 +112,5 @@ def counted(tallies: Iterable[Tally]) -> Counter[tuple[str, State, Category]]:
 
 
 def _when(at: datetime | None) -> tuple[bool, float]:
-    """What has no time is most urgent: it does not wait for any."""
+    """The order of due times: a letter without one is most urgent, because it waits for none."""
     return at is not None, at.timestamp() if at else 0.0

@@ -31,7 +31,7 @@ class Parcel:
         self.turn = 0
 
 
-class Shelf:
+class Queue:
     """One source: what is ready, by urgency; what waits, by time; what is leased, in the order the leases end."""
 
     def __init__(self) -> None:
@@ -59,16 +59,16 @@ class MemoryTransport:
         self._clock = clock
         self._lease = lease.total_seconds()
         self._turns = count(1)
-        self._shelves: dict[str, Shelf] = {}
+        self._queues: dict[str, Queue] = {}
 
     async def receive(self, source: str, limit: int) -> Sequence[Delivery]:
-        shelf = self._shelf(source)
+        queue = self._queue(source)
         while True:
-            self._ripen(shelf)
-            if taken := self._take(shelf, limit):
+            self._ripen(queue)
+            if taken := self._take(queue, limit):
                 return taken
-            shelf.event.clear()
-            await self._clock.wait(shelf.event, self._next(shelf) - self._clock.elapsed())
+            queue.event.clear()
+            await self._clock.wait(queue.event, self._next(queue) - self._clock.elapsed())
 
     async def extend(self, deliveries: Sequence[Delivery]) -> Sequence[Delivery]:
         return [delivery for delivery in deliveries if not self._extended(delivery)]
@@ -78,11 +78,11 @@ class MemoryTransport:
 
     async def send(self, messages: Sequence[Message]) -> Sequence[SendResult]:
         for message in messages:
-            shelf = self._shelf(message.source)
-            known = shelf.parcels.get(message.id)
+            queue = self._queue(message.source)
+            known = queue.parcels.get(message.id)
             if known is None:
-                parcel = shelf.parcels[message.id] = Parcel(message)
-                self._hold_back(shelf, parcel, self._delay(message))
+                parcel = queue.parcels[message.id] = Parcel(message)
+                self._hold_back(queue, parcel, self._delay(message))
             elif message.was_sent_back:
                 known.message, known.attempt, known.failures = _due(message), message.attempt - 1, ()
                 known.lapsed, known.lease = known.lapsed or known.lease != 0, 0  # a late ack was meant for the copy
@@ -97,7 +97,7 @@ class MemoryTransport:
         since: datetime | None = None,
         limit: int = 1000,
     ) -> Sequence[Message]:
-        held = self._shelves[source].parcels.values() if source in self._shelves else ()
+        held = self._queues[source].parcels.values() if source in self._queues else ()
         found = (
             parcel.message
             for parcel in held
@@ -108,7 +108,7 @@ class MemoryTransport:
         return list(islice(found, limit))
 
     async def depths(self) -> dict[str, Depth]:
-        return {source: self._depth(shelf) for source, shelf in self._shelves.items() if shelf.parcels}
+        return {source: self._depth(queue) for source, queue in self._queues.items() if queue.parcels}
 
     async def check(self) -> None:
         return None
@@ -116,21 +116,21 @@ class MemoryTransport:
     async def aclose(self) -> None:
         return None
 
-    def _shelf(self, source: str) -> Shelf:
-        if source not in self._shelves:
-            self._shelves[source] = Shelf()
-        return self._shelves[source]
+    def _queue(self, source: str) -> Queue:
+        if source not in self._queues:
+            self._queues[source] = Queue()
+        return self._queues[source]
 
-    def _take(self, shelf: Shelf, limit: int) -> list[Delivery]:
+    def _take(self, queue: Queue, limit: int) -> list[Delivery]:
         taken: list[Delivery] = []
-        while shelf.ready and len(taken) < limit:
-            _, turn, parcel = heapq.heappop(shelf.ready)
+        while queue.ready and len(taken) < limit:
+            _, turn, parcel = heapq.heappop(queue.ready)
             if turn != parcel.turn:
                 continue
             parcel.lapsed = parcel.lapsed or parcel.lease != 0
             parcel.attempt += 1
             parcel.lease = parcel.turn = next(self._turns)
-            shelf.leased[parcel.message.id] = self._clock.elapsed() + self._lease
+            queue.leased[parcel.message.id] = self._clock.elapsed() + self._lease
             message = parcel.message if parcel.attempt == 1 else replace(parcel.message, attempt=parcel.attempt)
             taken.append(Delivery(message, parcel.lease, parcel.failures, parcel.lapsed))
         return taken
@@ -139,7 +139,7 @@ class MemoryTransport:
         parcel = self._held(delivery)
         if parcel is None:
             return False
-        leased = self._shelf(delivery.message.source).leased
+        leased = self._queue(delivery.message.source).leased
         leased.pop(parcel.message.id, None)
         leased[parcel.message.id] = self._clock.elapsed() + self._lease
         parcel.turn = next(self._turns)  # if the lease had ended, its place among the ready is no longer its own
@@ -149,65 +149,65 @@ class MemoryTransport:
         parcel = self._held(settlement.delivery)
         if parcel is None:
             return False
-        shelf = self._shelf(settlement.delivery.message.source)
-        shelf.leased.pop(parcel.message.id, None)
+        queue = self._queue(settlement.delivery.message.source)
+        queue.leased.pop(parcel.message.id, None)
         match settlement.outcome:
             case Retry(after):
                 if settlement.failure is not None:
                     parcel.failures = (*parcel.failures, settlement.failure)
-                self._hold_back(shelf, parcel, after)
+                self._hold_back(queue, parcel, after)
             case Release(pause):
                 parcel.attempt -= 1
-                self._hold_back(shelf, parcel, pause)
+                self._hold_back(queue, parcel, pause)
             case _:
                 parcel.turn = -1
-                del shelf.parcels[parcel.message.id]
+                del queue.parcels[parcel.message.id]
         return True
 
     def _held(self, delivery: Delivery) -> Parcel | None:
-        parcel = self._shelf(delivery.message.source).parcels.get(delivery.message.id)
+        parcel = self._queue(delivery.message.source).parcels.get(delivery.message.id)
         return parcel if parcel is not None and parcel.lease == delivery.token else None
 
-    def _hold_back(self, shelf: Shelf, parcel: Parcel, span: timedelta) -> None:
+    def _hold_back(self, queue: Queue, parcel: Parcel, span: timedelta) -> None:
         parcel.lease = 0
         if span <= timedelta():
-            return self._offer(shelf, parcel)
+            return self._offer(queue, parcel)
         parcel.turn = next(self._turns)
-        heapq.heappush(shelf.waiting, (self._clock.elapsed() + span.total_seconds(), parcel.turn, parcel))
-        shelf.event.set()
+        heapq.heappush(queue.waiting, (self._clock.elapsed() + span.total_seconds(), parcel.turn, parcel))
+        queue.event.set()
         return None
 
     def _delay(self, message: Message) -> timedelta:
         return timedelta() if message.not_before is None else message.not_before - self._clock.now()
 
-    def _offer(self, shelf: Shelf, parcel: Parcel) -> None:
+    def _offer(self, queue: Queue, parcel: Parcel) -> None:
         parcel.turn = next(self._turns)
-        heapq.heappush(shelf.ready, (parcel.message.priority, parcel.turn, parcel))
-        shelf.event.set()
+        heapq.heappush(queue.ready, (parcel.message.priority, parcel.turn, parcel))
+        queue.event.set()
 
-    def _ripen(self, shelf: Shelf) -> None:
+    def _ripen(self, queue: Queue) -> None:
         """Make ready what waited long enough, and what a worker held too long."""
         now = self._clock.elapsed()
-        while shelf.waiting and shelf.waiting[0][0] <= now:
-            _, turn, parcel = heapq.heappop(shelf.waiting)
+        while queue.waiting and queue.waiting[0][0] <= now:
+            _, turn, parcel = heapq.heappop(queue.waiting)
             if turn == parcel.turn:
-                self._offer(shelf, parcel)
-        while shelf.leased and next(iter(shelf.leased.values())) <= now:
-            id = next(iter(shelf.leased))
-            del shelf.leased[id]
-            self._offer(shelf, shelf.parcels[id])
+                self._offer(queue, parcel)
+        while queue.leased and next(iter(queue.leased.values())) <= now:
+            id = next(iter(queue.leased))
+            del queue.leased[id]
+            self._offer(queue, queue.parcels[id])
 
-    def _next(self, shelf: Shelf) -> float:
+    def _next(self, queue: Queue) -> float:
         """When the next message becomes ready."""
-        times = [shelf.waiting[0][0]] if shelf.waiting else []
-        times += [next(iter(shelf.leased.values()))] if shelf.leased else []
+        times = [queue.waiting[0][0]] if queue.waiting else []
+        times += [next(iter(queue.leased.values()))] if queue.leased else []
         return min(times, default=self._clock.elapsed() + _LONGEST_WAIT)
 
-    def _depth(self, shelf: Shelf) -> Depth:
-        self._ripen(shelf)
-        ready = sum(turn == parcel.turn for _, turn, parcel in shelf.ready)
-        leased = len(shelf.leased)
-        return Depth(ready, len(shelf.parcels) - ready - leased, leased)
+    def _depth(self, queue: Queue) -> Depth:
+        self._ripen(queue)
+        ready = sum(turn == parcel.turn for _, turn, parcel in queue.ready)
+        leased = len(queue.leased)
+        return Depth(ready, len(queue.parcels) - ready - leased, leased)
 
 
 def _due(message: Message) -> Message:

@@ -16,7 +16,7 @@ from redrive.transports.rabbitmq.link import Link
 from redrive.transports.rabbitmq.management import Management
 from redrive.transports.rabbitmq.options import options_of
 from redrive.transports.rabbitmq.publisher import Parcel, Publisher
-from redrive.transports.rabbitmq.redrive import Parkings
+from redrive.transports.rabbitmq.redrive import DeadMessages
 from redrive.transports.rabbitmq.topology import declared
 from tests.servers import web
 from tests.servers.rabbitmq import GUEST, RabbitMQ
@@ -64,7 +64,7 @@ async def broker(rabbitmq_server: RabbitMQ) -> AsyncIterator[Broker]:
 
 
 @pytest_asyncio.fixture
-async def parkings(broker: Broker) -> AsyncIterator[Parkings]:
-    found = Parkings(options_of(broker.url), SystemClock())
+async def parkings(broker: Broker) -> AsyncIterator[DeadMessages]:
+    found = DeadMessages(options_of(broker.url), SystemClock())
     yield found
     await found.aclose()

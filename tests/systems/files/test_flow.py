@@ -17,7 +17,7 @@ from redrive.telemetry.events import Event, MessageBuried, MessageRetried
 from redrive.testing.builders import make_message
 from redrive.testing.waiting import until
 from redrive.transports.rabbitmq.publisher import Parcel, Unroutable
-from redrive.transports.rabbitmq.redrive import Parkings
+from redrive.transports.rabbitmq.redrive import DeadMessages
 from redrive.worker import Worker
 from tests.systems.files.conftest import Broker
 
@@ -62,7 +62,7 @@ async def test_a_retry_goes_round_its_own_queue_and_no_other(broker: Broker) -> 
         assert await broker.count(queue) == 0
 
 
-async def test_after_three_retries_it_is_parked_as_it_was(broker: Broker, parkings: Parkings) -> None:
+async def test_after_three_retries_it_is_parked_as_it_was(broker: Broker, parkings: DeadMessages) -> None:
     seen: list[Message] = []
     app = app_of(broker, seen, fails=99)
     buried: list[Event] = []
@@ -82,7 +82,7 @@ async def test_after_three_retries_it_is_parked_as_it_was(broker: Broker, parkin
     assert await app.store.letters.count(_all()) == 0, "parked, and not in the store"
 
 
-async def test_a_redrive_sends_it_round_with_the_headers_of_the_audit(broker: Broker, parkings: Parkings) -> None:
+async def test_a_redrive_sends_it_round_with_the_headers_of_the_audit(broker: Broker, parkings: DeadMessages) -> None:
     await broker.publish("parking", b"1", exchange="dlq.q.thumbnail", message_id="m-1", headers={"x-death": ["forged"]})
     await broker.publish("parking", b"2", exchange="dlq.q.thumbnail", message_id="m-2")
     done = await parkings.redrive("q.thumbnail", limit=10, by="ann")
@@ -100,7 +100,7 @@ async def test_a_redrive_sends_it_round_with_the_headers_of_the_audit(broker: Br
     assert await broker.count("q.extractor") == await broker.count("q.audit") == 0, "nobody else saw it"
 
 
-async def test_peek_leaves_order_and_content(broker: Broker, parkings: Parkings) -> None:
+async def test_peek_leaves_order_and_content(broker: Broker, parkings: DeadMessages) -> None:
     for number in range(30):
         await broker.publish("parking", b"%d" % number, exchange="dlq.q.audit", message_id=f"m-{number}")
     before = await parkings.peek("q.audit.dlq", limit=30)
@@ -114,7 +114,7 @@ async def test_peek_leaves_order_and_content(broker: Broker, parkings: Parkings)
 
 
 async def test_a_redrive_takes_no_more_than_asked_for_and_tells_how_far_it_is(
-    broker: Broker, parkings: Parkings
+    broker: Broker, parkings: DeadMessages
 ) -> None:
     await _park(broker, "q.audit", 1300)
     steps: list[tuple[int, int]] = []
@@ -126,7 +126,9 @@ async def test_a_redrive_takes_no_more_than_asked_for_and_tells_how_far_it_is(
     assert await broker.count("q.audit.dlq") == 200
 
 
-async def test_a_redrive_that_is_stopped_leaves_each_message_in_one_queue(broker: Broker, parkings: Parkings) -> None:
+async def test_a_redrive_that_is_stopped_leaves_each_message_in_one_queue(
+    broker: Broker, parkings: DeadMessages
+) -> None:
     """What is under way is brought to its end."""
     await _park(broker, "q.audit", 3000)
 
@@ -142,7 +144,7 @@ async def test_a_redrive_that_is_stopped_leaves_each_message_in_one_queue(broker
     await until(lambda: _is(broker, "q.audit", 3000 - left), what="all others are back in their queue")
 
 
-async def test_a_redrive_whose_way_back_is_missing_leaves_everything_parked(broker: Broker, parkings: Parkings) -> None:
+async def test_a_redrive_whose_way_back_is_missing_moves_nothing(broker: Broker, parkings: DeadMessages) -> None:
     await _park(broker, "q.audit", 1200)
     channel = await broker.link.channel()
     await channel.call(channel.raw.queue_unbind, "q.audit.retry", "retry.q.audit", "retry")
@@ -159,7 +161,7 @@ async def _park(broker: Broker, queue: str, number: int) -> None:
 
 
 async def test_a_repeat_after_a_crash_has_the_same_id_and_two_strangers_never(
-    broker: Broker, parkings: Parkings
+    broker: Broker, parkings: DeadMessages
 ) -> None:
     from redrive.transports.rabbitmq.redrive import ID, _again
 
@@ -172,7 +174,7 @@ async def test_a_repeat_after_a_crash_has_the_same_id_and_two_strangers_never(
     assert id_of() != id_of()
 
 
-async def test_what_is_not_there(parkings: Parkings) -> None:
+async def test_what_is_not_there(parkings: DeadMessages) -> None:
     assert await parkings.count("nobody.dlq") is None
     with pytest.raises(ConfigError, match=r"no queue 'nobody\.dlq'"):
         await parkings.peek("nobody.dlq")
@@ -197,7 +199,7 @@ async def test_a_dlq_that_is_missing_keeps_the_message(broker: Broker) -> None:
     await app.send_messages([make_message(id="m-1", source="q.thumbnail")])
     from redrive.telemetry.events import BackendDown
 
-    await run_until(app, lambda: any(isinstance(one, BackendDown) and "parked" in one.why for one in told))
+    await run_until(app, lambda: any(isinstance(one, BackendDown) and "dead-letter queue" in one.why for one in told))
     await until(lambda: _is(broker, "q.thumbnail", 1), what="it is back from where it waited")
     assert await broker.count("q.thumbnail.retry") == 0
 

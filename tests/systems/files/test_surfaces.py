@@ -31,7 +31,7 @@ from redrive.systems.files.logs import FilesLog
 from redrive.systems.files.settings import FilesSettings
 from redrive.testing.builders import make_failure, make_letter, make_message
 from redrive.testing.waiting import until
-from redrive.transports.rabbitmq.parking import parcel_of
+from redrive.transports.rabbitmq.dead_letter_queues import parcel_of
 from redrive.worker import Worker
 from tests.admin.asking import asking, running
 from tests.systems.files.conftest import Broker

@@ -19,7 +19,7 @@ from redrive.testing.builders import make_message
 from redrive.testing.waiting import until
 from redrive.transports.base import ACCEPTED, SendStatus, Settlement
 from redrive.transports.rabbitmq.options import options_of
-from redrive.transports.rabbitmq.redrive import Parkings
+from redrive.transports.rabbitmq.redrive import DeadMessages
 from redrive.transports.rabbitmq.transport import RabbitTransport, open_transport
 from tests.servers import web
 from tests.servers.fixtures import StartsServer
@@ -103,7 +103,7 @@ async def test_a_dead_letter_queue_that_is_missing_keeps_the_message(
     work = Work(f"{url}&bury=dlq&declare=no", attempts=1)
     await work.until(lambda: work.saw(BackendDown), "it is loud")
     down = next(event for event in work.events if isinstance(event, BackendDown))
-    assert "could not be parked" in down.why
+    assert "could not reach its dead-letter queue" in down.why
     await _send_anew(url, make_message(id="good", body=b"ok"))  # which makes what is missing again
     await work.until(lambda: work.done["good"] == 1, "others are handled")
     await until(lambda: _has_parked(url, "bad"), what="it is parked now", timeout=60)
@@ -111,7 +111,7 @@ async def test_a_dead_letter_queue_that_is_missing_keeps_the_message(
 
 
 async def _has_parked(url: str, id: str) -> bool:
-    parkings = Parkings(options_of(url), SystemClock())
+    parkings = DeadMessages(options_of(url), SystemClock())
     found = await parkings.peek("orders.dlq", 10)
     await parkings.aclose()
     return [one.message_id for one in found] == [id]

@@ -1,4 +1,4 @@
-"""What the core is told of the e-mail system."""
+"""The descriptor of the e-mail system: what the core knows of it."""
 
 from redrive.systems.base import System
 

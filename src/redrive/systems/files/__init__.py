@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from redrive.systems.base import exports
 
 if TYPE_CHECKING:
-    from redrive.systems.files.parked import DeadLetterQueues
+    from redrive.systems.files.dead_letters import DeadLetterQueues
     from redrive.systems.files.topology import DLQ_QUEUES, QUEUES
     from redrive.systems.files.worker import FilesWorker
 
@@ -16,7 +16,7 @@ __all__ = ["DLQ_QUEUES", "QUEUES", "DeadLetterQueues", "FilesWorker"]
 __getattr__ = exports(
     __name__,
     {
-        "parked": ("DeadLetterQueues",),
+        "dead_letters": ("DeadLetterQueues",),
         "topology": (
             "DLQ_QUEUES",
             "QUEUES",

@@ -22,7 +22,7 @@ from redrive.cli.scrape import Place, beside, scraped
 from redrive.cli.session import actor, loaded
 from redrive.config.settings import Settings
 from redrive.errors import ConfigError
-from redrive.systems.files.parked import DeadLetterQueues, Depth, Shown
+from redrive.systems.files.dead_letters import DeadLetterQueues, Depth, Shown
 from redrive.systems.files.settings import FilesSettings
 from redrive.systems.files.topology import QUEUES
 from redrive.systems.files.worker import FilesWorker, management_url, vhost_of, wanted
@@ -246,10 +246,10 @@ def _progress(quiet: bool) -> Callable[[int, int], None] | None:
     if quiet or not sys.stderr.isatty():
         return None
 
-    def told(sent: int, of: int) -> None:
+    def show_progress(sent: int, of: int) -> None:
         click.echo(f"\r{sent:,} of {of:,}", err=True, nl=sent == of)
 
-    return told
+    return show_progress
 
 
 def _ask(work: Callable[[DeadLetterQueues], Awaitable[T]]) -> T:

@@ -1,10 +1,10 @@
-"""What the core is told of file processing."""
+"""The descriptor of file processing: what the core knows of it."""
 
 from redrive.systems.base import System
 
 system = System(
     name="files",
-    about="File processing on RabbitMQ: topology, worker, parked messages",
+    about="File processing on RabbitMQ: topology, worker, dead-letter queues",
     settings="redrive.systems.files.settings:FilesSettings",
     command="redrive.systems.files.commands:files",
     switch="url",

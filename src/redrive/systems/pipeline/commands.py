@@ -264,10 +264,10 @@ async def _traced(stream: str, since: datetime | None, graph: Graph, settings: S
 
 def _show_trace(found: Trace) -> None:
     steps = table("HOP", "NODE", "OUTCOME", "ATTEMPT", "TOOK", "INSTANCE", "", right=("HOP", "ATTEMPT", "TOOK"))
-    for one in found.steps:
-        note = line(one.error, 80) or ("a repeat, after a crash" if one.repeat else "")
-        took = f"{one.seconds * 1000:.0f} ms"
-        steps.add_row(str(one.hop), line(one.node), one.outcome, str(one.attempt), took, line(one.instance), note)
+    for step in found.steps:
+        note = line(step.error, 80) or ("a repeat, after a crash" if step.repeat else "")
+        took = f"{step.seconds * 1000:.0f} ms"
+        steps.add_row(str(step.hop), line(step.node), step.outcome, str(step.attempt), took, line(step.instance), note)
     if found.steps:
         show(steps)
     for seen in found.sightings:
@@ -281,7 +281,7 @@ def _show_trace(found: Trace) -> None:
 @click.argument("node")
 @click.option("--limit", type=click.IntRange(1), help="At most so many, the oldest first.")
 @click.option("--since", type=moment, metavar="TIME", help="Dead at this time or later (ISO; UTC if it has no offset).")
-@click.option("--error-type", type=click.Choice([str(one) for one in ErrorType]), help="Dead for this reason.")
+@click.option("--error-type", type=click.Choice([str(kind) for kind in ErrorType]), help="Dead for this reason.")
 @click.option("--rate", "pace", type=rate, metavar="50/s", help="At most so many a second (50, 50/s, 3000/m).")
 @click.option("--dry-run", is_flag=True, help="Say how many, and send nothing.")
 @waiting

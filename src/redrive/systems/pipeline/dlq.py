@@ -43,7 +43,7 @@ def dlq_message(letter: Letter, node: Node) -> tuple[bytes, bool]:
 
 
 def stream_in(body: bytes) -> PipeStream:
-    """One without an id where the bytes are no stream."""
+    """The stream in those bytes; one without an id if they are none."""
     try:
         return PipeStream.FromString(body)
     except DecodeError:

@@ -100,7 +100,7 @@ def fault_of(error: grpc.aio.AioRpcError, module: str, address: str) -> NodeFaul
 
 
 def error_type(letter: Letter) -> str:
-    """Why it is dead, in the contract's word."""
+    """The contract's word for why a stream is dead."""
     code = letter.last.code
     if code in ErrorType.__members__:
         return str(code)

@@ -29,7 +29,7 @@ _LOOK = 0.1  # seconds that it waits for as many, though everything may be there
 
 
 def options_for(url: str, group: str) -> Options:
-    """The outbox makes batches itself: a producer that waits for more only makes the way longer."""
+    """The options of Kafka for streams: nothing waits in the producer, because the outbox makes batches itself."""
     given = options_of(url)
     return replace(given, group=group, driver={"producer.linger.ms": "0", **given.driver})
 
@@ -56,7 +56,7 @@ class KafkaStreams(KafkaTransport):
 
     def _form_at(self, node: Node) -> Form:
         def form(letter: Letter, topic: str) -> Parcel:
-            """How a dead stream looks on the topic."""
+            """The record of a dead stream on its topic."""
             value, has_stream = dlq_message(letter, node)
             parcel = record_of(letter, topic)
             original = [] if has_stream else [(UNREADABLE, letter.message.body)]
@@ -110,7 +110,7 @@ class KafkaStreams(KafkaTransport):
         ]
         begun = consumer.offsets_for_times(places, timeout=_PATIENCE) if places else []
         consumer.assign(begun)
-        return {(one.topic, one.partition) for one in begun}
+        return {(place.topic, place.partition) for place in begun}
 
 
 def _record(raw: Any) -> Record:

@@ -19,7 +19,7 @@ class LocalStreams(SqliteTransport):
         self._graph = graph
 
     async def make(self, partitions: int) -> None:
-        """They need no making."""
+        """Nothing: queues in SQLite need not be created."""
 
     async def records(self, stream_id: str, since: datetime | None) -> Sequence[Record]:
         return [

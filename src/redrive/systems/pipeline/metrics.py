@@ -27,7 +27,7 @@ class Depths:
         self._found: dict[str, int] | None = None
 
     async def look(self) -> None:
-        """Asked before a scrape."""
+        """Count them anew: called before each scrape."""
         try:
             self._found = await depths(self._engine)
         except Unavailable:

@@ -56,7 +56,7 @@ class Outbox:
                     down = result.why
                     self._waiting.append((message, sent))
                 elif not sent.done():
-                    _tell(sent, result)
+                    _set_outcome(sent, result)
             if down:
                 await self._wait(down, pause.next())
             else:
@@ -73,8 +73,8 @@ class Outbox:
         await self._clock.sleep(pause)
 
 
-def _tell(sent: asyncio.Future[None], result: SendResult) -> None:
-    """A handler whose stream the topic will never take has failed for good."""
+def _set_outcome(sent: asyncio.Future[None], result: SendResult) -> None:
+    """Wake the handler that sent it; one whose stream the topic will never take has failed for good."""
     if result.status is SendStatus.ACCEPTED:
         sent.set_result(None)
     else:

@@ -52,7 +52,7 @@ class PipelineReader:
         return self._foreign(bare, dead, now)
 
     def _foreign(self, message: Message, dead: DlqMessage, now: datetime) -> Letter:
-        """It is named by where it died, so that the same death published twice is one letter."""
+        """The letter of another engine's dead stream. Its id is where it died: published twice, it is one letter."""
         source = self._home(dead)
         stream_id = stream_in(message.body).stream_id
         named = replace(
@@ -83,11 +83,11 @@ def input_topic(topic: str) -> str | None:
 
 
 def _bare(message: Message, dead: DlqMessage) -> Message:
-    """The stream as it came, byte for byte; or the bytes that were none."""
+    """The message with the stream as its body, byte for byte as it came; or with the bytes that are no stream."""
     body = message.header(UNREADABLE) or b""
     if dead.HasField("stream"):
         body = _stream(message.body, dead)
-    return replace(message, body=body, headers=tuple(one for one in message.headers if one[0] != UNREADABLE))
+    return replace(message, body=body, headers=tuple(header for header in message.headers if header[0] != UNREADABLE))
 
 
 def _stream(data: bytes, dead: DlqMessage) -> bytes:

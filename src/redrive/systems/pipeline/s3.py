@@ -79,7 +79,7 @@ class S3Repository:
 
     @asynccontextmanager
     async def _calling(self, key: str) -> AsyncIterator[Any]:
-        """Errors of the driver in our words."""
+        """Translate errors of the driver into ours."""
         try:
             async with self._opening:
                 if self._client is None:
@@ -87,11 +87,11 @@ class S3Repository:
                     self._client = await self._open.enter_async_context(made)
             yield self._client
         except ClientError as error:
-            raise self._told(error, key) from error
+            raise self._error(error, key) from error
         except (BotoCoreError, OSError) as error:
             raise Unavailable("S3", str(error) or type(error).__name__) from error
 
-    def _told(self, error: ClientError, key: str) -> Exception:
+    def _error(self, error: ClientError, key: str) -> Exception:
         said = error.response.get("Error", {})
         match code := str(said.get("Code") or "Unknown"):
             case "NoSuchKey":

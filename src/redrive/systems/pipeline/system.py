@@ -1,4 +1,4 @@
-"""What the core is told of the pipeline."""
+"""The descriptor of the pipeline: what the core knows of it."""
 
 from redrive.systems.base import Format, System
 

@@ -1,4 +1,4 @@
-"""What the core is told of the tickets."""
+"""The descriptor of tickets: what the core knows of them."""
 
 from redrive.systems.base import Format, System
 

@@ -42,7 +42,7 @@ async def claim(
 
 
 async def every_page(store: Store, query: Query, *, oldest_first: bool, limit: int = 200) -> list[Letter]:
-    """Every page of it."""
+    """Every page that the query has."""
     found: list[Letter] = []
     after = None
     while True:

@@ -14,7 +14,7 @@ from redrive.model import Category, Letter, State, merge_failures
 from redrive.stores.base import MAY_BECOME, Store
 from redrive.testing.builders import make_failure, make_letter, make_message
 from redrive.testing.clock import START
-from redrive.testing.reference import Reference, counted, told
+from redrive.testing.reference import Reference, counted, members_of
 from redrive.testing.stores.backend import ALL, HOUR, MINUTE, every_page
 from redrive.testing.stores.examples import corpus
 from redrive.testing.stores.queries import QUERIES
@@ -51,12 +51,12 @@ class Groups:
             assert counted(await store.letters.tallies()) == reference.tallies()
         assert await every_page(store, ALL, oldest_first=True) == reference.selected(ALL)
         for query in QUERIES.values():
-            assert told(await store.letters.groups(query)) == reference.groups(query), query
+            assert members_of(await store.letters.groups(query)) == reference.groups(query), query
             assert await store.letters.count(query) == len(reference.selected(query)), query
 
 
 async def _one_thing(rng: random.Random, store: Store, reference: Reference, now: datetime) -> None:
-    """One of the things that happen to letters, to both alike."""
+    """Do one of the things that happen to letters, in the store and in the reference alike."""
     known = list(reference.letters.values())
     match rng.randrange(5):
         case 0 | 1:

@@ -12,7 +12,7 @@ from redrive.model import Category, Letter, Reason, State
 from redrive.stores.base import Store
 from redrive.testing.builders import make_failure, make_letter, make_message
 from redrive.testing.clock import START
-from redrive.testing.reference import Reference, counted, told
+from redrive.testing.reference import Reference, counted, members_of
 from redrive.testing.stores.backend import ALL, HOUR, LATER, MINUTE, StoreBackend, claim, every_page
 from redrive.testing.stores.examples import LETTERS
 
@@ -39,7 +39,7 @@ class Recording:
         await store.letters.record([letter, again])
         assert await store.letters.get(letter.id) == letter
         assert counted(await store.letters.tallies()).total() == 1
-        assert told(await store.letters.groups(ALL)) == {letter.group: ({State.PENDING: 1}, ("orders",))}
+        assert members_of(await store.letters.groups(ALL)) == {letter.group: ({State.PENDING: 1}, ("orders",))}
 
     async def test_an_unseen_failure_rejoins_its_letter(self, store: Store) -> None:
         message = make_message(body=b"as it was sent", headers=(("h", b"1"),))
@@ -79,7 +79,7 @@ class Recording:
             Query(due=LATER + HOUR),
         ):
             assert [letter.id for letter in (await store.letters.search(query)).letters] == [old.id], query
-        assert told(await store.letters.groups(ALL)) == {"another group": ({State.EXHAUSTED: 1}, ("orders",))}
+        assert members_of(await store.letters.groups(ALL)) == {"another group": ({State.EXHAUSTED: 1}, ("orders",))}
 
     async def test_failures_are_told_apart_by_attempt_worker_and_time(self, store: Store) -> None:
         first = make_failure(attempt=1, worker="a", at=START)

@@ -10,7 +10,7 @@ from redrive.model import State
 from redrive.stores.base import Store
 from redrive.testing.builders import make_letter, make_message
 from redrive.testing.clock import START
-from redrive.testing.reference import Reference, told
+from redrive.testing.reference import Reference, members_of
 from redrive.testing.stores.backend import ALL, MINUTE, every_page
 from redrive.testing.stores.examples import corpus
 from redrive.testing.stores.queries import QUERIES
@@ -29,7 +29,7 @@ class Searching:
             assert await every_page(store, query, oldest_first=False, limit=7) == expected[::-1], name
             assert await store.letters.count(query) == len(expected), name
             groups = await store.letters.groups(query)
-            assert told(groups) == reference.groups(query), name
+            assert members_of(groups) == reference.groups(query), name
             assert [group.count for group in groups] == sorted((group.count for group in groups), reverse=True), name
 
     @pytest.mark.parametrize("oldest_first", [False, True])

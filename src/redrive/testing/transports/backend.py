@@ -36,7 +36,7 @@ class TransportBackend:
         await asyncio.sleep(span.total_seconds())
 
     async def eventually(self, awaitable: Awaitable[T]) -> T:
-        """Its result, however long it takes."""
+        """Wait for its result, however long it takes."""
         return await asyncio.wait_for(awaitable, 30)
 
     async def not_taken(self, transport: Transport) -> Sequence[tuple[Message, SendStatus]]:
@@ -48,7 +48,7 @@ class TransportBackend:
 
 
 async def take(backend: TransportBackend, transport: Transport, source: str, number: int) -> list[Delivery]:
-    """So many, in hand: what was sent at once need not come at once."""
+    """Receive so many, in as many calls as it takes: what was sent at once need not come at once."""
     got: list[Delivery] = []
     while len(got) < number:
         some = await backend.eventually(transport.receive(source, number - len(got)))
@@ -64,13 +64,13 @@ async def drain(
     got: list[Delivery] = []
     while len(got) < number:
         some = await backend.eventually(transport.receive(source, limit))
-        await transport.settle([Settlement(one, Done()) for one in some])
+        await transport.settle([Settlement(delivery, Done()) for delivery in some])
         got += some
     return got
 
 
 async def assert_waits(backend: TransportBackend, transport: Transport, source: str = "orders") -> None:
-    """Nothing is to be had now."""
+    """Assert that nothing can be received now."""
     receiving = asyncio.ensure_future(transport.receive(source, 10))
     await assert_waiting(backend, receiving)
     await cancelled(receiving)

@@ -74,7 +74,7 @@ class Carrying:
         sent = [make_message(body=str(n).encode()) for n in range(1000)]
         await transport.send(sent)
         got = await drain(backend, transport, "orders", 1000)
-        assert sorted(one.message.id for one in got) == sorted(one.id for one in sent)
+        assert sorted(delivery.message.id for delivery in got) == sorted(message.id for message in sent)
         assert (await transport.depths()).get("orders", NOTHING).total == 0
 
     async def test_sending_nothing_does_nothing(self, transport: Transport) -> None:
@@ -88,17 +88,17 @@ class Carrying:
         await transport.send([make_message(id=f"of {name}", source=name) for name in names for _ in "12"])
         for name in names:
             got = await backend.eventually(transport.receive(name, 10))
-            assert {one.message.id for one in got} == {f"of {name}"}
-            assert {one.message.source for one in got} == {name}
+            assert {delivery.message.id for delivery in got} == {f"of {name}"}
+            assert {delivery.message.source for delivery in got} == {name}
 
     async def test_the_same_id_in_two_sources_is_two_messages(
         self, backend: TransportBackend, transport: Transport
     ) -> None:
         await transport.send([make_message(id="x", source="a", body=b"1"), make_message(id="x", source="b", body=b"2")])
-        [one] = await backend.eventually(transport.receive("a", 10))
-        await transport.settle([Settlement(one, Done())])
-        [two] = await backend.eventually(transport.receive("b", 10))
-        assert (one.message.body, two.message.body) == (b"1", b"2")
+        [first] = await backend.eventually(transport.receive("a", 10))
+        await transport.settle([Settlement(first, Done())])
+        [second] = await backend.eventually(transport.receive("b", 10))
+        assert (first.message.body, second.message.body) == (b"1", b"2")
 
     async def test_sending_an_id_again_while_it_is_queued(
         self, backend: TransportBackend, transport: Transport

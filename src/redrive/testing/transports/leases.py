@@ -44,7 +44,7 @@ class Leases:
         await backend.let_pass(backend.lease * 1.1)
         deliveries = await take(backend, transport, "orders", 1 if transport.features.idempotent_send else 2)
         await assert_waits(backend, transport)
-        assert any(lineage(one.message) and one.message.attempt == 1 for one in deliveries)
+        assert any(lineage(delivery.message) and delivery.message.attempt == 1 for delivery in deliveries)
 
     async def test_what_is_sent_back_is_not_acknowledged_away_with_the_copy_whose_place_it_takes(
         self, backend: TransportBackend, transport: Transport
@@ -82,11 +82,11 @@ class Leases:
         receiving = asyncio.ensure_future(transport.receive("orders", 1))
         await assert_waiting(backend, receiving)
         await backend.let_pass(backend.lease * 1.1)
-        assert [one.message.id for one in await backend.eventually(receiving)] == ["held"]
+        assert [delivery.message.id for delivery in await backend.eventually(receiving)] == ["held"]
 
     async def test_an_extended_lease_is_kept(self, backend: TransportBackend, transport: Transport) -> None:
         await transport.send([make_message(id="long"), make_message(id="short")])
-        got = {one.message.id: one for one in await take(backend, transport, "orders", 2)}
+        got = {delivery.message.id: delivery for delivery in await take(backend, transport, "orders", 2)}
         for _ in range(3):
             await backend.let_pass(backend.lease * 0.6)
             assert await transport.extend([got["long"]]) == []

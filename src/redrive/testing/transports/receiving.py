@@ -31,7 +31,7 @@ class Receiving:
         receiving = asyncio.ensure_future(transport.receive("orders", 10))
         await assert_waiting(backend, receiving)
         await transport.send([make_message(id="awaited")])
-        assert [one.message.id for one in await backend.eventually(receiving)] == ["awaited"]
+        assert [delivery.message.id for delivery in await backend.eventually(receiving)] == ["awaited"]
 
     async def test_a_send_through_another_instance(self, backend: TransportBackend, transport: Transport) -> None:
         other = await backend.open()
@@ -40,11 +40,11 @@ class Receiving:
             await assert_waiting(backend, receiving)
             await other.send([make_message(id="from elsewhere")])
             if transport.features.shared:
-                assert [one.message.id for one in await backend.eventually(receiving)] == ["from elsewhere"]
+                assert [delivery.message.id for delivery in await backend.eventually(receiving)] == ["from elsewhere"]
             else:
                 await assert_waiting(backend, receiving)
                 await cancelled(receiving)
-                assert [one.message.id for one in await other.receive("orders", 1)] == ["from elsewhere"]
+                assert [delivery.message.id for delivery in await other.receive("orders", 1)] == ["from elsewhere"]
         finally:
             await other.aclose()
 
@@ -65,17 +65,17 @@ class Receiving:
         for start in range(0, 60, 20):
             await transport.send(sent[start : start + 20])
         got = await drain(backend, transport, "orders", 60, limit=7)
-        names = [one.message.id for one in got]
+        names = [delivery.message.id for delivery in got]
         match transport.features.ordered_by:
             case "source":
-                assert names == [one.id for one in sent]
+                assert names == [message.id for message in sent]
             case "key":
-                for key in {one.key for one in sent}:
-                    assert [one.message.id for one in got if one.message.key == key] == [
-                        one.id for one in sent if one.key == key
+                for key in {message.key for message in sent}:
+                    assert [delivery.message.id for delivery in got if delivery.message.key == key] == [
+                        message.id for message in sent if message.key == key
                     ]
             case "none":
-                assert sorted(names) == [one.id for one in sent]
+                assert sorted(names) == [message.id for message in sent]
             case other:
                 pytest.fail(f"features.ordered_by is {other!r}: it is 'source', 'key' or 'none'")
 
@@ -94,7 +94,7 @@ class Receiving:
     async def test_two_consumers_never_share_a_message(self, backend: TransportBackend, transport: Transport) -> None:
         other = await backend.open() if transport.features.shared else transport
         await transport.send([make_message(id=f"{n}") for n in range(300)])
-        consumers = [asyncio.ensure_future(_consume(one)) for one in (transport, other, transport, other)]
+        consumers = [asyncio.ensure_future(_consume(consumer)) for consumer in (transport, other, transport, other)]
         counts: Counter[str] = Counter()
         try:
             await backend.eventually(until(lambda: _is_empty(transport), what="the queue is empty"))
@@ -120,7 +120,7 @@ class Receiving:
                 await transport.settle([Settlement(delivery, Release())])
         await backend.eventually(until(lambda: _has_ready(transport, 40), what="all 40 are ready, none leased"))
         got = await drain(backend, transport, "orders", 40)
-        assert {one.message.attempt for one in got} == {1}
+        assert {delivery.message.attempt for delivery in got} == {1}
 
     async def test_a_message_with_a_time_is_not_received_before(
         self, backend: TransportBackend, transport: Transport
@@ -147,9 +147,9 @@ async def _consume(transport: Transport) -> list[str]:
     try:
         while True:
             some = await transport.receive("orders", 7)
-            got += [one.message.id for one in some]
+            got += [delivery.message.id for delivery in some]
             await asyncio.sleep(0)
-            await transport.settle([Settlement(one, Done()) for one in some])
+            await transport.settle([Settlement(delivery, Done()) for delivery in some])
     except asyncio.CancelledError:
         return got
 

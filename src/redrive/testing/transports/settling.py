@@ -39,7 +39,7 @@ class Settling:
         await transport.settle([Settlement(b, Done()), Settlement(c, Done())])
         assert await transport.depths() == before, "who has settled has no say any more"
         await backend.let_pass(timedelta(hours=1.1))
-        got = {one.message.id: one for one in await drain(backend, transport, "orders", 2)}
+        got = {delivery.message.id: delivery for delivery in await drain(backend, transport, "orders", 2)}
         assert (got["b"].message.attempt, got["c"].message.attempt) == (2, 1)
         if transport.features.keeps_history:
             assert [failure.message for failure in got["b"].failures] == ["once"]
@@ -86,10 +86,10 @@ class Settling:
         await transport.settle([Settlement(paused, Release(timedelta(minutes=10)))])
         if transport.features.native_delay:
             got = await backend.eventually(transport.receive("orders", 10))
-            assert [one.message.id for one in got] == ["other"], "it came back before its pause was over"
-            await transport.settle([Settlement(one, Done()) for one in got])
+            assert [delivery.message.id for delivery in got] == ["other"], "it came back before its pause was over"
+            await transport.settle([Settlement(delivery, Done()) for delivery in got])
         await backend.let_pass(timedelta(minutes=10))
-        names = [one.message.id for one in await drain(backend, transport, "orders", 1)]
+        names = [delivery.message.id for delivery in await drain(backend, transport, "orders", 1)]
         assert "paused" in names
 
     async def test_a_retry_does_not_hold_up_the_others(self, backend: TransportBackend, transport: Transport) -> None:
@@ -108,6 +108,6 @@ class Settling:
         [bad] = await backend.eventually(transport.receive("orders", 1))
         await transport.settle([Settlement(bad, Done())])
         await transport.send([replace(bad.message, attempt=2)])
-        got = {one.message.id: one for one in await drain(backend, transport, "orders", 2)}
+        got = {delivery.message.id: delivery for delivery in await drain(backend, transport, "orders", 2)}
         assert got["bad"].message.attempt == 2, "a parked message goes on counting"
         assert got["good"].message.attempt == 1

@@ -35,8 +35,8 @@ class Standing:
         await other.aclose()
         await other.aclose()
         await transport.send([make_message(id="still here")])
-        [one] = await backend.eventually(transport.receive("orders", 1))
-        assert one.message.id == "still here", "closing one instance twice closed another"
+        [delivery] = await backend.eventually(transport.receive("orders", 1))
+        assert delivery.message.id == "still here", "closing one instance twice closed another"
 
     async def test_what_was_sent_outlives_those_who_sent_it(
         self, backend: TransportBackend, transport: Transport
@@ -52,6 +52,6 @@ class Standing:
                 return
             await backend.let_pass(backend.lease * 1.1)
             got = await drain(backend, second, "orders", 2)
-            assert {one.message.id for one in got} == {"kept", "held"}
+            assert {delivery.message.id for delivery in got} == {"kept", "held"}
         finally:
             await second.aclose()

@@ -29,13 +29,13 @@ Counts = Mapping[str, int]
 
 
 class Counters(Protocol):
-    """Raises Unavailable when it cannot answer now: nothing is then delivered, settled or buried."""
+    """Keeps the counts. Raises Unavailable when it cannot answer now: nothing is then delivered, settled or buried."""
 
     durable: bool
 
     @property
     def is_empty(self) -> bool:
-        """Nothing is counted for sure, so that asking can be spared."""
+        """Whether surely nothing is counted, so that asking can be spared."""
         ...
 
     async def get(self, names: Sequence[str]) -> Sequence[int]:
@@ -43,16 +43,16 @@ class Counters(Protocol):
         ...
 
     async def put(self, counts: Counts) -> None:
-        """These are their counts now; a count of 0 is forgotten."""
+        """Write their counts; a count of 0 is forgotten."""
         ...
 
     async def aclose(self) -> None:
-        """Let go of everything."""
+        """Close what it holds open."""
         ...
 
 
 class MemoryCounters:
-    """Forgotten with the process."""
+    """Counts in memory, forgotten with the process."""
 
     durable = False
 
@@ -85,7 +85,7 @@ _EXPIRE = "DELETE FROM counters WHERE at <= ?"
 
 
 class SqliteCounters:
-    """In a file, for the workers of one machine."""
+    """Counts in a SQLite file, for the workers of one machine."""
 
     durable = True
     is_empty = False
@@ -133,7 +133,7 @@ class SqliteCounters:
 
 
 class RedisCounters:
-    """In Redis, for workers anywhere: one key for each message that has failed."""
+    """Counts in Redis, for workers anywhere: one key for each message that has failed."""
 
     durable = True
     is_empty = False
@@ -170,7 +170,7 @@ class RedisCounters:
 
 
 def _count(answer: bytes | None) -> int:
-    """What somebody else wrote there is not ours to count with."""
+    """The count in that value; 0 if somebody else wrote something else there."""
     return int(answer) if answer is not None and answer.isdigit() and len(answer) < 10 else 0
 
 

@@ -1,6 +1,6 @@
-"""A dead-letter topic: letters are published there, confirmed, before the store has them and their offset is committed.
+"""A dead-letter topic: letters are published there, confirmed, before they are recorded and their offset is committed.
 
-In addition to the store, or instead of it; whoever reads the topic then writes the letters down (`letter_in` makes them
+In addition to the store, or instead of it; whoever reads the topic then records the letters (`letter_in` makes them
 from what `record_of` has written).
 """
 
@@ -33,7 +33,7 @@ _LONGEST_KEY = 256  # of a stub
 
 
 def record_of(letter: Letter, topic: str) -> Parcel:
-    """Key, value and headers as they were; why it died in headers that people and programs can read."""
+    """The record of a letter: key, value and headers as they were, and headers that say why it died."""
     message, last = letter.message, letter.last
     bare = replace(letter, message=replace(message, body=b"", headers=()))
     about = {
@@ -72,7 +72,7 @@ def letter_in(headers: Headers, message: Message) -> Letter | None:
 
 
 def stub_of(letter: Letter, topic: str) -> Parcel:
-    """What stands on the topic for a letter that is too large for it, perhaps because of its key."""
+    """The record that stands on the topic for a letter that is too large for it, perhaps because of its key."""
     about = {"letter": letter.id, "reason": letter.reason, "error_type": letter.last.type, "in": "store"}
     key = letter.message.key
     return Parcel(
@@ -99,7 +99,7 @@ class DeadLetterTopic:
         return await self._publish(letters, self._form)
 
     async def refer(self, letters: Sequence[Letter]) -> None:
-        """A stub of each, which says that the letter is in the store."""
+        """Publish a stub of each, which says that the letter is in the store."""
         for answer in await self._publish(letters, stub_of):
             if answer.status is SendStatus.REFUSED:
                 log.warning("topic %r takes no stub of a letter that is too large for it: see the store", self.topic)

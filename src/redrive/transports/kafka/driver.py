@@ -1,4 +1,4 @@
-"""confluent-kafka, imported here and nowhere else, and its errors in our words."""
+"""confluent-kafka, imported here and nowhere else, and the translation of its errors."""
 
 from __future__ import annotations
 
@@ -64,13 +64,13 @@ def quietly(config: dict[str, Any], on_error: Callable[[KafkaError], None] = lam
 
 
 def inner(error: KafkaException) -> KafkaError:
-    """What it was raised for."""
+    """The KafkaError that it was raised for."""
     found = error.args[0]
     return found if isinstance(found, KafkaError) else KafkaError(KafkaError._FAIL, str(found))
 
 
 def why(error: object, servers: str, topic: str | None = None) -> str:
-    """What happened, in words that say what to do where something can be done."""
+    """The error in words that say what to do, where something can be done."""
     if isinstance(error, KafkaException):
         error = inner(error)
     if not isinstance(error, KafkaError):

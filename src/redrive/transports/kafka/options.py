@@ -49,7 +49,7 @@ class Options(Struct, frozen=True, kw_only=True):
     driver: dict[str, str] = {}
 
     def client(self) -> dict[str, Any]:
-        """What every client of librdkafka is given."""
+        """The settings of every client of librdkafka."""
         common = {name: value for name, value in self.driver.items() if not name.startswith(("consumer.", "producer."))}
         return {"bootstrap.servers": self.servers, "log.connection.close": "false", **common}
 
@@ -57,7 +57,7 @@ class Options(Struct, frozen=True, kw_only=True):
         return {name.removeprefix(kind): value for name, value in self.driver.items() if name.startswith(kind)}
 
     def consumer(self, lease: timedelta) -> dict[str, Any]:
-        """A session is our lease: a worker that is gone for so long has lost its partitions."""
+        """The settings of a consumer. A session is our lease: a worker gone for that long has lost its partitions."""
         session = min(max(lease, _SHORTEST_SESSION), _LONGEST_SESSION)
         return {
             "group.id": self.group,
@@ -75,7 +75,7 @@ class Options(Struct, frozen=True, kw_only=True):
         }
 
     def producer(self) -> dict[str, Any]:
-        """Nothing is confirmed before every replica in sync has it, and nothing is written twice or out of order."""
+        """The settings of a producer: confirmed means on every replica in sync, once and in order."""
         return {
             "partitioner": "murmur2_random",  # as Java's, so that a key stays in its partition whoever sends
             "linger.ms": "2",
@@ -97,7 +97,7 @@ class Options(Struct, frozen=True, kw_only=True):
 
 
 def options_of(url: str) -> Options:
-    """What that URL means; ConfigError says what is wrong with it."""
+    """The options in that URL; ConfigError says what is wrong with it."""
     parts = urlsplit(url)
     given = dict(parse_qsl(parts.query, keep_blank_values=True))
     driver = {name: value for name, value in given.items() if "." in name}
@@ -128,12 +128,12 @@ def is_topic(source: str) -> bool:
 
 
 def not_a_topic(source: str) -> str:
-    """What to say where it cannot."""
+    """The error text for a name that no topic can have."""
     return f"{source!r} is no name of a Kafka topic: use letters, digits, '.', '_' and '-', at most 249 of them"
 
 
 def topic_named(source: str) -> str:
-    """That source, if a topic can have its name."""
+    """The source, if a topic can have its name; ConfigError if not."""
     if not is_topic(source):
         raise UsageError(not_a_topic(source))
     return source
@@ -153,7 +153,7 @@ def _security(scheme: str, login: str) -> dict[str, str]:
 
 
 def _delays(text: str) -> tuple[timedelta, ...]:
-    delays = tuple(duration(one) for one in text.split(",") if one)
+    delays = tuple(duration(delay) for delay in text.split(",") if delay)
     if list(delays) != sorted(set(delays)) or any(delay <= timedelta() for delay in delays):
         raise ConfigError(f"retry_topics={text!r}: write the delays from the shortest to the longest, as 10s,1m,10m")
     return delays

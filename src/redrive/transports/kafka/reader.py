@@ -39,7 +39,7 @@ _AHEAD = 1_000  # messages that wait here, ready, before no more are polled
 _TICK = 0.05
 _SHORTEST = 0.001  # of a wait: a remainder that a clock rounds to nothing would never pass
 _COMMIT_EVERY = 0.1
-_FULL_FOR = 1.0  # seconds without a poll, when there is no room, before partitions are paused and polled again
+_FULL_FOR = 1.0  # seconds without a poll, when there is no capacity, before partitions are paused and polled again
 _FINISH = 1.0  # seconds that handlers get to finish what is about to be taken from us
 _PATIENCE = 10.0
 _LEAVE = 15.0
@@ -71,7 +71,7 @@ class Reader:
         self._steady = steady
         self._reading = Reading(source)
         self._loop = asyncio.get_running_loop()
-        self._settled = threading.Event()  # something was settled: there may be room, or nothing held any more
+        self._settled = threading.Event()  # something was settled: there may be capacity, or nothing held any more
         self._closing = threading.Event()
         self._bug: BaseException | None = None
         self._commit_at = 0.0
@@ -96,13 +96,13 @@ class Reader:
             raise self._bug
         with self.lock:
             taken = self.shelf.take(limit, self._elapsed())
-            has_room = self.shelf.ready < _AHEAD // 2
-        if has_room:
+            has_capacity = self.shelf.ready < _AHEAD // 2
+        if has_capacity:
             self._settled.set()
         return taken
 
     def still_first(self, records: Sequence[Record]) -> list[Record]:
-        """Those of them that may go now: while they were counted, one before them in their lane was given back."""
+        """Those that may still go: while they were counted, one before them in their lane may have been given back."""
         with self.lock:
             return self.shelf.still_first(records, self._elapsed())
 
@@ -110,13 +110,13 @@ class Reader:
         return self.shelf.deliveries(records)
 
     def wait_seconds(self) -> float:
-        """How long until something of ours is due."""
+        """Seconds until something that we hold is due."""
         with self.lock:
             at = self.shelf.next_time()
         return 3600.0 if at is None else max(at - self._elapsed(), _SHORTEST)
 
     def settled(self) -> None:
-        """Tell the thread."""
+        """Wake the thread: something was settled."""
         self._settled.set()
         self.arrived.set()
 
@@ -140,14 +140,14 @@ class Reader:
         except BaseException as error:
             log.exception("the consumer of %s ends: this is a bug", self._source)
             self._bug = error
-            self._tell()
+            self._wake()
         finally:
             self._leave()
 
     def _polled(self) -> list[Any]:
-        """What has come; waits a moment for it. Polls even when there is no room, or the group would drop us."""
+        """What has come; waits a moment for it. Polls even without capacity, or the group would drop us."""
         if self.shelf.ready >= _AHEAD:
-            return self._wait_for_room()
+            return self._wait_for_capacity()
         if self._halted:
             self._resume()
         self._full_since = None
@@ -157,7 +157,7 @@ class Reader:
         first = self._consumer.poll(_TICK)
         return [] if first is None else [first, *self._consumer.consume(_BATCH - 1, 0)]
 
-    def _wait_for_room(self) -> list[Any]:
+    def _wait_for_capacity(self) -> list[Any]:
         self._settled.clear()
         self._settled.wait(_TICK)
         self._full_since = self._full_since or time.monotonic()
@@ -207,7 +207,7 @@ class Reader:
                 if place in partitions:
                     partitions[place].next = max(partitions[place].next, end)
         self.trouble = None
-        self._tell()
+        self._wake()
 
     def _record(self, partition: Partition, raw: Any, offset: int) -> Record:
         suspect = offset < partition.suspect_before
@@ -218,17 +218,17 @@ class Reader:
         return Record(partition, offset, arrived.message, suspect, self._due(arrived), arrived.failures)
 
     def _due(self, arrived: Arrived) -> float:
-        """On the clock of the shelf."""
+        """The due time on the clock of the shelf."""
         if arrived.due is None:
             return 0.0
         return self._elapsed() + (arrived.due - self._steady.micros()) / 1e6
 
-    def _tell(self) -> None:
+    def _wake(self) -> None:
         with suppress(RuntimeError):  # the loop was closed: nobody waits any more
             self._loop.call_soon_threadsafe(self.arrived.set)
 
     def _commit(self) -> None:
-        """Now and then, how far each partition is finished."""
+        """Commit from time to time how far each partition is finished."""
         now = time.monotonic()
         if now < self._commit_at:
             return
@@ -251,7 +251,7 @@ class Reader:
             self._on_commit(inner(error), offsets)
 
     def _on_commit(self, error: Any, offsets: Sequence[Any]) -> None:
-        """What could not be committed is given to it again."""
+        """Note what could not be committed: it is committed again later."""
         if error is None:
             return
         log.debug("offsets of %s are not committed yet: %s", self._source, error)
@@ -262,7 +262,7 @@ class Reader:
                     partition.asked = -1
 
     def _steer(self) -> None:
-        """A partition with too much that is not finished is not read on until there is less."""
+        """Pause partitions with too much that is not finished, and resume them when there is less."""
         most, largest = self._options.most_open, self._options.most_bytes
         for partition in self.shelf.partitions.values():
             size, weight = len(partition.open), partition.bytes
@@ -275,7 +275,7 @@ class Reader:
 
     def _in_trouble(self, error: Any) -> None:
         self.trouble = why(error, self._options.servers, self._source)
-        self._tell()
+        self._wake()
 
     def _on_error(self, error: Any) -> None:
         if error.code() in AWAY and error.code() != KafkaError._ALL_BROKERS_DOWN:
@@ -328,7 +328,7 @@ class Reader:
         self._give_up(consumer, places)
 
     def _on_lost(self, consumer: Any, lost: list[Any]) -> None:
-        """Somebody else has them already: there is nothing to commit."""
+        """Drop partitions that somebody else has already: there is nothing to commit."""
         with self.lock:
             self.shelf.revoke([(partition.topic, partition.partition) for partition in lost])
 

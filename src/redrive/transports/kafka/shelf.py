@@ -63,12 +63,12 @@ class Partition:
 
     @property
     def base(self) -> int:
-        """Everything before it is finished."""
+        """The first offset that is not finished."""
         return self.open[0].offset if self.open else self.next
 
     @property
     def is_clean(self) -> bool:
-        """Whoever comes next finds nothing that somebody has begun."""
+        """Whether nothing is begun and unfinished, so that the next owner need suspect nothing."""
         begun = any(record.done or record.turn or record.tried for record in self.open)
         return not begun and self.base >= self.suspect_before
 
@@ -100,7 +100,7 @@ class Shelf:
         self.partitions[partition.place] = partition
 
     def revoke(self, places: Iterable[Place]) -> list[Partition]:
-        """They are somebody else's now; what is held of them is lost."""
+        """Drop partitions that are somebody else's now; what is held of them is lost."""
         gone = [self.partitions.pop(place) for place in places if place in self.partitions]
         for partition in gone:
             partition.alive = False
@@ -122,7 +122,7 @@ class Shelf:
     # -- messages ------------------------------------------------------------------------------------------------
 
     def add(self, records: Sequence[Record], now: float) -> None:
-        """They have arrived, in the order of their partitions."""
+        """Take in what has arrived, in the order of their partitions."""
         ready = self._backlog.ready
         for record in records:
             partition = record.partition
@@ -146,7 +146,7 @@ class Shelf:
         return taken
 
     def still_first(self, records: Sequence[Record], now: float) -> list[Record]:
-        """Those of them, just taken, that have not to wait; the others wait again, and those that are lost are lost."""
+        """Those of the records just taken that need not wait; the others wait again."""
         first = []
         for record in records:
             if self._backlog.is_blocked(record):
@@ -159,7 +159,7 @@ class Shelf:
         record.until = now + self._lease
 
     def give_back(self, record: Record, due: float) -> None:
-        """It waits until then, and with it what is behind it in its lane."""
+        """Put a record back: it waits until then, and with it what is behind it in its lane."""
         record.turn = 0
         if not record.partition.leaving:
             self._backlog.put_back(record, due)
@@ -175,7 +175,7 @@ class Shelf:
             partition.advance()
 
     def deliveries(self, records: Sequence[Record]) -> list[Delivery]:
-        """As they are handed out."""
+        """The records as deliveries, to be handed out."""
         by_key = self._by_key
         return [
             Delivery(
@@ -191,18 +191,18 @@ class Shelf:
     # -- time ----------------------------------------------------------------------------------------------------
 
     def ripen(self, now: float) -> None:
-        """What somebody held too long comes back, and what waited long enough may go."""
+        """Take back what was held too long, and let go on what has waited long enough."""
         if self._lapse is not None and self._lapse <= now:
             self._end_leases(now)
         self._backlog.ripen(now)
 
     def next_time(self) -> float | None:
-        """When something may ripen."""
+        """When the next lease or wait ends."""
         times = [time for time in (self._backlog.next_time(), self._lapse) if time is not None]
         return min(times, default=None)
 
     def depth(self, place: Place, end: int, now: float) -> Depth:
-        """Of one of our partitions, whose last offset is before `end`."""
+        """The depth of one of our partitions, whose last offset is before `end`."""
         self.ripen(now)
         partition = self.partitions[place]
         leased = sum(record.turn > 0 for record in partition.open)

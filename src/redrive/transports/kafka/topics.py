@@ -41,18 +41,18 @@ class Topics:
         self._refusal: KafkaError | None = None  # why a broker would not talk to us, as the driver heard it last
 
     async def check(self) -> None:
-        """That somebody answers. Who is refused learns it at once, not when patience ends."""
+        """Raise unless a broker answers. A refusal is raised at once, not when the time is over."""
         await self._ask(self._listed)
 
     async def partitions(self, topic: str) -> int:
-        """How many it has; says so if there is no such topic."""
+        """How many partitions the topic has; raises if there is no such topic."""
         found = await self._ask(lambda admin: admin.list_topics(topic, timeout=_PATIENCE).topics[topic])
         if found.error is not None:
             raise TransportUnavailable(NAME, why(found.error, self._options.servers, topic))
         return len(found.partitions)
 
     async def make(self, topics: Sequence[str], partitions: int) -> None:
-        """Those that are missing."""
+        """Create the topics that are missing."""
         await self._ask(lambda admin: _make(admin, topics, partitions))
 
     async def reach(self, topics: Iterable[str]) -> dict[Place, tuple[int, int]]:
@@ -60,7 +60,7 @@ class Topics:
         return await self._ask(lambda admin: _reach(admin, set(topics)))
 
     async def committed(self) -> dict[Place, int]:
-        """How far the group has come."""
+        """The committed offset of each partition."""
         return await self._ask(lambda admin: _committed(admin, self._passive()))
 
     async def aclose(self) -> None:
@@ -133,7 +133,7 @@ def _reach(admin: Any, topics: set[str]) -> dict[Place, tuple[int, int]]:
 
     def ask(spec: Any) -> dict[Place, int]:
         answers = admin.list_offsets({TopicPartition(*place): spec for place in places}, request_timeout=_PATIENCE)
-        return {(one.topic, one.partition): future.result().offset for one, future in answers.items()}
+        return {(place.topic, place.partition): future.result().offset for place, future in answers.items()}
 
     first, following = ask(kinds.earliest()), ask(kinds.latest())
     return {place: (first[place], following[place]) for place in places}
@@ -150,4 +150,4 @@ def _committed(admin: Any, consumer: Any) -> dict[Place, int]:
         for number in found.partitions
     ]
     found = consumer.committed(places, timeout=_PATIENCE) if places else []
-    return {(one.topic, one.partition): one.offset for one in found if one.offset >= 0}
+    return {(place.topic, place.partition): place.offset for place in found if place.offset >= 0}

@@ -86,7 +86,7 @@ class KafkaTransport:
         self._closed = False
 
     def keep_order(self, source: str, holds: Holds) -> None:
-        """For a worker, which is told once if what it counts would not survive it."""
+        """Prepare for a worker; warns once if the counts of attempts would not survive it."""
         if not self.counters.durable and not self._holds:
             log.warning(FORGETFUL)
         self._holds[source] = holds
@@ -277,7 +277,7 @@ class KafkaTransport:
         ]
 
     async def depths(self) -> dict[str, Depth]:
-        """Of the topics that this group has read, and those that this process has sent to."""
+        """The depths of the topics that this group has read, and of those that this process has sent to."""
         committed = await self.topics.committed()
         rungs = {rung: source for source in self._known(committed) for rung in self.options.rungs(source)}
         sources = self._known(committed) - rungs.keys()
@@ -318,7 +318,7 @@ class KafkaTransport:
     def _by_reader(
         self, items: Sequence[T], delivery: Callable[[T], Delivery]
     ) -> Iterator[tuple[Reader | None, list[T]]]:
-        """None when it was closed."""
+        """The items by their reader; None for those whose reader was closed."""
         if len(self._readers) == 1:  # of another that was closed nothing is ours any more
             yield next(iter(self._readers.values())), list(items)
             return
@@ -330,7 +330,7 @@ class KafkaTransport:
 
 
 def remembered(failures: tuple[Failure, ...], last: Failure) -> tuple[Failure, ...]:
-    """All of them, as a rule. Of a message that fails for hours the first and the last: what we hold has a bound."""
+    """The failures that we hold: as a rule all; of a message that fails for hours the first and the last."""
     found = (*failures, last)
     return found if len(found) <= _MOST_FAILURES else (*found[: _MOST_FAILURES // 2], *found[-_MOST_FAILURES // 2 :])
 

@@ -1,4 +1,4 @@
-"""How a message of ours travels as a record of Kafka, and what any record of Kafka is to us.
+"""A message as a record of Kafka, and any record of Kafka as a message.
 
 Key, value, headers and timestamp are the record's own. What Kafka has no place for (id, tenant, attempt, …) travels in
 one JSON header, `redrive-message`; a record without it is taken as it is, and named by its place: `orders[3]@1007`.
@@ -43,7 +43,7 @@ _decode_failures = msgspec.msgpack.Decoder(tuple[Failure, ...]).decode
 
 
 class Arrived(Struct, frozen=True):
-    """A record as we understand it."""
+    """A record, read as a message."""
 
     message: Message
     failures: tuple[Failure, ...] = ()
@@ -51,7 +51,7 @@ class Arrived(Struct, frozen=True):
 
 
 class Reading:
-    """Records of one source become messages."""
+    """Makes messages of the records of one source."""
 
     def __init__(self, source: str) -> None:
         self._source = source
@@ -67,7 +67,7 @@ class Reading:
     def full(self, raw: Any, headers: list[tuple[str, bytes | None]], origin: str) -> Arrived:
         """A record with headers. One of them that only looks like ours is just a header."""
         value: bytes | None = raw.value()
-        kept: Headers = tuple((name, b"" if one is None else one) for name, one in headers)
+        kept: Headers = tuple((name, b"" if value is None else value) for name, value in headers)
         if value is None:
             kept = (*kept, (TOMBSTONE, b""))
         envelope = _envelope(kept)
@@ -125,7 +125,7 @@ def value_of(message: Message) -> bytes | None:
 
 
 def _history(failures: tuple[Failure, ...]) -> bytes:
-    """All of them, or the last where they are too many for a header."""
+    """The failures, or the last ones where they are too many for a header."""
     history: bytes = _encode_failures(failures)
     return history if len(history) <= _MOST_HISTORY else _encode_failures(failures[-1:])
 

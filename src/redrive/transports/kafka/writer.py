@@ -81,14 +81,14 @@ def result_of(error: Exception | None) -> SendResult:
 
 
 def raise_unless_too_large(errors: Iterable[Exception | None]) -> None:
-    """The first that may pass, or that nobody expects: what is refused for its size is the caller's to deal with."""
+    """Raise the first error that is not about a size: what is too large is the caller's to deal with."""
     for error in errors:
         if error is not None and not isinstance(error, TooLarge):
             raise error
 
 
 class Writer:
-    """One producer, made when it is first needed, and the thread that hears its reports.
+    """One producer, made when it is first needed, and the thread that reads its reports.
 
     one_by_one   it makes no batches: what a broker says of a message's size is then said of that message
     """
@@ -102,7 +102,7 @@ class Writer:
         self._closing = threading.Event()
 
     async def outcomes(self, parcels: Sequence[Parcel]) -> list[Exception | None]:
-        """What came of each, when it has come of all: None, or why it was not taken."""
+        """For each None if it was written, or why not; returns when all are known."""
         if not parcels:
             return []
         producer = self._opened()
@@ -176,10 +176,10 @@ class Writer:
     def _error(self, parcel: Parcel, error: Any) -> Exception:
         if error.code() in TOO_LARGE:
             return TooLarge(parcel.topic, len(parcel.value or b""))
-        told = why(error, self._options.servers, parcel.topic)
+        text = why(error, self._options.servers, parcel.topic)
         if error.code() in INVALID:
-            return Refused(f"topic {parcel.topic!r} refuses a record: {told}")
-        return NotTaken(NAME, told) if error.code() in NOT_TAKEN else TransportUnavailable(NAME, told)
+            return Refused(f"topic {parcel.topic!r} refuses a record: {text}")
+        return NotTaken(NAME, text) if error.code() in NOT_TAKEN else TransportUnavailable(NAME, text)
 
 
 class _Sending:
@@ -193,7 +193,7 @@ class _Sending:
         self._lock = threading.Lock()
 
     def report(self, number: int, error: KafkaError | None) -> None:
-        """In whatever thread."""
+        """Note the report of one record; called in whatever thread."""
         with self._lock:
             self._left -= 1
             self.errors[number] = error

@@ -85,8 +85,8 @@ class Channel:
         for answer in self._waiting:
             if not answer.done():
                 answer.set_exception(self.closed)
-        for told in tuple(self.on_close):
-            told(self.closed)
+        for callback in tuple(self.on_close):
+            callback(self.closed)
 
 
 class Link:

@@ -129,7 +129,7 @@ class Publisher:
             return self._confirms
 
     def _give_up(self, confirms: _Confirms) -> None:
-        """No confirm in time: the channel is left, and whoever waits on it is told."""
+        """Leave a channel that has not confirmed in time; whoever waits on it gets the error."""
         why = f"nothing was confirmed within {self._patience:g} s"
         confirms.end(self._unavailable(f"{why}: {self.blocked}" if self.blocked else why))
         if self._confirms is confirms:
@@ -210,7 +210,7 @@ class _Confirms:
             batch.answer(number, self._returned.pop(tag, error) if self._returned else error)
 
     def _came_back(self, _: Any, method: Any, properties: BasicProperties, body: bytes) -> None:
-        """The broker does not say which it is; where several look like it, they are alike."""
+        """Note a message that no queue took. The broker does not say which it is; those that look like it are alike."""
         way = (method.exchange, method.routing_key, properties.message_id, body)
         for tag, (_batch, _number, parcel) in self._open.items():
             if tag not in self._returned and way == _way(parcel):

@@ -1,6 +1,6 @@
-"""Parked messages: looking at them, and sending them round again without losing or widening one.
+"""Messages in dead-letter queues: looks at them, and sends them back to their queue without losing one.
 
-The copy is confirmed before the parked one is acknowledged, so a message is in at least one queue at every moment. A
+The copy is confirmed before the dead message is acknowledged, so a message is in at least one queue at every moment. A
 process that dies between the two leaves it in both, once; `x-redriven-id` is the same for both, so that whoever
 handles them can drop the repeat.
 """
@@ -21,9 +21,9 @@ from pika.spec import Basic
 
 from redrive.clock import Clock
 from redrive.errors import ConfigError, TransportUnavailable, UsageError
+from redrive.transports.rabbitmq.dead_letter_queues import is_about
 from redrive.transports.rabbitmq.link import NOT_FOUND, Channel, ChannelClosed, Link
 from redrive.transports.rabbitmq.options import Options
-from redrive.transports.rabbitmq.parking import is_about
 from redrive.transports.rabbitmq.publisher import Outcomes, Parcel, Publisher
 from redrive.transports.rabbitmq.topology import RETRY, dlq_queue, retry_exchange
 from redrive.transports.rabbitmq.wire import OURS, X_DEATH, fresh_ours, without_deaths
@@ -37,8 +37,8 @@ _QUIET = 2.0  # seconds without a message: somebody else took the rest
 Taken = tuple[Any, BasicProperties, bytes]  # method, properties, body
 
 
-class Parked(Struct, frozen=True):
-    """A parked message as it lies there."""
+class DeadMessage(Struct, frozen=True):
+    """A message of a dead-letter queue, as the queue has it."""
 
     message_id: str | None
     routing_key: str
@@ -53,12 +53,12 @@ class Redriven(Struct, frozen=True):
     """What became of a re-drive."""
 
     queue: str
-    found: int  # parked when it began
+    found: int  # in the dead-letter queue when it began
     sent: int
 
 
-class Parkings:
-    """The dead-letter queues of a broker.
+class DeadMessages:
+    """The messages in the dead-letter queues of a broker.
 
     batch   how many messages are published and acknowledged together
     """
@@ -74,7 +74,7 @@ class Parkings:
         await self._publisher.aclose()
 
     async def count(self, queue: str) -> int | None:
-        """How many lie there now; None: there is no such queue."""
+        """How many are in that queue now; None: there is no such queue."""
         channel = await self._link.channel()
         try:
             return await _count(channel, queue)
@@ -83,25 +83,27 @@ class Parkings:
         finally:
             await channel.close()
 
-    async def peek(self, queue: str, limit: int = 20) -> list[Parked]:
-        """The first of them. They are taken and given back together, so their order is as it was."""
+    async def peek(self, queue: str, limit: int = 20) -> list[DeadMessage]:
+        """The first messages of that queue. They are taken and given back together, so their order stays as it was."""
         if not 1 <= limit <= _MOST_PEEKED:
             raise UsageError(f"limit={limit}: look at 1 to {_MOST_PEEKED:,} messages at once")
         channel = await self._link.channel()
         try:
             number = min(limit, await _count(channel, queue))
-            found = [one for _ in range(number) if (one := await _get(channel, queue)) is not None]
+            found = [got for _ in range(number) if (got := await _get(channel, queue)) is not None]
             if channel.closed is not None:
                 raise channel.closed
-            return [_parked(*one) for one in found]
+            return [_dead_message(*got) for got in found]
         finally:
             await channel.close()  # what was not acknowledged goes back to where it was
 
     async def redrive(
         self, source: str, *, limit: int, by: str, progress: Callable[[int, int], None] | None = None
     ) -> Redriven:
-        """Send at most so many of the parked messages of that queue round again: into its retry queue, and so to it
-        alone. What is parked while this runs is left for the next time."""
+        """Send at most so many dead messages of that queue back: into its retry queue, and so to it alone.
+
+        What dies while this runs is left for the next time.
+        """
         if limit < 1:
             raise UsageError(f"limit={limit}: re-drive at least one message")
         queue = dlq_queue(source)
@@ -150,7 +152,7 @@ class _Redriving:
         self._under_way: deque[tuple[list[int], asyncio.Task[Outcomes]]] = deque()
 
     async def run(self) -> int:
-        """How many were sent. Whatever ends it, what is under way is brought to its end first."""
+        """Send them; returns how many. Whatever ends it, batches under way are finished first."""
         try:
             while self._error is None and await self._begin():
                 while self._is_due():
@@ -168,7 +170,7 @@ class _Redriving:
         if batch:
             self._taken += len(batch)
             tags = [method.delivery_tag for method, _, _ in batch]
-            outcomes = self._publisher.outcomes([self._again(one) for one in batch])
+            outcomes = self._publisher.outcomes([self._again(taken) for taken in batch])
             self._under_way.append((tags, asyncio.create_task(outcomes)))
         return bool(batch)
 
@@ -193,7 +195,7 @@ class _Redriving:
 
 
 class _Taking:
-    """Parked messages, taken ahead by so many at once."""
+    """Takes messages of a dead-letter queue, so many ahead."""
 
     def __init__(self, channel: Channel, queue: str) -> None:
         self._channel = channel
@@ -211,7 +213,7 @@ class _Taking:
         await self._channel.call(raw.basic_consume, self._queue, self._take)
 
     async def some(self, most: int) -> list[Taken]:
-        """At least one, or none if nothing comes any more."""
+        """The next messages, at most so many; none if no more come."""
         while len(self._taken) < most:
             if self._ended is not None:
                 raise self._ended
@@ -224,7 +226,7 @@ class _Taking:
         return [self._taken.popleft() for _ in range(min(most, len(self._taken)))]
 
     def ack(self, tags: list[int]) -> None:
-        """One frame for those that follow what is acknowledged already without a gap, one for each of the others."""
+        """Acknowledge them: with one frame those that follow without a gap, with one for each the others."""
         for tag in tags:
             if tag == self._acked + 1:
                 self._acked = tag
@@ -244,7 +246,7 @@ class _Taking:
 
 
 def _again(source: str, properties: BasicProperties, body: bytes, by: str, at: datetime) -> Parcel:
-    """The message as its sender made it: counts begin anew, and the headers say who sent it round."""
+    """The message as its sender made it: counts begin anew, and the headers say who sent it back."""
     table = {name: value for name, value in without_deaths(properties.headers).items() if not is_about(name)}
     count = table.get(COUNT)
     number = count + 1 if isinstance(count, int) and 0 <= count < 1 << 31 else 1
@@ -292,12 +294,12 @@ async def _get(channel: Channel, queue: str) -> tuple[Any, BasicProperties, byte
     return await got
 
 
-def _parked(method: Any, properties: BasicProperties, body: bytes) -> Parked:
+def _dead_message(method: Any, properties: BasicProperties, body: bytes) -> DeadMessage:
     headers = dict(properties.headers or {})
     deaths = headers.get(X_DEATH)
     first = deaths[0] if isinstance(deaths, list) and deaths and isinstance(deaths[0], dict) else {}
     known = {name: value for name, value in vars(properties).items() if value is not None and name != "headers"}
-    return Parked(
+    return DeadMessage(
         properties.message_id,
         str((first.get("routing-keys") or [method.routing_key])[0]),
         str(first.get("exchange", method.exchange)),

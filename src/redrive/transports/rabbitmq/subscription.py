@@ -158,7 +158,7 @@ class Subscription:
             self._channel.tell(self._channel.raw.basic_ack, tag, multiple=multiple)
 
     def reject(self, tag: int, *, requeue: bool) -> None:
-        """Back to the head of the queue, or into the retry queue."""
+        """Reject them: back to the head of the queue, or into the retry queue."""
         if self.closed is not None or not self._tags.is_open(tag):
             return
         self._leases.pop(tag, None)
@@ -213,7 +213,7 @@ class Subscription:
                     await self._expire(self, expired)
 
     def _expired(self) -> list[Taken]:
-        """From now on nobody else can settle them."""
+        """End their leases: from now on nobody else can settle them."""
         now = self._clock.elapsed()
         found = [taken for until, taken in self._leases.values() if until <= now]
         for taken in found:

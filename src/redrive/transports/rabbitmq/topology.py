@@ -21,7 +21,7 @@ from msgspec import Struct
 from redrive.config.durations import Duration, duration
 from redrive.errors import ConfigError
 
-RETRY, PARKING = "retry", "parking"
+RETRY, PARKING = "retry", "parking"  # the routing keys of retry and dead-letter exchanges, as the contract has them
 """The routing keys within `retry.q.X` and `dlq.q.X`."""
 _LONGEST_NAME = 255  # bytes; AMQP's shortstr
 _LONGEST_DELAY = timedelta(milliseconds=2**32 - 1)

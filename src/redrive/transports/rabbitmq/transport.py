@@ -14,10 +14,10 @@ from redrive.clock import Clock
 from redrive.errors import ConfigError, TransportUnavailable
 from redrive.model import Done, Message, Release, Retry
 from redrive.transports.base import Delivery, Depth, Features, SendResult, Settlement, busy
+from redrive.transports.rabbitmq.dead_letter_queues import DeadLetterQueues
 from redrive.transports.rabbitmq.declaring import Declaring, is_there
 from redrive.transports.rabbitmq.link import ChannelClosed, Link
 from redrive.transports.rabbitmq.options import BuryIn, Options, RetryBy, options_of
-from redrive.transports.rabbitmq.parking import DeadLetterQueues
 from redrive.transports.rabbitmq.publisher import Parcel, Publisher, Unroutable, result_of
 from redrive.transports.rabbitmq.redelivery import Event, after
 from redrive.transports.rabbitmq.subscription import Subscription, Taken
@@ -181,7 +181,7 @@ class RabbitTransport:
         """A source whose queue cannot be used is not tried; the others do not wait for it."""
         unusable = await self._unusable({message.source for message in messages})
         usable = [message for message in messages if message.source not in unusable]
-        outcomes = await self._publisher.outcomes([self._outgoing(message) for message in usable])
+        outcomes = await self._publisher.outcomes([self._parcel_of(message) for message in usable])
         for message, outcome in zip(usable, outcomes, strict=True):
             if isinstance(outcome, Unroutable):
                 self._declaring.forget(message.source)  # it was deleted: the next time it is made again
@@ -189,7 +189,7 @@ class RabbitTransport:
         return [unusable.get(message.source) or result_of(next(results)) for message in messages]
 
     async def _unusable(self, sources: Collection[str]) -> dict[str, SendResult]:
-        """Those whose queue cannot be used now, and why."""
+        """The sources whose queue cannot be used now, and why."""
         found: dict[str, SendResult] = {}
         for source in sources:
             try:
@@ -200,14 +200,14 @@ class RabbitTransport:
                 return dict.fromkeys(sources, busy(error))
         return found
 
-    def _outgoing(self, message: Message) -> Parcel:
+    def _parcel_of(self, message: Message) -> Parcel:
         wait = timedelta() if message.not_before is None else message.not_before - self._clock.now()
         return Parcel(*self._way(message.source, wait), properties_of(message), message.body)
 
     # -- the rest ----------------------------------------------------------------------------------------------------
 
     async def depths(self) -> dict[str, Depth]:
-        """Of the queues that this instance knows; what other workers hold is not among them."""
+        """The depths of the queues that this instance knows; what other workers hold is not counted."""
         found: dict[str, Depth] = {}
         for source in list(self._declaring.known):
             ready, delayed = await self._declaring.counts(source)
@@ -247,8 +247,8 @@ class RabbitTransport:
         return replace(found, missing=tuple([part for part in found.missing if self._needs(part)]), clashes=())
 
     def _needs(self, part: str) -> bool:
-        is_parking = part.endswith(".dlq") or part.startswith("exchange dlq.")
-        return not is_parking or self.options.bury is not BuryIn.STORE
+        is_dead_letter = part.endswith(".dlq") or part.startswith("exchange dlq.")
+        return not is_dead_letter or self.options.bury is not BuryIn.STORE
 
     def dead_letter_place(self, source: str) -> DeadLetterQueues | None:
         """`q.X.dlq`, beside the store or instead of it, by the option `bury`."""
@@ -258,7 +258,7 @@ class RabbitTransport:
         return DeadLetterQueues(self._publisher, name=self._link.name, replaces_store=bury is BuryIn.DLQ)
 
     async def aclose(self) -> None:
-        """What was prefetched and not started goes back as it was: it was not delivered to anybody."""
+        """Close it. What was prefetched and not started goes back as it was: it was not delivered to anybody."""
         subscriptions, self._subscriptions = self._subscriptions, {}
         for subscription in subscriptions.values():
             try:

@@ -25,7 +25,7 @@ _NOT_THEIRS = (OURS, STORY, *_DEATH_HEADERS)
 _PERSISTENT = 2
 _SHORT = 255  # bytes of a shortstr
 _LONGEST_STORY = 48 << 10
-_ROOM = 120 << 10  # bytes: a frame has 128 KiB, and all headers have to fit into one
+_MOST_HEADERS = 120 << 10  # bytes: a frame has 128 KiB, and all headers have to fit into one
 _KEPT = ("content_type", "content_encoding", "reply_to", "type", "user_id", "app_id", "priority")
 _failures = msgspec.msgpack.Decoder(tuple[Failure, ...])
 _pack = msgspec.msgpack.Encoder()
@@ -130,9 +130,9 @@ def fits(table: Mapping[str, Any]) -> bool:
     size = 0
     for name, value in table.items():
         size += len(name) + (len(value) if isinstance(value, str | bytes) else 16)
-    if size < _ROOM // 4:  # a character has at most four bytes
+    if size < _MOST_HEADERS // 4:  # a character has at most four bytes
         return True
-    return sum(len(_bytes(name)) + len(_bytes(value)) + 8 for name, value in table.items()) < _ROOM
+    return sum(len(_bytes(name)) + len(_bytes(value)) + 8 for name, value in table.items()) < _MOST_HEADERS
 
 
 def type_of(message: Message) -> str | None:

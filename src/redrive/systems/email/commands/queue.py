@@ -68,7 +68,7 @@ def fairness(watch: bool, limit: int, as_json: bool) -> None:
     """Show how each company fares: rounds it waited, its priority (1 is the most urgent), jobs it had in a row."""
     if watch and as_json:
         raise Stopped("--watch is for people: leave out --json")
-    ask_email(lambda service: _told(service, limit, watch, as_json))
+    ask_email(lambda service: _show_turns(service, limit, watch, as_json))
 
 
 @click.command()
@@ -147,7 +147,7 @@ def _memory(memory: Memory) -> str:
     return used if memory.share is None else f"{used} of {memory.most / 2**20:,.0f} MiB ({memory.share:.0%})"
 
 
-async def _told(service: Service, limit: int, watch: bool, as_json: bool) -> None:
+async def _show_turns(service: Service, limit: int, watch: bool, as_json: bool) -> None:
     while True:
         turns = await turns_of(service.app.transport(), email_settings().of(EmailSettings).queue, limit)
         if watch:

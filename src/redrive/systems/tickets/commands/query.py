@@ -39,7 +39,7 @@ def query(chosen: Chosen, by: str | None, limit: int, settings: Settings, as_jso
         counts = Counter(_BY[by](letter) for letter in found)
         tell_json(dict(counts.most_common())) if as_json else _show_counts(by, counts)
     elif as_json:
-        tell_json([_told(letter) for letter in found])
+        tell_json([_document(letter) for letter in found])
     elif found:
         made = table("TICKET", "TYPE", "RETRIES", "AGE", "STATE", "ERROR", right=("RETRIES",))
         for letter in found:
@@ -64,7 +64,7 @@ def _show_counts(by: str, counts: Counter[str]) -> None:
     show(made)
 
 
-def _told(letter: Letter) -> dict[str, Any]:
+def _document(letter: Letter) -> dict[str, Any]:
     from redrive.systems.tickets.shape import OURS, TicketShape
 
     document = TicketShape().dump(letter)

@@ -1,4 +1,4 @@
-"""Dead messages as an administrator sees them: the queues of the list, redacted, every re-drive written down."""
+"""Dead-letter queues as an administrator sees them: those of the settings, redacted, with an audit of each re-drive."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from redrive.service import Service
 from redrive.systems.files.settings import FilesSettings
 from redrive.systems.files.worker import broker_url
 from redrive.transports.rabbitmq.options import options_of
-from redrive.transports.rabbitmq.redrive import Parked, Parkings, Redriven
+from redrive.transports.rabbitmq.redrive import DeadMessage, DeadMessages, Redriven
 
 _SUFFIX = ".dlq"
 
@@ -58,7 +58,7 @@ class DeadLetterQueues:
         self._service = service
         self._files = files
         self._redactor: Redactor = service.redactor
-        self._queues = Parkings(options_of(broker_url(files)), service.app.clock)
+        self._queues = DeadMessages(options_of(broker_url(files)), service.app.clock)
 
     @classmethod
     def of(cls, app: Redrive) -> DeadLetterQueues:
@@ -94,7 +94,7 @@ def _source(queue: str) -> str:
     return queue.removesuffix(_SUFFIX)
 
 
-def _shown(message: Parked, redactor: Redactor) -> Shown:
+def _shown(message: DeadMessage, redactor: Redactor) -> Shown:
     try:
         text, encoding = message.body.decode(), "text"
         text = redactor.text(text)

@@ -1,6 +1,6 @@
-"""Dead messages parked in `q.X.dlq`: published there, confirmed, before the dead one is acknowledged.
+"""The dead-letter queues `q.X.dlq`: dead messages are published there, and confirmed, before they are acknowledged.
 
-A parked message is the message itself, with why it died in headers that people and programs can read.
+What is in such a queue is the message itself, with why it died in headers that people and programs can read.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class Dead(Struct, frozen=True, omit_defaults=True):
 
 
 def parcel_of(letter: Letter) -> Parcel:
-    """The letter as it lies in the dead-letter queue of its source."""
+    """The letter as it is published to the dead-letter queue of its source."""
     message, last = letter.message, letter.last
     properties = properties_of(message)
     about = Dead(
@@ -73,10 +73,10 @@ class DeadLetterQueues:
         return [_answer(error) for error in outcomes]
 
     async def refer(self, letters: Sequence[Letter]) -> None:
-        """Nothing: what is too large for the queue is in the store, and a queue has no place for notes."""
+        """Does nothing: what is too large for the queue is in the store, and a queue has no place for notes."""
 
 
 def _answer(error: TransportUnavailable | None) -> SendResult:
     if error is None:
         return ACCEPTED
-    return SendResult(result_of(error).status, f"a dead message could not be parked: {error.why}")
+    return SendResult(result_of(error).status, f"a dead message could not reach its dead-letter queue: {error.why}")
