@@ -119,13 +119,14 @@ async def test_an_answer_that_gets_lost_is_asked_for_again(
 async def test_two_processors_never_claim_one_letter(store: MongoStore, url: str) -> None:
     await store.letters.record([make_letter(next_retry_at=START) for _ in range(300)])
     others = [open_store(url) for _ in range(3)]
+    due = Query(due=START, states=(State.PENDING,))  # its own, in its hands, it could claim again
 
     async def take(number: int, through: MongoStore) -> list[str]:
         mine: list[str] = []
         while True:
             until = START + timedelta(hours=1)
             some = await through.letters.claim(
-                Query(due=START), to=State.RETRYING, owner=f"p-{number}", now=START, until=until, limit=20
+                due, to=State.RETRYING, owner=f"p-{number}", now=START, until=until, limit=20
             )
             if not some and not await through.letters.count(Query(states=(State.PENDING,))):
                 return mine
