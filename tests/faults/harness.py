@@ -22,7 +22,9 @@ from redrive.stores.sqlite import SqliteStore
 from redrive.telemetry.events import Events
 from redrive.testing.builders import make_failure, make_letter, make_message
 from redrive.testing.faults import Step
-from redrive.transports.rabbitmq.transport import RabbitTransport
+from redrive.transports.rabbitmq.declaring import Declaring
+from redrive.transports.rabbitmq.link import Link
+from redrive.transports.rabbitmq.options import options_of
 from tests.faults.worker_process import BATCH, CONCURRENCY, PARALLEL, SOURCE, Orders, transport_of
 
 ROOT = Path(__file__).parents[2]
@@ -140,12 +142,21 @@ async def _end_work(orders: Orders) -> None:
 
 
 async def _queued(orders: Orders) -> int:
+    if orders.transport.startswith("amqp"):
+        return await _queued_at_rabbitmq(orders.transport)
     transport = transport_of(orders)
-    if isinstance(transport, RabbitTransport):
-        await transport._declaring.ensure(SOURCE)  # it counts only what it knows
     depths = await transport.depths()
     await transport.aclose()
     return sum(depth.total for depth in depths.values())
+
+
+async def _queued_at_rabbitmq(url: str) -> int:
+    """Its transport counts only queues that it has used."""
+    options = options_of(url)
+    link = Link(options)
+    found = await Declaring(link, options).counts(SOURCE)
+    await link.aclose()
+    return sum(found)
 
 
 async def count(orders: Orders, sent: frozenset[str], *, step: str, nth: int, kills: int) -> Account:

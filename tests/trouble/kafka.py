@@ -103,13 +103,29 @@ class Topic:
             return {}
         return {one.partition: one.offset for one in found if one.offset >= 0}
 
+    def shares(self) -> dict[str, int]:
+        """How many partitions of it each member of the group has, by the member's `client.id`."""
+        group = admin(self.servers).describe_consumer_groups([self.group])[self.group].result(timeout=60)
+        return {
+            member.client_id: sum(place.topic == self.name for place in member.assignment.topic_partitions)
+            for member in group.members
+        }
+
+    async def until_shared(self, **shares: int) -> None:
+        """The group has shared the partitions so, and nobody else has any."""
+
+        async def are_shared() -> bool:
+            return await asyncio.to_thread(self.shares) == shares
+
+        await until(are_shared, what=f"partitions are shared: {shares}")
+
     async def until_committed(self, number: int) -> None:
         """The group has finished so many, over all partitions. Asked in a thread: the workers of a test go on."""
 
         async def are_committed() -> bool:
             return sum((await asyncio.to_thread(self.committed)).values()) == number
 
-        await until(are_committed, timeout=60, what=f"{number} are committed")
+        await until(are_committed, timeout=120, what=f"{number} are committed")
 
 
 def transport_of(app: Redrive) -> KafkaTransport:

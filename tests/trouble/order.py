@@ -95,6 +95,11 @@ class Watch:
         self._watched: set[int] = set()
         self._transport.receive = self._received  # type: ignore[method-assign]
 
+    @property
+    def partitions(self) -> list[Any]:
+        """Those that messages came from."""
+        return list({id(partition): partition for partition in self._owners.values()}.values())
+
     def note(self, message: Message, number: int, what: str) -> None:
         """In a handler."""
         self._log.append(Entry(self._owners[message.origin], message.key, number, what))

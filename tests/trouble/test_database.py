@@ -14,6 +14,7 @@ import pytest
 import redrive.drivers.sqlite.database
 from redrive import Policy
 from redrive.clock import SystemClock
+from redrive.drivers.sqlite.database import close_database, open_database
 from redrive.errors import ConfigError, StoreUnavailable, TransportUnavailable, Unavailable
 from redrive.forensics.query import Query
 from redrive.stores.sqlite import SqliteStore
@@ -83,14 +84,14 @@ async def test_a_full_disk_keeps_what_was_accepted_and_work_goes_on_when_there_i
     async with app:
         bodies = [b"%06d" % number * 500 for number in range(20)]
         await app.send_messages([app.message("orders", body) for body in bodies])
-        await _limit_pages(app.transport(), grow=0)
+        await _limit_pages(tmp_path, grow=0)
         with pytest.raises(TransportUnavailable, match=r"disk is full.*make room"):
             await app.send("orders", b"x" * 1_000_000)
         with pytest.raises(StoreUnavailable, match="disk is full"):
             await app.store.letters.record([make_letter(make_message(body=b"x" * 1_000_000))])
         async with working(app):
             await until(lambda: any("disk is full" in one.why for one in told.of(BackendDown)), what="it was reported")
-            await _limit_pages(app.transport(), grow=1 << 30)
+            await _limit_pages(tmp_path, grow=1 << 30)
             await until_empty(app)
         found = await letters(app)
     assert handled == Counter()
@@ -101,11 +102,11 @@ async def test_a_full_disk_keeps_what_was_accepted_and_work_goes_on_when_there_i
 
 async def test_several_writes_that_fail_together_all_say_why(tmp_path: Path) -> None:
     transport = SqliteTransport(url_in(tmp_path), clock=_clock(), lease=timedelta(seconds=30))
-    await _limit_pages(transport, grow=0)
+    await _limit_pages(tmp_path, grow=0)
     sends = [transport.send([make_message(body=b"x" * 500_000)]) for _ in range(20)]
     results = await asyncio.gather(*sends, return_exceptions=True)
     assert all(isinstance(one, TransportUnavailable) and "disk is full" in str(one) for one in results), results
-    await _limit_pages(transport, grow=1 << 30)
+    await _limit_pages(tmp_path, grow=1 << 30)
     await transport.send([make_message()])
     assert (await transport.depths())["orders"].ready == 1
     await transport.aclose()
@@ -173,6 +174,7 @@ import asyncio, sys
 from datetime import timedelta
 from redrive.clock import SystemClock
 from redrive.testing.builders import make_message
+from redrive.transports.base import ACCEPTED
 from redrive.transports.sqlite import SqliteTransport
 
 async def main():
@@ -237,13 +239,14 @@ def _clock() -> SystemClock:
     return SystemClock()
 
 
-async def _limit_pages(transport: object, *, grow: int) -> None:
+async def _limit_pages(directory: Path, *, grow: int) -> None:
     """As if the disk had room for so many pages more: SQLite answers as it does on a full one."""
-    assert isinstance(transport, SqliteTransport)
 
     def limit(connection: sqlite3.Connection) -> int:
         (pages,) = connection.execute("PRAGMA page_count").fetchone()
         (most,) = connection.execute(f"PRAGMA max_page_count={pages + grow}").fetchone()
         return int(most)
 
-    await transport._database.write(limit)
+    database = open_database(url_in(directory))  # the same that queue and letters have open
+    await database.write(limit)
+    await asyncio.to_thread(close_database, database)

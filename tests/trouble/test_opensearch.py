@@ -20,6 +20,7 @@ from redrive.model import Letter, State
 from redrive.service import Service
 from redrive.stores.base import EntryStatus
 from redrive.stores.opensearch import OpenSearchStore, open_store
+from redrive.stores.opensearch.access import Access
 from redrive.telemetry.events import BackendDown, Events
 from redrive.testing.builders import make_failure, make_letter, make_message
 from redrive.testing.clock import START, ManualClock
@@ -136,14 +137,13 @@ async def test_who_is_sent_away_comes_again_and_nothing_is_lost(narrow: Narrow) 
 )
 async def test_an_index_that_takes_no_writes(client: AsyncOpenSearch, block: str, says: str) -> None:
     """`read_only_allow_delete` is what a cluster sets when its disk is full: 429, for as long as it is."""
-    store = OpenSearchStore(client, index=INDEX, clock=ManualClock())
+    clock = ManualClock()
+    store = OpenSearchStore(client, index=INDEX, clock=clock)
     letter, other = make_letter(), make_letter()
     await store.letters.record([letter])
     await store.check()
     await blocked(client, block, True)
     claim: dict[str, Any] = {"to": State.RETRYING, "owner": "me", "now": START, "until": START + LEASE, "limit": 5}
-    clock = store._access._clock
-    assert isinstance(clock, ManualClock)
     for work in (
         store.letters.record([other]),
         store.letters.claim(ALL, **claim),
@@ -169,7 +169,7 @@ async def test_an_index_whose_shard_no_node_has(client: AsyncOpenSearch, opensea
     await client.indices.create(index=INDEX, body=body, params={"wait_for_active_shards": "0"})
     store = open_store(f"opensearch://{opensearch_server.address}/{INDEX}?timeout=1s")
     with pytest.raises(StoreUnavailable, match="503"):
-        await OpenSearchStore(client, index=INDEX)._access.search(INDEX, {})
+        await Access(client, SystemClock()).search(INDEX, {})
     with pytest.raises(StoreUnavailable, match="no answer in time"):
         await store.letters.record([make_letter()])
     await client.indices.put_settings(index=INDEX, body={"index.routing.allocation.require._name": None})
@@ -228,12 +228,13 @@ async def test_a_claim_whose_answer_never_came_is_rescued_when_its_lease_ends(
     beside: OpenSearchStore, proxy: Proxy
 ) -> None:
     clock = ManualClock()
-    through = open_store(f"opensearch://{proxy.address}/{INDEX}?timeout=5s")
+    client = AsyncOpenSearch(f"http://{proxy.address}", timeout=5, max_retries=0)
+    through = OpenSearchStore(client, index=INDEX)
     await recorded(beside, make_letter(make_message(id="first")))
     claim: dict[str, Any] = {"to": State.RETRYING, "owner": "me", "until": clock.now() + LEASE, "limit": 5}
-    cut_off = AnswersLost(through, proxy)
+    lose_answers_to_writes(client, proxy)
     with pytest.raises(StoreUnavailable):
-        await cut_off.claim(ALL, now=clock.now(), **claim)
+        await through.letters.claim(ALL, now=clock.now(), **claim)
 
     async def is_claimed() -> bool:
         return await beside.letters.count(Query(states=(State.RETRYING,), owner="me")) == 1
@@ -241,6 +242,7 @@ async def test_a_claim_whose_answer_never_came_is_rescued_when_its_lease_ends(
     await until(is_claimed, what="the cluster did what it was asked")
     proxy.remove("timeout")
     await through.aclose()
+    await client.close()
     assert await rescue_claims(beside, Events(), clock) == 0, "its lease has not ended"
     await clock.advance(LEASE.total_seconds() + 1)
     assert await rescue_claims(beside, Events(), clock) == 1
@@ -248,26 +250,16 @@ async def test_a_claim_whose_answer_never_came_is_rescued_when_its_lease_ends(
     assert (letter.owner, letter.resends, letter.retries) == (None, 0, 0)
 
 
-class AnswersLost:
-    """The answer to the write of a claim is lost, and that to the search before it is not."""
+def lose_answers_to_writes(client: AsyncOpenSearch, proxy: Proxy) -> None:
+    """The answer to a write is lost, and that to the search before it is not."""
+    perform = client.transport.perform_request
 
-    def __init__(self, store: OpenSearchStore, proxy: Proxy) -> None:
-        self._store = store
-        self._proxy = proxy
+    async def cut_off(method: str, path: str, **more: Any) -> Any:
+        if path.endswith("/_bulk"):
+            proxy.add("timeout", timeout=0)
+        return await perform(method, path, **more)
 
-    async def claim(self, query: Query, **call: Any) -> None:
-        access = self._store._access
-        write = access.write
-
-        async def cut_off(*arguments: Any) -> list[int]:
-            self._proxy.add("timeout", timeout=0)
-            return await write(*arguments)
-
-        access.write = cut_off  # type: ignore[method-assign, assignment]
-        try:
-            await self._store.letters.claim(query, **call)
-        finally:
-            access.write = write  # type: ignore[method-assign]
+    client.transport.perform_request = cut_off  # type: ignore[method-assign, assignment]
 
 
 # -- a worker through it all --------------------------------------------------------------------------------------

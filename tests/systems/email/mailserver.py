@@ -69,6 +69,16 @@ def _abort(server: SMTP) -> None:
         server.transport.abort()
 
 
+class _Server(SMTP):
+    """The server's side of one connection."""
+
+    async def end(self) -> None:
+        _abort(self)
+        if self._handler_coroutine is not None:
+            self._handler_coroutine.cancel()
+            await asyncio.gather(self._handler_coroutine, return_exceptions=True)
+
+
 def _login(server: SMTP, session: Session, envelope: Envelope, mechanism: str, data: Any) -> AuthResult:
     good = isinstance(data, LoginPassword) and (data.login, data.password) == (b"gateway", b"s3cret&/")
     return AuthResult(success=good, handled=False)
@@ -90,21 +100,16 @@ async def mail_server(
     if starttls is not None:
         options |= {"tls_context": starttls}
     loop = asyncio.get_running_loop()
-    servers: list[SMTP] = []
+    sessions: list[_Server] = []
 
     def factory() -> SMTP:
-        servers.append(SMTP(mailbox, loop=loop, **options))
-        return servers[-1]
+        sessions.append(_Server(mailbox, loop=loop, **options))
+        return sessions[-1]
 
     server = await loop.create_server(factory, "127.0.0.1", port, ssl=tls)
     try:
         yield server.sockets[0].getsockname()[1]
     finally:
         server.close()
-        for one in servers:
-            _abort(one)
-        tasks = [one._handler_coroutine for one in servers if one._handler_coroutine is not None]
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        await asyncio.gather(*(session.end() for session in sessions))
         await server.wait_closed()

@@ -10,14 +10,13 @@ import pytest
 from pika import BasicProperties
 
 from redrive import Policy, Redrive
-from redrive.clock import SystemClock
 from redrive.errors import ConfigError, UsageError
 from redrive.model import Message
 from redrive.telemetry.events import Event, MessageBuried, MessageRetried
 from redrive.testing.builders import make_message
 from redrive.testing.waiting import until
 from redrive.transports.rabbitmq.publisher import Parcel, Unroutable
-from redrive.transports.rabbitmq.redrive import DeadMessages
+from redrive.transports.rabbitmq.redrive import COUNT, ID, DeadMessages
 from redrive.worker import Worker
 from tests.systems.files.conftest import Broker
 
@@ -163,15 +162,21 @@ async def _park(broker: Broker, queue: str, number: int) -> None:
 async def test_a_repeat_after_a_crash_has_the_same_id_and_two_strangers_never(
     broker: Broker, parkings: DeadMessages
 ) -> None:
-    from redrive.transports.rabbitmq.redrive import ID, _again
-
-    def id_of(**properties: Any) -> Any:
-        return _again("q", BasicProperties(**properties), b"body", "ann", SystemClock().now()).properties.headers[ID]
-
-    assert id_of(message_id="m") == id_of(message_id="m")
-    assert id_of(message_id="m") != id_of(message_id="n")
-    assert id_of(message_id="m") != id_of(message_id="m", headers={"x-redriven-count": 1})
-    assert id_of() != id_of()
+    parked: list[dict[str, Any]] = [
+        {"message_id": "m"},
+        {"message_id": "m"},
+        {"message_id": "n"},
+        {"message_id": "m", "headers": {COUNT: 1}},
+        {},
+        {},
+    ]
+    way = ("dlq.q.audit", "parking")
+    await broker.publisher.publish([Parcel(*way, BasicProperties(delivery_mode=2, **one), b"body") for one in parked])
+    assert (await parkings.redrive("q.audit", limit=10, by="ann")).sent == len(parked)
+    await until(lambda: _is(broker, "q.audit", len(parked)), what="all are back in their queue")
+    once, repeat, *strangers = [message.headers[ID] for message in await parkings.peek("q.audit", len(parked))]
+    assert once == repeat
+    assert len({once, *strangers}) == 5
 
 
 async def test_what_is_not_there(parkings: DeadMessages) -> None:

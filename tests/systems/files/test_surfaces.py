@@ -10,6 +10,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import AsyncIterator, Callable
+from contextlib import suppress
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -25,7 +26,7 @@ from redrive.config.settings import Settings
 from redrive.errors import ConfigError
 from redrive.model import Message
 from redrive.service import Service
-from redrive.systems.files import DLQ_QUEUES, DeadLetterQueues, FilesWorker, commands
+from redrive.systems.files import DLQ_QUEUES, DeadLetterQueues, FilesWorker
 from redrive.systems.files import routes as files
 from redrive.systems.files.logs import FilesLog
 from redrive.systems.files.settings import FilesSettings
@@ -298,17 +299,33 @@ handlers = {"q.audit": note, "q.projection": note}
 """
 
 
-def test_how_far_a_redrive_is_is_shown_to_people_and_not_to_programs(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+async def test_how_far_a_redrive_is_is_shown_to_people_and_not_to_programs(
+    environment: dict[str, str], broker: Broker
 ) -> None:
-    assert commands._progress(quiet=False) is None
-    monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
-    assert commands._progress(quiet=True) is None
-    tell = commands._progress(quiet=False)
-    assert tell is not None
-    tell(500, 1000)
-    tell(1000, 1000)
-    assert capsys.readouterr().err == "\r500 of 1,000\r1,000 of 1,000\n"
+    letters = [make_letter(make_message(id=f"m-{n}", source="q.audit"), make_failure()) for n in range(1200)]
+    await broker.publisher.publish([parcel_of(letter) for letter in letters])
+    words = ("dlq", "re-drive", "q.audit.dlq", "--yes", "--limit")
+    assert (await run(environment, *words, "1"))[2] == "", "nobody looks at a file"
+    assert await _seen(environment, *words, "1", "--json") == ""
+    shown = await _seen(environment, *words, "1198")
+    assert shown.endswith("\r1,198 of 1,198\n")
+    assert shown.startswith("\r500 of 1,198\r")
+
+
+async def _seen(environment: dict[str, str], *words: str) -> str:
+    """What somebody sees of standard error, at a terminal."""
+    terminal, theirs = os.openpty()
+    process = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-m", "redrive", "files", *words), env=environment, stdout=subprocess.DEVNULL, stderr=theirs
+    )
+    os.close(theirs)
+    seen = b""
+    with suppress(OSError):  # as Linux says that nobody has the other end any more
+        while some := await asyncio.to_thread(os.read, terminal, 4096):
+            seen += some
+    os.close(terminal)
+    assert await process.wait() == 0
+    return seen.decode().replace("\r\n", "\n")
 
 
 async def test_a_worker_by_command(environment: dict[str, str], broker: Broker, tmp_path: Path) -> None:
