@@ -101,7 +101,8 @@ class Receiving:
             await backend.eventually(until(lambda: _is_empty(transport), what="the queue is empty"))
         finally:
             for consumer in consumers:
-                counts.update(await cancelled(consumer) or [])
+                consumed = await cancelled(consumer)
+                counts.update(consumed or [])
             if other is not transport:
                 await other.aclose()
         assert counts == Counter(names)
