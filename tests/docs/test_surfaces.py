@@ -6,28 +6,32 @@ import asyncio
 import re
 from datetime import UTC, datetime
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import msgspec
 import pytest
 
+import redrive.stores.base
+import redrive.transports.base
 from redrive import Redrive
 from redrive.admin.access import handlers_of
 from redrive.admin.api import create_api
 from redrive.forensics.query import Query
 from redrive.forensics.stats import Stats
 from redrive.service import Service
-from redrive.stores.base import Letters
+from redrive.stores.base import Letters, Store
 from redrive.telemetry import events, logs, tracing
 from redrive.telemetry.metrics import Metrics
 from redrive.testing.builders import make_failure, make_message
 from redrive.transports.base import Features, Transport
-from tests.docs.samples import DOCS
+from tests.docs.samples import DOCS, ROOT
 from tests.docs.test_reference import rows, section
 
 API = DOCS / "reference" / "api.md"
 TELEMETRY = DOCS / "reference" / "telemetry.md"
 PLUGINS = DOCS / "how-to" / "plugins.md"
+SOURCE = ROOT / "src" / "redrive"
 _UNSEEN = ("/", "/console/{name}", "/docs/openapi.json", "/docs/{path}")  # for browsers, and Litestar's own
 
 
@@ -124,3 +128,37 @@ def test_methods_and_features_of_plugins() -> None:
     assert set(table(PLUGINS, "Features")) == set(Features.__struct_fields__) - {"ordered_by"}
     letters = {name for name, value in vars(Letters).items() if asyncio.iscoroutinefunction(value)}
     assert set(table(PLUGINS, "A store")["letters"]) == letters
+
+
+def _protocols(module: ModuleType) -> dict[str, type]:
+    """Those that a module defines."""
+    found = {name: value for name, value in vars(module).items() if getattr(value, "_is_protocol", False)}
+    return {name: value for name, value in found.items() if value.__module__ == module.__name__}
+
+
+@pytest.mark.parametrize("module", [redrive.transports.base, redrive.stores.base], ids=["transports", "stores"])
+def test_every_protocol_is_named_for_plugins(module: ModuleType) -> None:
+    """That of a part of a store is named by the part: `letters` are `Letters`."""
+    parts = {name for name, value in vars(Store).items() if isinstance(value, property)}
+    needless = {*(part.capitalize() for part in parts), "Transport", "Store"}
+    page = PLUGINS.read_text()
+    assert [name for name in _protocols(module).keys() - needless if f"`{name}`" not in page] == []
+
+
+def test_every_optional_protocol_of_a_transport_has_a_line() -> None:
+    optional = {
+        name: value
+        for name, value in _protocols(redrive.transports.base).items()
+        if getattr(value, "_is_runtime_protocol", False)
+    }
+    shown = table(PLUGINS, "Optional protocols")
+    assert {name: sorted(methods) for name, methods in shown.items()} == {
+        name: sorted(method for method in vars(value) if not method.startswith("_")) for name, value in optional.items()
+    }
+
+
+def test_what_is_asked_of_a_transport_or_a_store_is_a_protocol_of_its_base() -> None:
+    """A plug-in can have whatever ours have: the core asks for nothing by another name."""
+    asks = re.compile(r"^@runtime_checkable|hasattr\((transport|store)\b", re.MULTILINE)
+    files = [file for file in SOURCE.rglob("*.py") if file.name != "base.py" and asks.search(file.read_text())]
+    assert [str(file.relative_to(SOURCE)) for file in files] == ["testing/transports/finding.py"]

@@ -22,6 +22,7 @@ class TransportBackend:
 
     lease = timedelta(seconds=30)
     largest_body = 1 << 20  # bytes; where the broker takes less, what becomes of more belongs in `not_taken`
+    many = 1000  # messages; fewer where each takes its time
 
     async def open(self) -> Transport:
         """Another instance: on the same queue if it can be shared, and otherwise on one of its own."""
