@@ -15,7 +15,7 @@ from redrive.clock import Clock, SystemClock
 from redrive.config.durations import Duration
 from redrive.config.load import load
 from redrive.config.settings import Settings
-from redrive.errors import ConfigError, MessageTooLarge, TransportUnavailable, UnknownSource, UsageError, not_sent
+from redrive.errors import ConfigError, MessageTooLarge, UnknownSource, UsageError, not_sent
 from redrive.flow.around import Around, arounds, wrapped
 from redrive.flow.classify import Classifier
 from redrive.flow.context import Context, Handler, Span
@@ -35,7 +35,7 @@ from redrive.transports.base import (
     SendResult,
     SendStatus,
     Transport,
-    unknown,
+    send_each,
 )
 
 if TYPE_CHECKING:
@@ -288,15 +288,10 @@ class Redrive:
                 )
         results: dict[int, SendResult] = {}
         for name, numbers in by_transport.items():
-            results.update(zip(numbers, await self._sent(name, [messages[n] for n in numbers]), strict=True))
+            answers = await send_each(self.transport(name), [messages[n] for n in numbers])
+            results.update(zip(numbers, answers, strict=True))
         if any(result.status is not SendStatus.ACCEPTED for result in results.values()):
             raise not_sent([(message, results[number]) for number, message in enumerate(messages)])
-
-    async def _sent(self, transport: str, messages: Sequence[Message]) -> Sequence[SendResult]:
-        try:
-            return await self.transport(transport).send(messages)
-        except TransportUnavailable as error:
-            return [unknown(error)] * len(messages)
 
     def _transport_of(self, source: str) -> str:
         if source in self.handlers:

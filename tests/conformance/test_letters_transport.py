@@ -226,6 +226,16 @@ async def test_a_replays_own_claims_are_left_to_it(store: Store, clock: ManualCl
     assert await _transport(store, clock).rescue("orders") == {}
 
 
+async def test_what_a_worker_of_an_earlier_version_had_by_hand_is_rescued(store: Store, clock: ManualClock) -> None:
+    """Its owner was called otherwise, and it died when it was replaced."""
+    await store.letters.record([_due()])
+    await store.letters.claim(
+        Query(), to=State.REPLAYING, owner="workflow:host:7:x", now=START, until=START + LEASE, limit=1
+    )
+    await clock.advance(60)
+    assert await _transport(store, clock).rescue("orders") == {State.PENDING: 1}
+
+
 async def test_a_letter_that_somebody_asks_for_is_had_before_it_is_due(store: Store, clock: ManualClock) -> None:
     letter = _due(next_retry_at=START + LEASE, retries=1)
     await store.letters.record([letter])

@@ -116,6 +116,14 @@ class Choosy:
     async def aclose(self) -> None: ...
 
 
+class Silent:
+    """A transport as they were before each message had an answer."""
+
+    async def send(self, messages: Sequence[Message]) -> None: ...
+
+    async def aclose(self) -> None: ...
+
+
 def _choosy() -> Redrive:
     clock = SystemClock()
     app = Redrive(transport="memory://", store="memory://", clock=clock)
@@ -137,6 +145,15 @@ async def test_a_message_that_is_not_accepted_is_an_error_that_says_why(answer: 
             await app.send("choosy", answer.encode(), id="m-1")
         assert isinstance(raised.value, kind)
         await app.send("choosy", b"accepted")
+
+
+async def test_a_plug_in_that_is_older_than_answers_is_named_as_what_has_to_be_renewed() -> None:
+    """Nobody knows what became of the message: it may have been sent."""
+    async with _choosy() as app:
+        app.use("other", Silent())  # type: ignore[arg-type]
+        with pytest.raises(NotSent, match="newer version of its plug-in") as raised:
+            await app.send("choosy", b"1")
+        assert isinstance(raised.value, TransportUnavailable)
 
 
 async def test_of_many_that_are_sent_at_once_the_error_says_which_were_accepted() -> None:

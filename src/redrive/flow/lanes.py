@@ -16,7 +16,7 @@ from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from itertools import count, takewhile
 from typing import Any, Generic, Protocol, TypeVar
 
-from redrive.model import Bury, Done, Outcome, Retry
+from redrive.model import Bury, Done, Outcome, Release, Retry
 
 
 class HasLane(Protocol):
@@ -28,6 +28,7 @@ class HasLane(Protocol):
 
 T = TypeVar("T")
 L = TypeVar("L", bound=HasLane)
+_RELEASE = Release()
 
 
 class Lanes(Generic[L]):
@@ -112,6 +113,7 @@ class Lanes(Generic[L]):
 
     def settled(self, kept_back: Iterable[L] = ()) -> list[L]:
         """What blocked is settled. Returns what has to go back to the transport, of lanes that wait; the others go on.
+        What goes back blocks its lane until that is settled, too: the transport may hand out what is behind it before.
 
         kept_back   what the settlement gave back instead of doing what was decided
         """
@@ -125,7 +127,12 @@ class Lanes(Generic[L]):
                 waiting.add(item.lane)
                 given_back += behind
         self._settling = []
-        return given_back + self._take_ready(waiting)
+        given_back += self._take_ready(waiting)
+        for item in given_back:
+            if item.lane not in self._busy:
+                self._busy[item.lane] = None
+                self._undecided.append((item, _RELEASE))
+        return given_back
 
     def drain(self) -> list[L]:
         """Everything that was not begun."""

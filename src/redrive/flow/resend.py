@@ -19,16 +19,14 @@ from datetime import timedelta
 from typing import TypeAlias
 
 from redrive.clock import Clock
-from redrive.errors import TransportUnavailable
 from redrive.flow.lineage import sent_back
 from redrive.forensics.query import Query
 from redrive.model import Letter, LetterId, Owner, State
 from redrive.stores.base import Store
-from redrive.transports.base import SendResult, SendStatus, Transport, refused, unknown
+from redrive.transports.base import SendResult, SendStatus, Transport, refused, send_each
 
 Results: TypeAlias = dict[LetterId, SendResult]
 _BAD_VALUE = (ValueError, TypeError, OverflowError)  # what a store keeps, and a transport cannot carry
-_NO_ANSWERS = "its transport does not answer for each message that it sends: it needs a newer version of its plug-in"
 log = logging.getLogger("redrive")
 
 
@@ -113,13 +111,9 @@ class Resend:
         now = self._clock.now()
         messages = [sent_back(letter, now=now, replay=self._replay) for letter in letters]
         try:
-            answers = await transport.send(messages)
-        except TransportUnavailable as error:
-            answers = [unknown(error)] * len(letters)
+            answers = await send_each(transport, messages)
         except _BAD_VALUE as error:
             return await self._one_by_one(transport, letters, error)
-        if answers is None or len(answers) != len(letters):  # a plug-in that is older than we are
-            answers = [unknown(_NO_ANSWERS)] * len(letters)
         return {letter.id: answer for letter, answer in zip(letters, answers, strict=True)}
 
     async def _one_by_one(self, transport: Transport, letters: Sequence[Letter], error: Exception) -> Results:

@@ -89,6 +89,7 @@ class SendResult(Struct, frozen=True, gc=False):
 
 
 ACCEPTED = SendResult(SendStatus.ACCEPTED)
+_NO_ANSWERS = "its transport does not answer for each message that it sends: it needs a newer version of its plug-in"
 
 
 def refused(why: object) -> SendResult:
@@ -147,6 +148,17 @@ class Transport(Protocol):
     async def aclose(self) -> None:
         """Let go of everything; leases not settled are left to end."""
         ...
+
+
+async def send_each(transport: Transport, messages: Sequence[Message]) -> Sequence[SendResult]:
+    """The answer for each message, also of a transport that can say nothing of any, or is older than answers are."""
+    try:
+        answers: Sequence[SendResult] | None = await transport.send(messages)
+    except TransportUnavailable as error:
+        return [unknown(error)] * len(messages)
+    if answers is None or len(answers) != len(messages):
+        return [unknown(_NO_ANSWERS)] * len(messages)
+    return answers
 
 
 @runtime_checkable
@@ -311,5 +323,6 @@ __all__ = [
     "Transport",
     "busy",
     "refused",
+    "send_each",
     "unknown",
 ]

@@ -77,6 +77,21 @@ class TestLanes:
         assert names(lanes.settled()) == "a2 a3"
         assert begun(lanes) == "b1"
 
+    def test_until_what_goes_back_is_back_nothing_behind_it_begins(self) -> None:
+        """The first may be of a partition that was lost and came again: then no transport holds the lane."""
+        lanes = lanes_of("a1")
+        begun(lanes)
+        lanes.block(Item("a1"), RETRY)
+        lanes.held_up()
+        lanes.add(items("a1 a2"))
+        assert names(lanes.settled()) == "a1 a2", "as they came again"
+        lanes.add(items("a3"))
+        assert begun(lanes) == "", "the first is not back yet"
+        assert names(lanes.held_up()) == "a3", "it goes back with them"
+        assert lanes.settled() == []
+        lanes.add(items("a1"))
+        assert begun(lanes) == "a1"
+
     @pytest.mark.parametrize("outcome", [BURY, Done()])
     def test_behind_what_was_buried_or_resolved_the_lane_goes_on_in_order(self, outcome: Outcome) -> None:
         lanes = lanes_of("a1 a2 a3")

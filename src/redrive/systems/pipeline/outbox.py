@@ -7,12 +7,11 @@ from collections.abc import Sequence
 from datetime import timedelta
 
 from redrive.clock import Clock, Pause
-from redrive.errors import TransportUnavailable
 from redrive.model import Message
 from redrive.systems.pipeline.faults import ErrorType, NodeFault
 from redrive.systems.pipeline.streams import Streams
 from redrive.telemetry.events import BackendDown, Events
-from redrive.transports.base import SendResult, SendStatus, unknown
+from redrive.transports.base import SendResult, SendStatus, send_each
 
 _SHORTEST, _LONGEST = 0.1, 5.0
 
@@ -49,7 +48,7 @@ class Outbox:
         pause = Pause(_SHORTEST, _LONGEST)
         while self._waiting:
             batch, self._waiting = [(message, sent) for message, sent in self._waiting if not sent.done()], []
-            results = await self._sent([message for message, _ in batch])
+            results = await send_each(self._streams, [message for message, _ in batch])
             down = ""
             for (message, sent), result in zip(batch, results, strict=True):
                 if result.status in (SendStatus.BUSY, SendStatus.UNKNOWN):
@@ -61,12 +60,6 @@ class Outbox:
                 await self._wait(down, pause.next())
             else:
                 pause.reset()
-
-    async def _sent(self, messages: Sequence[Message]) -> Sequence[SendResult]:
-        try:
-            return await self._streams.send(messages)
-        except TransportUnavailable as error:
-            return [unknown(error)] * len(messages)
 
     async def _wait(self, why: str, pause: float) -> None:
         self._events.emit(BackendDown(backend="streams", why=why, pause=timedelta(seconds=pause)))

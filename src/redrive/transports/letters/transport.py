@@ -41,6 +41,7 @@ from redrive.transports.base import (
 from redrive.transports.letters.sent import IN_FLIGHT, Lease, SentLetters
 
 _OWNER = "letters:"
+_REPLAY = "replay:"  # the owner of what a replay has claimed (flow/replay.py)
 _NO_LETTER = "only letters are sent back here, and this message has none"
 
 
@@ -196,7 +197,7 @@ class LettersTransport:
         owner = letter.owner
         if owner is None or letter.lease_until is None or self._held.get(letter.id) == owner:
             return False
-        if letter.state is State.REPLAYING and not owner.startswith(_OWNER):
+        if owner.startswith(_REPLAY):
             return False
         return letter.lease_until < self._clock.now() or self._is_lost(letter.id, owner)
 
