@@ -158,7 +158,7 @@ async def test_two_workers_on_one_file_handle_every_message_once(tmp_path: Path)
             at_work = {line.split()[0] for line in done.read_text().splitlines()}
         for worker in workers:
             worker.terminate()
-        outputs = [await asyncio.wait_for(worker.communicate(), 30) for worker in workers]
+        outputs = [await asyncio.wait_for(worker.communicate(), 120) for worker in workers]
         buried = await letters(app)
     assert [worker.returncode for worker in workers] == [0, 0]
     for _, errors in outputs:
@@ -230,9 +230,9 @@ async def test_who_uses_what_was_closed_is_told_so_and_does_not_wait_forever(tmp
     assert await store.letters.count(Query()) == 0, "the one's end is not the other's"
     await store.aclose()
     with pytest.raises(TransportUnavailable, match="closed"):
-        await asyncio.wait_for(transport.send([make_message()]), 10)
+        await asyncio.wait_for(transport.send([make_message()]), 120)
     with pytest.raises(StoreUnavailable, match="closed"):
-        await asyncio.wait_for(store.letters.count(Query()), 10)
+        await asyncio.wait_for(store.letters.count(Query()), 120)
 
 
 def _clock() -> SystemClock:

@@ -122,7 +122,7 @@ async def test_messages_of_a_source_without_a_handler_stay_where_they_are(tmp_pa
     async with app, working(app):
         await app.send("others'", b"mine")
         await app.send("orders", b"")
-        await asyncio.wait_for(handled.wait(), 30)
+        await asyncio.wait_for(handled.wait(), 120)
         assert (await app.transport().depths())["others'"].ready == 1
 
 

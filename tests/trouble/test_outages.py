@@ -147,7 +147,7 @@ async def test_a_lease_that_could_not_be_renewed_once_does_not_keep_work_from_be
     async with app:
         await app.send("orders", b"one")
         async with working(app):
-            await asyncio.wait_for(begun.wait(), 30)
+            await asyncio.wait_for(begun.wait(), 120)
             outage.down = True
             await until(lambda: outage.refused["extend"] == 1, what="a renewal failed")
             outage.down = False

@@ -9,7 +9,7 @@ from collections.abc import Awaitable, Callable
 Condition = Callable[[], bool | Awaitable[bool]]
 
 
-async def until(condition: Condition, *, timeout: float = 30.0, what: str = "") -> None:
+async def until(condition: Condition, *, timeout: float = 120.0, what: str = "") -> None:
     """Return as soon as it holds. It is asked again and again, because it may come true in another process."""
     try:
         async with asyncio.timeout(timeout):

@@ -339,5 +339,5 @@ async def test_a_worker_by_command(environment: dict[str, str], broker: Broker, 
         await until(lambda: seen.exists() and seen.stat().st_size == 2, what="both handled", timeout=60)
     finally:
         process.send_signal(signal.SIGTERM)
-    assert await asyncio.wait_for(process.wait(), 30) == 0
+    assert await asyncio.wait_for(process.wait(), 120) == 0
     assert await broker.count("q.audit") == await broker.count("q.projection") == 0

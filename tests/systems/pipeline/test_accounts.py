@@ -84,7 +84,7 @@ async def kill_at(kafka: str, flex: ModuleProcess, place: Path, step: Step, nth:
 
 async def _killed(orders: Orders) -> None:
     words = [sys.executable, "-m", "tests.systems.pipeline.killed", msgspec.json.encode(orders).decode()]
-    victim = await asyncio.to_thread(subprocess.run, words, cwd=ROOT, timeout=60)
+    victim = await asyncio.to_thread(subprocess.run, words, cwd=ROOT, timeout=300)
     assert victim.returncode == -signal.SIGKILL
 
 

@@ -136,7 +136,7 @@ async def test_an_engine_that_is_killed_loses_nothing(flex: ModuleProcess, tmp_p
     url = pipe.settings.of(PipelineSettings).transport
     orders = Orders(plain(pipe), url, url, faults.Step.AFTER_SEND, 2, LEASE)
     words = [sys.executable, "-m", "tests.systems.pipeline.killed", msgspec.json.encode(orders).decode()]
-    victim = await asyncio.to_thread(subprocess.run, words, cwd=ROOT, timeout=60)
+    victim = await asyncio.to_thread(subprocess.run, words, cwd=ROOT, timeout=300)
     assert victim.returncode == -signal.SIGKILL
     async with pipe:  # it takes over when the leases of the dead have ended
 

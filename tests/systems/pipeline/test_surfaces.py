@@ -84,7 +84,7 @@ async def test_a_pipeline_by_command(kafka: str, consul_server: Consul, tmp_path
             *words, "module", "shouting:module", env=whole, stdout=subprocess.PIPE
         )
         assert module.stdout is not None
-        assert name in (await asyncio.wait_for(module.stdout.readline(), 30)).decode()
+        assert name in (await asyncio.wait_for(module.stdout.readline(), 120)).decode()
         unsure = await command(env, "pipeline", "replay", "shout")
         assert (unsure.exit_code, "--yes" in unsure.stderr) == (2, True), unsure.stderr
         chosen = ("--error-type", "MODULE_UNAVAILABLE", "--limit", "5")
@@ -104,11 +104,11 @@ async def test_a_pipeline_by_command(kafka: str, consul_server: Consul, tmp_path
         for process in filter(None, (engine, module)):
             if process.returncode is None:
                 process.send_signal(signal.SIGTERM)
-        _, said = await asyncio.wait_for(engine.communicate(), 30)
+        _, said = await asyncio.wait_for(engine.communicate(), 120)
         assert engine.returncode == 0, said
         assert b"attempts are counted in memory" in said, "nobody has to find out by a restart"
         if module is not None:
-            assert await asyncio.wait_for(module.wait(), 30) == 0
+            assert await asyncio.wait_for(module.wait(), 120) == 0
         await pipe.engine.aclose()
     async with httpx.AsyncClient() as client:
         services = (await client.get(f"{consul_server.url}/v1/agent/services")).json()

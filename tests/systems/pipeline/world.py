@@ -65,7 +65,7 @@ class ModuleProcess:
 
     async def started(self) -> ModuleProcess:
         assert self.process.stdout is not None
-        said = await asyncio.wait_for(asyncio.to_thread(self.process.stdout.readline), 60)
+        said = await asyncio.wait_for(asyncio.to_thread(self.process.stdout.readline), 300)
         assert said, "the module did not start"
         return self
 

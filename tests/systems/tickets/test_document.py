@@ -43,11 +43,11 @@ async def test_the_sequence_diagram_step_by_step(world: World) -> None:
 
         worker.transport.writer.outcomes = held  # type: ignore[method-assign]
         for number, count in ((1, None), (2, 1), (3, 2)):
-            assert await asyncio.wait_for(at.get(), 30) == number
+            assert await asyncio.wait_for(at.get(), 120) == number
             assert world.count_of(1) == count
             assert sum(world.main.committed().values()) == 0
             go.put_nowait(None)
-        await asyncio.wait_for(publishing.wait(), 30)
+        await asyncio.wait_for(publishing.wait(), 120)
         assert world.count_of(1) == 3
         assert 0 < world.redis.ttl(f"ticket:retry_count:{world.id(1)}") <= WEEK
         assert sum(world.main.committed().values()) == 0

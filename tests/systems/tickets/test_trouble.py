@@ -41,7 +41,7 @@ async def test_redis_away_nothing_is_handled_committed_or_buried_and_it_says_so(
 
     async with world.worker(handle) as worker:
         told = Told(worker.app)
-        await asyncio.wait_for(first.wait(), 30)
+        await asyncio.wait_for(first.wait(), 120)
         redis.kill9()
         world.send(2)
         again.set()
