@@ -20,6 +20,7 @@ from redrive.stores.sqlite import SqliteStore
 from redrive.telemetry.events import BackendDown, BackendUp
 from redrive.testing.builders import make_letter, make_message
 from redrive.testing.waiting import until
+from redrive.transports.base import ACCEPTED
 from redrive.transports.sqlite import SqliteTransport
 from tests.trouble.helpers import Told, letters, make_app, start, until_empty, url_in, working
 
@@ -114,7 +115,7 @@ async def test_one_write_that_cannot_be_made_does_not_take_the_others_with_it(tm
     transport = SqliteTransport(url_in(tmp_path), clock=_clock(), lease=timedelta(seconds=30))
     sends = [transport.send([make_message(priority=1 << 70 if n % 5 == 0 else 0)]) for n in range(20)]
     results = await asyncio.gather(*sends, return_exceptions=True)
-    assert sum(result is None for result in results) == 16
+    assert sum(result == [ACCEPTED] for result in results) == 16
     assert (await transport.depths())["orders"].ready == 16
     await transport.aclose()
 
