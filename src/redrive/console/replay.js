@@ -78,9 +78,14 @@ function progress(id, replay, entries, open) {
   return el("div", {},
     el("progress", { max: Math.max(replay.total, 1), value: replay.total - open, "aria-label": "Outcomes known" }),
     el("ul.plan", {}, parts.map((name) => el("li", {}, el("strong", {}, number(entries[name])), ` ${name}`))),
+    replay.waits.map((wait) => el("p.caution", {}, waitsFor(wait))),
     el("div.buttons", {},
       replay.state === "running" && el("button", { type: "button", onclick: cancel }, "Stop sending"),
       el("button.primary", { type: "button", onclick: () => dialog().close() }, open ? "Close, it goes on" : "Close")));
 }
+
+/** What the replay is held up by; the rest of it goes on. */
+const waitsFor = ({ transport, source, why, until }) =>
+  [`Waits for ${transport}/${source}: ${why}. Given up `, moment(until), " if it takes nothing until then."];
 
 const letters = (count) => (count === 1 ? "1 letter" : `${number(count)} letters`);

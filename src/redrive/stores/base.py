@@ -116,7 +116,8 @@ class Letters(Protocol):
         the letter back, so it counts a resend, and a retry if `to` is RETRYING, and notes the replay.
 
         Only letters whose dependencies are resolved or archived, and only from a state that may become `to` (see
-        MAY_BECOME). One letter has one owner at a time.
+        MAY_BECOME). One letter has one owner at a time. Its owner may claim it again, which renews the lease and counts
+        nothing: whoever wants only what nobody has, names the states in the query.
         """
         ...
 
