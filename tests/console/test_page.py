@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 
 import pytest
@@ -10,9 +11,11 @@ from playwright.async_api import Browser, Page, expect
 
 from redrive.access.tokens import Role
 from redrive.admin.server import Server
-from redrive.model import letter_id
+from redrive.model import Message, letter_id
 from redrive.telemetry.events import Event, LetterResolved
-from redrive.testing.builders import make_letter, make_message
+from redrive.testing.builders import make_failure, make_letter, make_message
+from redrive.transports.base import SendResult, busy
+from redrive.transports.memory import MemoryTransport
 from tests.admin.conftest import Shop
 from tests.console.conftest import HOSTILE, token_of
 
@@ -109,6 +112,29 @@ async def test_a_group_is_replayed_after_its_plan_was_confirmed(page: Page, shop
 def _count(event: Event, resolved: asyncio.Semaphore) -> None:
     if isinstance(event, LetterResolved):
         resolved.release()
+
+
+class _Full(MemoryTransport):
+    async def send(self, messages: Sequence[Message]) -> Sequence[SendResult]:
+        return [busy("the queue is at its limit")] * len(messages)
+
+
+@pytest.fixture
+async def full(shop: Shop) -> None:
+    """A letter whose queue takes nothing; before the server starts, which knows only the transports of then."""
+    shop.app.use("full", _Full(clock=shop.app.clock, lease=timedelta(minutes=1)))
+    now = shop.app.clock.now()
+    failure = make_failure(type="Overflow", at=now)
+    letter = make_letter(make_message(source="shelves"), failure, at=now, transport="full")
+    await shop.app.store.letters.record([letter])
+
+
+async def test_a_replay_that_waits_says_for_what(full: None, page: Page) -> None:
+    await page.click("#groups tr:has-text('Overflow') .actions button")
+    await page.click("#confirm")
+    progress = page.locator("#progress")
+    await expect(progress).to_contain_text("Waits for full/shelves: the queue is at its limit. Given up in ")
+    await expect(progress).to_contain_text("1 selected")
 
 
 async def test_the_key_that_asks_for_a_plan_does_not_agree_to_it(page: Page, shop: Shop) -> None:
