@@ -110,17 +110,13 @@ def open_store(url):
 
 def __getattr__(name):
     if name == "router":  # only where the server is
-        from fastapi import APIRouter, Response
+        from litestar import Router, get
 
-        from redrive.admin.openapi import operation
+        @get("/lost", role=Role.VIEWER)
+        async def lost() -> int:
+            return 3
 
-        router = APIRouter(prefix="/parcels", tags=["parcels"])
-
-        @router.get("/lost", **operation(Role.VIEWER, int))
-        async def lost() -> Response:
-            return Response(b"3", media_type="application/json")
-
-        return router
+        return Router("/parcels", route_handlers=[lost], tags=["parcels"])
     raise AttributeError(name)
 '''
 
