@@ -116,8 +116,7 @@ def __getattr__(name):
         async def lost() -> int:
             return 3
 
-        router = Router("/parcels", route_handlers=[lost], tags=["parcels"])
-        return router
+        return Router("/parcels", route_handlers=[lost], tags=["parcels"])
     raise AttributeError(name)
 '''
 

@@ -43,7 +43,7 @@ class System:
     settings: str = ""  # a Struct whose fields are Annotated with About: the section `[name]`
     command: str = ""  # a click command or group: `redrive NAME`
     switch: str = ""  # a setting of its section: while it is none, there are no routes, checks, metrics, preparation
-    routes: str = ""  # a router with more routes for the admin API
+    routes: str = ""  # a litestar.Router with more routes for the admin API, each with its `role`
     checks: str = ""  # async (app) -> findings, for `redrive doctor`
     metrics: str = ""  # (app, metrics) -> None: adds to what `redrive up` answers on /metrics
     prepare: str = ""  # (settings) -> settings, before `redrive up` opens anything

@@ -48,7 +48,11 @@ class Outbox:
         pause = Pause(_SHORTEST, _LONGEST)
         while self._waiting:
             batch, self._waiting = [(message, sent) for message, sent in self._waiting if not sent.done()], []
-            results = await send_each(self._streams, [message for message, _ in batch])
+            try:
+                results = await send_each(self._streams, [message for message, _ in batch])
+            except Exception as error:  # a bug, or what no transport can carry: nobody waits for it in vain
+                _fail(batch, error)
+                continue
             down = ""
             for (message, sent), result in zip(batch, results, strict=True):
                 if result.status in (SendStatus.BUSY, SendStatus.UNKNOWN):
@@ -64,6 +68,12 @@ class Outbox:
     async def _wait(self, why: str, pause: float) -> None:
         self._events.emit(BackendDown(backend="streams", why=why, pause=timedelta(seconds=pause)))
         await self._clock.sleep(pause)
+
+
+def _fail(batch: Sequence[tuple[Message, asyncio.Future[None]]], error: Exception) -> None:
+    for _, sent in batch:
+        if not sent.done():
+            sent.set_exception(error)
 
 
 def _set_outcome(sent: asyncio.Future[None], result: SendResult) -> None:
