@@ -235,7 +235,9 @@ class Redrive:
             delay=delay,
             after=after,
         )
-        await self.send_messages([message])
+        [result] = await send_each(self.transport(self._way_of(message)), [message])
+        if result.status is not SendStatus.ACCEPTED:
+            raise not_sent([(message, result)])
         return message.id
 
     def message(
@@ -280,18 +282,20 @@ class Redrive:
         what became of each."""
         by_transport: dict[str, list[int]] = {}
         for number, message in enumerate(messages):
-            name = self._transport_of(message.source)
-            by_transport.setdefault(name, []).append(number)
-            if message.not_before is not None and not self.transport(name).features.delays_sends:
-                raise UsageError(
-                    f"transport {name!r} cannot delay a message: send it when it is due, or without `delay`"
-                )
+            by_transport.setdefault(self._way_of(message), []).append(number)
         results: dict[int, SendResult] = {}
         for name, numbers in by_transport.items():
             answers = await send_each(self.transport(name), [messages[n] for n in numbers])
             results.update(zip(numbers, answers, strict=True))
         if any(result.status is not SendStatus.ACCEPTED for result in results.values()):
             raise not_sent([(message, results[number]) for number, message in enumerate(messages)])
+
+    def _way_of(self, message: Message) -> str:
+        """The name of the transport that can carry it."""
+        name = self._transport_of(message.source)
+        if message.not_before is not None and not self.transport(name).features.delays_sends:
+            raise UsageError(f"transport {name!r} cannot delay a message: send it when it is due, or without `delay`")
+        return name
 
     def _transport_of(self, source: str) -> str:
         if source in self.handlers:

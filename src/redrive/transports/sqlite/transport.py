@@ -108,25 +108,22 @@ class SqliteTransport:
 
     async def send(self, messages: Sequence[Message]) -> Sequence[SendResult]:
         """In one transaction; where that has no place for one of them, each in its own."""
+        now = self._now()
         try:
-            await self._add(messages)
+            rows = [_row(message, self._visible_at(message, now)) for message in messages if not message.was_sent_back]
+            back = [_row(message, self._visible_at(message, now)) for message in messages if message.was_sent_back]
+
+            def work(connection: sqlite3.Connection) -> None:
+                connection.executemany(_SQL["send"], rows)
+                connection.executemany(_SQL["send_back"], back)
+
+            await self._write(work)
         except (OverflowError, ValueError) as error:
             if len(messages) == 1:
                 return [refused(f"SQLite cannot hold it: {error}")]
             return [result for message in messages for result in await self.send([message])]
         self._wake(message.source for message in messages)
         return [ACCEPTED] * len(messages)
-
-    async def _add(self, messages: Sequence[Message]) -> None:
-        now = self._now()
-        rows = [_row(message, self._visible_at(message, now)) for message in messages if not message.was_sent_back]
-        back = [_row(message, self._visible_at(message, now)) for message in messages if message.was_sent_back]
-
-        def work(connection: sqlite3.Connection) -> None:
-            connection.executemany(_SQL["send"], rows)
-            connection.executemany(_SQL["send_back"], back)
-
-        await self._write(work)
 
     async def find(
         self,
