@@ -104,7 +104,8 @@ async def test_indexes_that_somebody_else_is_just_making_are_waited_for(client: 
     held = {"settings": {"index.routing.allocation.enable": "none"}}
     for index in ("special", "special-ledger", "special-documents"):
         await client.indices.create(index=index, body=held, params={"wait_for_active_shards": "0"})
-    reading = asyncio.create_task(OpenSearchStore(client, index="special").documents.get("kind", "id"))
+    store = OpenSearchStore(client, index="special", timeout=timedelta(minutes=2))
+    reading = asyncio.create_task(store.documents.get("kind", "id"))
     early, _ = await asyncio.wait([reading], timeout=1)
     assert not early
     await client.indices.put_settings(index="special*", body={"index.routing.allocation.enable": "all"})

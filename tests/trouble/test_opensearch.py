@@ -62,6 +62,17 @@ class WhenIdle(SystemClock):
         await until(lambda: self._server.writes("active") + self._server.writes("queue") == 0, what="it is idle")
 
 
+class OnceServed(SystemClock):
+    """Whoever waits, waits until a node may have all shards of the test's indexes."""
+
+    def __init__(self, client: AsyncOpenSearch) -> None:
+        super().__init__()
+        self._client = client
+
+    async def sleep(self, seconds: float) -> None:
+        await served(self._client, f"{INDEX}*")
+
+
 @pytest.fixture(scope="module")
 def narrow(server_pool: ServerPool) -> Iterator[Narrow]:
     """Of this module's own, since it is killed; one for all of its tests, since it takes long to start."""
@@ -115,6 +126,16 @@ async def blocked(client: AsyncOpenSearch, block: str, value: bool) -> None:
     await client.indices.put_settings(index=f"{INDEX}*", body={f"index.blocks.{block}": value or None})
 
 
+async def unserved(client: AsyncOpenSearch, index: str) -> None:
+    """Make an index as it is a moment after somebody made it: it is there, and no node serves it."""
+    settings = {"index.routing.allocation.require._name": "nobody", "number_of_shards": 1, "number_of_replicas": 0}
+    await client.indices.create(index=index, body={"settings": settings}, params={"wait_for_active_shards": "0"})
+
+
+async def served(client: AsyncOpenSearch, index: str) -> None:
+    await client.indices.put_settings(index=index, body={"index.routing.allocation.require._name": None})
+
+
 # -- too busy, full --------------------------------------------------------------------------------------------------
 
 
@@ -162,21 +183,42 @@ async def test_an_index_that_takes_no_writes(client: AsyncOpenSearch, block: str
     assert await store.letters.count(Query(states=(State.PENDING,))) == 2
 
 
-async def test_an_index_whose_shard_no_node_has(client: AsyncOpenSearch, opensearch_server: OpenSearch) -> None:
-    """Searches are answered with 503, and refreshes and writes not at all, until a node has it."""
-    nobody = {"index.routing.allocation.require._name": "nobody", "number_of_shards": 1}
-    body = {"settings": nobody, "mappings": {"properties": {}}}
-    await client.indices.create(index=INDEX, body=body, params={"wait_for_active_shards": "0"})
-    store = open_store(f"opensearch://{opensearch_server.address}/{INDEX}?timeout=1s")
-    with pytest.raises(StoreUnavailable, match="503"):
-        await Access(client, SystemClock()).search(INDEX, {})
-    with pytest.raises(StoreUnavailable, match="no answer in time"):
-        await store.letters.record([make_letter()])
-    await client.indices.put_settings(index=INDEX, body={"index.routing.allocation.require._name": None})
+async def test_an_index_whose_shard_no_node_has(client: AsyncOpenSearch) -> None:
+    """It is waited for as long as `timeout` says, then it is an outage; when a node has it, all goes on."""
+    await unserved(client, INDEX)
+    store = OpenSearchStore(client, index=INDEX, timeout=timedelta(seconds=0.5))
+    for _ in range(2):
+        with pytest.raises(StoreUnavailable, match="no node serves a part of the index yet"):
+            await store.letters.record([make_letter()])
+    await served(client, INDEX)
     async with patience():
         await recorded(store, make_letter(make_message(id="after")))
     assert await OpenSearchStore(client, index=INDEX).letters.count(Query(message_ids=("after",))) == 1
-    await store.aclose()
+
+
+@pytest.mark.parametrize("known", [False, True], ids=["first used", "made anew"])
+async def test_an_index_that_another_process_has_just_made_is_no_outage(client: AsyncOpenSearch, known: bool) -> None:
+    """For a moment it is there, and no node serves it yet: whoever asks for a document waits."""
+    store = OpenSearchStore(client, index=INDEX, clock=OnceServed(client))
+    if known:
+        await store.documents.put("k", "id", {})
+        await client.indices.delete(index=f"{INDEX}-documents")
+    await unserved(client, f"{INDEX}-documents")
+    async with patience():
+        assert await store.documents.get("k", "id") is None
+
+
+async def test_a_search_that_would_miss_what_is_not_served_waits_for_it(client: AsyncOpenSearch) -> None:
+    """OpenSearch answers 200 with the letters of the other shards, counts none as failed, and says no more."""
+    await client.indices.create(index=f"{INDEX}-served")
+    await unserved(client, f"{INDEX}-unserved")
+    both, access = f"{INDEX}-served,{INDEX}-unserved", Access(client, OnceServed(client), timedelta(minutes=2))
+    shards = (await access.search(both, {}))["_shards"]
+    assert shards["successful"] == shards["total"]
+    await unserved(client, f"{INDEX}-later")
+    async with access.snapshot(f"{both},{INDEX}-later") as snapshot:
+        shards = (await access.search(None, snapshot))["_shards"]
+    assert shards["successful"] == shards["total"] == 3
 
 
 # -- slow, cut off ---------------------------------------------------------------------------------------------------

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
 from typing import TYPE_CHECKING
 
 from redrive.clock import Clock, SystemClock
 from redrive.stores.base import StoreFeatures
 from redrive.stores.opensearch.access import Access
-from redrive.stores.opensearch.address import DEFAULT_INDEX, connected
+from redrive.stores.opensearch.address import DEFAULT_INDEX, DEFAULT_TIMEOUT, connected
 from redrive.stores.opensearch.documents import OpenSearchDocuments
 from redrive.stores.opensearch.health import Health, health_of
 from redrive.stores.opensearch.ledger import OpenSearchLedger
@@ -22,7 +23,8 @@ if TYPE_CHECKING:
 class OpenSearchStore:
     """Letters are in `index`, the rest in `index-ledger` and `index-documents`; all are made when first needed.
 
-    The client is the caller's: closing the store leaves it open, unless `owned`.
+    The client is the caller's: closing the store leaves it open, unless `owned`. How long one request may take is the
+    client's; `timeout` is how long an index that no node serves yet is waited for.
     """
 
     features = StoreFeatures(durable=True, atomic_claims=True, shared=True, counted_groups=False)
@@ -37,8 +39,9 @@ class OpenSearchStore:
         replicas: int | None = None,
         clock: Clock | None = None,
         owned: bool = False,
+        timeout: timedelta = DEFAULT_TIMEOUT,
     ) -> None:
-        self._access = Access(client, clock or SystemClock())
+        self._access = Access(client, clock or SystemClock(), timeout)
         schema = Schema(self._access, index, shape, shards, replicas)
         self.documents = OpenSearchDocuments(self._access, schema)
         self.letters = OpenSearchLetters(self._access, schema, shape)
@@ -67,4 +70,11 @@ class OpenSearchStore:
 def open_store(url: str) -> OpenSearchStore:
     """`opensearch://user:password@host:9200/index?timeout=10s`, or `opensearch+https://…`."""
     client, index, options = connected(url)
-    return OpenSearchStore(client, index=index, owned=True, shards=options.shards, replicas=options.replicas)
+    return OpenSearchStore(
+        client,
+        index=index,
+        owned=True,
+        shards=options.shards,
+        replicas=options.replicas,
+        timeout=options.timeout,
+    )

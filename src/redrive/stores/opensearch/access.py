@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager
+from datetime import timedelta
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 from msgspec import Struct
 
-from redrive.clock import Clock
+from redrive.clock import Clock, Pause
 from redrive.errors import RedriveError, StoreUnavailable
 
 if TYPE_CHECKING:
@@ -18,12 +19,17 @@ if TYPE_CHECKING:
 
 NAME = "opensearch"
 OK, MISSING, CONFLICT, BUSY = range(200, 300), 404, 409, 429
+_UNTIL_SERVED = (0.05, 1.0)  # seconds: the first pause and the longest, while no node serves a part of the index
 _PAUSES = (0.05, 0.1, 0.2, 0.4, 0.8, 1.6)  # seconds, while the cluster says that it is too busy
 _MOST_ACTIONS, _MOST_BYTES = 1000, 1_000_000  # of one request: aiohttp sends no more than that in one piece
 _SNAPSHOT_LIFE = "2m"  # of a point in time, from one page to the next
 _WRITTEN = {"filter_path": "items.*.status,items.*.error.type,items.*.error.reason"}
 
 _HALF = "a part of the index does not answer: GET /_cluster/health says which"
+_UNSERVED = "no node serves {} yet: GET /_cluster/allocation/explain says why"
+_UNSERVED_TYPES = frozenset(
+    {"no_shard_available_action_exception", "unavailable_shards_exception", "primary_missing_action_exception"}
+)
 _NO_OPENSEARCH = "what answers there is not OpenSearch: look at host and port of its URL"
 
 Json = dict[str, Any]
@@ -66,33 +72,59 @@ class Action(Struct, frozen=True, gc=False):
 class Access:
     """Every request of a store goes through here."""
 
-    def __init__(self, client: AsyncOpenSearch, clock: Clock) -> None:
+    def __init__(self, client: AsyncOpenSearch, clock: Clock, timeout: timedelta) -> None:
         self._client = client
         self._clock = clock
+        self._patience = timeout.total_seconds()  # with an index that is there, and not served yet
         self._closed = False
         self.when_gone: Callable[[], None] = lambda: None  # called when an index was deleted under us
 
     async def request(
-        self, method: str, path: str, body: Any = None, *, params: Mapping[str, str] | None = None, missing: Any = None
+        self,
+        method: str,
+        path: str,
+        body: Any = None,
+        *,
+        params: Mapping[str, str] | None = None,
+        missing: Any = None,
+        is_served: Callable[[Json], bool] = lambda answer: True,
     ) -> Any:
-        """The answer to a request. For what is not there (404) it is `missing`, if that is given."""
+        """The answer to a request. For what is not there (404) it is `missing`, if that is given.
+
+        What no node serves yet is asked for again until one does, within the store's `timeout`: an index that somebody
+        has just made, or that a node is about to take over, is no outage. `is_served` says it of an answer.
+        """
+        data = body if body is None or isinstance(body, bytes) else msgspec.json.encode(body)
+        ends, pauses = self._clock.elapsed() + self._patience, Pause(*_UNTIL_SERVED)
+        while True:
+            try:
+                answer = await self._answer(
+                    method, path, data, dict(params or {}), () if missing is None else (MISSING,)
+                )
+                if is_served(answer):
+                    return missing if missing is not None and answer.get("status") == MISSING else answer
+                raise _NotServed(NAME, _UNSERVED.format("a part of the index"))
+            except _NotServed:
+                if self._clock.elapsed() >= ends:
+                    raise
+            await self._clock.sleep(pauses.next())
+
+    async def _answer(self, method: str, path: str, body: bytes | None, params: Json, ignore: Sequence[int]) -> Json:
         from opensearchpy.exceptions import OpenSearchException, TransportError
 
         if self._closed:
             raise StoreUnavailable(NAME, "the store is closed")
-        data = body if body is None or isinstance(body, bytes) else msgspec.json.encode(body)
-        ignore = () if missing is None else (MISSING,)
         try:
             answer = await self._client.transport.perform_request(
-                method, path, params=dict(params or {}), body=data, ignore=ignore
-            )
+                method, path, params=params, body=body, ignore=ignore
+            )  # fmt: skip
         except TransportError as error:
             raise self._noted(_translated(error)) from error
         except OpenSearchException as error:
             raise StoreUnavailable(NAME, _NO_OPENSEARCH) from error
         if not isinstance(answer, dict):
             raise StoreUnavailable(NAME, _NO_OPENSEARCH)
-        return missing if missing is not None and answer.get("status") == MISSING else answer
+        return answer
 
     async def refresh(self, index: str) -> None:
         """Make searches find all that was written until now."""
@@ -105,7 +137,7 @@ class Access:
         wanted = [id for id in ids if id]
         if not wanted:
             return []
-        docs = (await self.request("POST", f"/{index}/_mget", {"ids": wanted}))["docs"]
+        docs = (await self.request("POST", f"/{index}/_mget", {"ids": wanted}, is_served=_all_read))["docs"]
         for document in docs:
             if "error" in document:
                 raise self._noted(_of_reading(document["error"]))
@@ -146,7 +178,7 @@ class Access:
     async def search(self, index: str | None, body: Json) -> Json:
         """Search an index as it stands (refresh it first to find what was just written), or else a snapshot."""
         path = "/_search" if index is None else f"/{index}/_search"
-        answer: Json = await self.request("POST", path, body)
+        answer: Json = await self.request("POST", path, body, is_served=_all_asked)
         if answer["timed_out"] or answer["_shards"]["failed"]:
             raise StoreUnavailable(NAME, _HALF)
         return answer
@@ -172,7 +204,8 @@ class Access:
     async def snapshot(self, index: str) -> AsyncIterator[Json]:
         """Freeze the index as it is now, for a search to read; gives the part of the search's body that names it."""
         path = f"/{index}/_search/point_in_time"
-        id = (await self.request("POST", path, params={"keep_alive": _SNAPSHOT_LIFE}))["pit_id"]
+        life = {"keep_alive": _SNAPSHOT_LIFE}
+        id = (await self.request("POST", path, params=life, is_served=_all_asked))["pit_id"]
         try:
             yield {"pit": {"id": id, "keep_alive": _SNAPSHOT_LIFE}}
         finally:
@@ -199,6 +232,21 @@ class Access:
 
 class _Busy(StoreUnavailable):
     """The cluster is too busy now, and would take it a moment later."""
+
+
+class _NotServed(StoreUnavailable):
+    """The index is there, and no node serves a part of it: it was just made, or its node has just gone."""
+
+
+def _all_read(answer: Json) -> bool:
+    """Whether every document of an `_mget` was looked for."""
+    return not any(document.get("error", {}).get("type") in _UNSERVED_TYPES for document in answer["docs"])
+
+
+def _all_asked(answer: Json) -> bool:
+    """Whether every shard answered, well or not: one without a node is not counted as failed, and is not searched."""
+    shards = answer["_shards"]
+    return bool(shards["successful"] + shards["failed"] >= shards["total"])
 
 
 def _chunks(actions: Sequence[Action]) -> Iterator[list[bytes]]:
@@ -247,9 +295,21 @@ def _translated(error: Any) -> RedriveError:
             return IndexIsGone(NAME, reason)
         case 413:
             return Refused("OpenSearch takes no request of that size: raise its http.max_content_length")
+        case 503 if _is_unserved(error.info):
+            return _NotServed(NAME, _UNSERVED.format("the index"))
         case 429:
             return _Busy(NAME, f"it is too busy: {reason}")
     return StoreUnavailable(NAME, f"it answers {error.status_code}: {reason}")
+
+
+def _is_unserved(info: Any) -> bool:
+    """Whether a 503 speaks of shards without a node, and of nothing else; a search of such a one has no cause."""
+    error = info.get("error") if isinstance(info, dict) else None
+    if not isinstance(error, dict):
+        return False
+    if error.get("type") != "search_phase_execution_exception":
+        return error.get("type") in _UNSERVED_TYPES
+    return all(shard.get("reason", {}).get("type") in _UNSERVED_TYPES for shard in error.get("failed_shards") or ())
 
 
 def _reason(info: Any) -> str:

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from opensearchpy import AsyncOpenSearch
 
 DEFAULT_INDEX = "redrive"
+DEFAULT_TIMEOUT = timedelta(seconds=10)
 _EXAMPLE = "write it like opensearch://user:password@host:9200/redrive"
 _INDEX = re.compile(r"[a-z0-9][a-z0-9._-]{0,200}", re.ASCII)
 _HOST = re.compile(r"(?P<host>\[[0-9a-fA-F:.]+\]|[^:\[\]\s/]+)(?::(?P<port>\d{1,5}))?")
@@ -26,7 +27,7 @@ _HOST = re.compile(r"(?P<host>\[[0-9a-fA-F:.]+\]|[^:\[\]\s/]+)(?::(?P<port>\d{1,
 class Options(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """The options that may follow the `?` of a URL."""
 
-    timeout: timedelta = timedelta(seconds=10)
+    timeout: timedelta = DEFAULT_TIMEOUT
     shards: int = 1  # of an index that we make
     replicas: int | None = None  # None: one where there are two machines, none where there is one
     ca: str | None = None  # a file with the certificate of whoever signed the cluster's

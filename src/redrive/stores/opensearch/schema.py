@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterator
-from contextlib import suppress
 from typing import Any
 
 from redrive.errors import ConfigError, StoreUnavailable
 from redrive.stores.opensearch.access import Access, Json
 from redrive.stores.shape import Shape
 
-_ONCE_MADE = "wait_for_status=yellow&timeout=5s"
 _KEYWORD: Json = {"type": "keyword"}
 _LONG: Json = {"type": "long"}
 _UNSEARCHED: Json = {"type": "object", "enabled": False}
@@ -109,10 +107,8 @@ class Schema:
             await self._access.request("PUT", f"/{index}/_mapping", mapping)
 
     async def _until_served(self) -> None:
-        """Wait until an index that another process has just made answers: for a moment it looks like an outage."""
-        with suppress(StoreUnavailable):  # an outage, and a user who may not ask this, are seen by what comes next
-            # not as params: the driver would take `timeout` for its own
-            await self._access.request("GET", f"/_cluster/health/{','.join(self.all)}?{_ONCE_MADE}")
+        """Wait until indexes that another process has just made answer. A search needs no right that we lack."""
+        await self._access.search(",".join(self.all), {"size": 0, "track_total_hits": False})
 
 
 def require(index: str, wanted: Json, found: Json) -> None:

@@ -16,5 +16,11 @@ def open_store(url: str) -> OpenSearchStore:
         parts = parts._replace(path=f"/{INDEX}")
     client, index, options = connected(urlunsplit(parts))
     return OpenSearchStore(
-        client, index=index, shape=WORKFLOW, owned=True, shards=options.shards, replicas=options.replicas
+        client,
+        index=index,
+        shape=WORKFLOW,
+        owned=True,
+        shards=options.shards,
+        replicas=options.replicas,
+        timeout=options.timeout,
     )
