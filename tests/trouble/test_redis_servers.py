@@ -60,7 +60,7 @@ async def send_all(app: Redrive, numbers: range) -> None:
 
 
 async def until_done(done: Counter[str], number: int) -> None:
-    await until(lambda: len(done) == number, timeout=60, what=f"all {number} are done")
+    await until(lambda: len(done) == number, timeout=180, what=f"all {number} are done")
 
 
 # -- gone and back -------------------------------------------------------------------------------------------------
@@ -79,7 +79,7 @@ async def test_a_redis_that_is_killed_under_load_loses_nothing(start_server: Sta
             server.kill9()
             await until(partial(_is_told_more, told, downs), what="it was noticed")
             server.start()
-        await asyncio.wait_for(sending, 60)
+        await asyncio.wait_for(sending, 180)
         await until_done(done, 400)
         await until(lambda: _is_empty(app), what="nothing is left behind")
     assert told.of(BackendUp)
@@ -96,7 +96,7 @@ async def test_a_connection_that_is_cut_and_mended(redis_server: Redis, toxiprox
         proxy.cut()
         await until(lambda: bool(told.of(BackendDown)), what="it was noticed")
         proxy.mend()
-        await asyncio.wait_for(sending, 60)
+        await asyncio.wait_for(sending, 180)
         await until_done(done, 200)
         await until(lambda: _is_empty(app), what="nothing is left behind")
 

@@ -19,6 +19,7 @@ from redrive.stores.sqlite import SqliteStore
 from redrive.telemetry.events import LeaseLost
 from redrive.testing.builders import make_message
 from redrive.testing.waiting import until
+from redrive.transports.base import Delivery, Transport
 from tests.servers.redis import Redis
 from tests.trouble.helpers import Told, start, working
 from tests.trouble.redis_queue import finish, link_to, private_url, transport_on
@@ -60,7 +61,8 @@ async def test_the_lease_of_a_slow_handler_is_renewed(url: str) -> None:
 
 
 async def test_who_lost_its_lease_settles_nothing(url: str) -> None:
-    app = Redrive(transport=url, store="memory://", settings=Settings(lease=timedelta(minutes=10)))
+    settings = Settings(lease=timedelta(minutes=10), batch=1)
+    app = Redrive(transport=url, store="memory://", settings=settings)
     told, begun, may_end = Told(app), asyncio.Event(), asyncio.Event()
 
     @app.handler("orders", concurrency=1)
@@ -71,15 +73,30 @@ async def test_who_lost_its_lease_settles_nothing(url: str) -> None:
     async with app, transport_on(url, lease=timedelta(minutes=10)) as other, working(app):
         await app.send("orders", {"n": 1}, id="contested")
         await begun.wait()
-        stolen = asyncio.ensure_future(other.receive("orders", 1))
+        await app.send("orders", {"n": 2}, id="filler")  # now its hands are full: it fetches no more
+        await until(lambda: _are_leased(other, 2), what="the first worker has both")
+        stealing = asyncio.ensure_future(_received(other, 2))
         await let_time_pass(url, timedelta(minutes=11))
-        [ours] = await asyncio.wait_for(stolen, 30)
-        assert (ours.message.id, ours.message.attempt, ours.redelivered) == ("contested", 2, True)
+        stolen = {delivery.message.id: delivery for delivery in await asyncio.wait_for(stealing, 60)}
+        ours = stolen["contested"]
+        assert (ours.message.attempt, ours.redelivered) == (2, True)
         may_end.set()
         await until(lambda: bool(told.of(LeaseLost)), what="the first worker was told")
-        assert (await other.depths())["orders"].leased == 1, "the second worker's lease was settled by the first"
-        await finish(other, [ours])
+        assert await _are_leased(other, 2), "the second worker's lease was settled by the first"
+        await finish(other, list(stolen.values()))
         assert await other.depths() == {}
+
+
+async def _are_leased(transport: Transport, number: int) -> bool:
+    return (await transport.depths())["orders"].leased == number
+
+
+async def _received(transport: Transport, number: int) -> list[Delivery]:
+    """So many messages, however many receives they take."""
+    found: list[Delivery] = []
+    while len(found) < number:
+        found += await transport.receive("orders", number)
+    return found
 
 
 async def _lease_end(queue: str, link: Link, id: str) -> float:
