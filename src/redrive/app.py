@@ -32,6 +32,7 @@ from redrive.transports.base import (
     HasDeadLetterPlace,
     KeepsLimits,
     KeepsOrder,
+    KnowsWorkers,
     SendResult,
     SendStatus,
     Transport,
@@ -346,6 +347,8 @@ class Redrive:
     def context(self, handler: Handler) -> Context:
         """Everything that handler's messages need on their way."""
         transport, holds = self.transport(handler.transport), handler.policy.holds
+        if isinstance(transport, KnowsWorkers) and self.settings.worker:
+            transport.join_as(self.settings.worker)
         if isinstance(transport, KeepsOrder):
             transport.keep_order(handler.source, holds or Holds.KEY)
         elif holds not in (None, Holds.NOTHING):

@@ -17,6 +17,7 @@ RedriveError
 │   └── StoreUnavailable
 ├── NotSent                both of those: `results` says what became of each message, in their order
 ├── MissingExtra           a library of an extra is not installed; the message gives the pip line
+├── NotNow                 raised by handlers that cannot begin now: given back, and no attempt is counted
 └── HandlerError           raised by handlers, on purpose, to say what kind of failure it is
     ├── Permanent            do not try again
     └── Transient            try again
@@ -26,6 +27,7 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Iterable, Sequence
+from datetime import timedelta
 from typing import TYPE_CHECKING
 
 from redrive.model import Category, Message
@@ -171,6 +173,15 @@ class HandlerError(RedriveError):
         self.code = code
         if category is not None:
             self.category = category
+
+
+class NotNow(RedriveError):
+    """Raised by a handler that cannot begin now, for which its message is not to blame: it is given back for the pause,
+    and no attempt is counted."""
+
+    def __init__(self, message: str = "", *, pause: timedelta = timedelta()) -> None:
+        super().__init__(message)
+        self.pause = pause
 
 
 class Permanent(HandlerError):

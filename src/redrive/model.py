@@ -32,6 +32,7 @@ class State(StrEnum):
     PENDING = "pending"  # waits for its next automatic retry, or for a person
     RETRYING = "retrying"  # an automatic retry has it
     REPLAYING = "replaying"  # a replay has it
+    SENT = "sent"  # it went back to a consumer that is not ours: nobody tells us what becomes of it
     RESOLVED = "resolved"  # its message succeeded after all
     EXHAUSTED = "exhausted"  # no automatic retry is left, or a replay of it died
     ARCHIVED = "archived"  # somebody decided that it is done with
@@ -39,6 +40,8 @@ class State(StrEnum):
 
 OPEN = (State.PENDING, State.RETRYING, State.REPLAYING, State.EXHAUSTED)
 """The states in which a letter still asks for something."""
+UNRESOLVED = (*OPEN, State.SENT)
+"""The states from which a success resolves a letter: all but those of which it is known that they are done with."""
 
 
 class Category(StrEnum):
@@ -170,7 +173,7 @@ class Letter(Struct, frozen=True, gc=False):
     state: State
     reason: Reason
     group: str
-    created_at: datetime
+    created_at: datetime  # when it died, the last time; its first failure says when it all began
     updated_at: datetime
     transport: str = "default"  # the name of the transport that its message goes back to
     next_retry_at: datetime | None = None
@@ -182,6 +185,7 @@ class Letter(Struct, frozen=True, gc=False):
     expires_at: datetime | None = None
     owner: Owner | None = None
     lease_until: datetime | None = None
+    foreign: bool = False  # it died at a consumer that is not ours, which tells us nothing of what is sent back to it
 
     @property
     def last(self) -> Failure:
@@ -216,7 +220,7 @@ def rejoined(old: Letter, new: Letter) -> Letter | None:
         new,
         message=replace(message, attempt=new.message.attempt),
         failures=failures,
-        created_at=old.created_at,
+        created_at=max(old.created_at, new.created_at),
         resends=old.resends,
         replay=new.replay if new.reason is Reason.PARKED else old.replay,
         depends_on=old.depends_on,

@@ -15,15 +15,15 @@ from msgspec import Struct
 from redrive.alerts.incidents import Incident, Incidents, IncidentState
 from redrive.app import Redrive
 from redrive.errors import UnknownLetter, UnknownSource, UsageError
-from redrive.flow.replay import Progress, Replay, Replays
+from redrive.flow.replay import Progress, Replay, Replays, selectable
 from redrive.forensics.query import Query
 from redrive.forensics.redact import Redactor
 from redrive.forensics.stats import Stats, stats_of
 from redrive.forensics.transfer import letters_of, line_of
 from redrive.forensics.turns import Turns, turns
 from redrive.forensics.views import Detail, Summary, detail, summary
-from redrive.model import OPEN, Letter, LetterId, State
-from redrive.stores.base import Cursor, Entry, EntryStatus, Group
+from redrive.model import UNRESOLVED, Letter, LetterId, State
+from redrive.stores.base import REPLAYABLE, Cursor, Entry, EntryStatus, Group
 from redrive.stores.paging import every_page
 from redrive.telemetry.events import Acted, LettersMoved, LettersPruned
 from redrive.transports.base import Pausable, TakesTurns
@@ -48,7 +48,7 @@ class Plan(Struct, frozen=True):
     total: int  # letters it would send
     sources: dict[str, int]
     groups: list[Group]
-    left_out: int  # selected, but resolved, archived or on their way already
+    left_out: int  # selected, but resolved, archived, sent or on their way already
 
 
 class ReplayReport(Struct, frozen=True):
@@ -136,7 +136,7 @@ class Service:
         """What a replay of that query would send."""
         await self._check(query)
         letters = self.app.store.letters
-        wanted = _narrowed(query, (State.PENDING, State.EXHAUSTED))
+        wanted = _narrowed(selectable(query), REPLAYABLE)
         groups = [] if wanted is None else list(await letters.groups(wanted, limit=10_000))
         total = 0 if wanted is None else await letters.count(wanted)
         sources: dict[str, int] = {}
@@ -286,7 +286,7 @@ class Service:
 
     async def _archive_some(self, ids: Sequence[LetterId], actor: str) -> int:
         now = self.app.clock.now()
-        moved = await self.app.store.letters.move(ids, expect=[*OPEN, State.RESOLVED], to=State.ARCHIVED, now=now)
+        moved = await self.app.store.letters.move(ids, expect=[*UNRESOLVED, State.RESOLVED], to=State.ARCHIVED, now=now)
         self.app.events.emit(LettersMoved(to=State.ARCHIVED, count=len(moved), actor=actor))
         return len(moved)
 

@@ -38,7 +38,7 @@ async def test_what_is_asked_wrongly_is_named(client: Client, path: str, status:
 
 async def test_choices_are_listed(client: Client) -> None:
     answer = await (await client(Role.VIEWER)).get("/api/letters?states=dead")
-    assert answer.json()["hint"] == "one of archived, exhausted, pending, replaying, resolved, retrying"
+    assert answer.json()["hint"] == "one of archived, exhausted, pending, replaying, resolved, retrying, sent"
 
 
 @pytest.mark.parametrize(

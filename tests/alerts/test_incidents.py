@@ -56,6 +56,17 @@ def test_more_of_the_same_is_counted_and_not_told() -> None:
     assert (one.count, owed(one)) == (8, None)
 
 
+def test_what_others_know_it_by_stays_for_its_whole_life() -> None:
+    """To Alertmanager, an alert with another label is another one, and nobody would ever resolve the first."""
+    first = a_told(labels={"task": "a"}, group="g1", source="s1")
+    again = reported(first, an_alert(labels={"task": "b"}, group="g2", source="s2", summary="news"), LATER, TIMING)
+    assert (again.alert.labels, again.alert.group, again.alert.source) == ({"task": "a"}, "g1", "s1")
+    assert again.alert.summary == "news"
+    ended = resolved(again, "me", LATER)
+    anew = reported(ended, an_alert(labels={"task": "b"}), LATER + timedelta(days=1), TIMING)
+    assert (anew.episode, anew.alert.labels) == (2, {"task": "b"})
+
+
 def test_after_the_repeat_window_it_is_told_again_with_what_came_since() -> None:
     one = reported(a_told(), an_alert(count=7), LATER, TIMING)
     notice = notice_of(one)

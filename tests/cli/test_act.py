@@ -19,7 +19,7 @@ ORDERS = ("--source", "orders", "--state", "pending")
 def test_a_dry_run_shows_the_plan_and_sends_nothing(world: World) -> None:
     done = world.shell("replay", "--source", "mails", "--dry-run")
     assert "1 letter to send back" in done.stdout
-    assert "1 letter left out: resolved, archived or on their way already" in done.stdout
+    assert "1 letter left out: resolved, archived, sent or on their way already" in done.stdout
     assert "groupbbbbbbb" in done.stdout
     assert "Nothing was sent" in done.stderr
     plan = world.shell.json("replay", "--source", "mails", "--dry-run")

@@ -3,7 +3,12 @@
 from __future__ import annotations
 
 import json
+import os
+import pty
 import re
+import subprocess
+import sys
+import termios
 from datetime import UTC, datetime, timedelta
 
 import pytest
@@ -119,6 +124,68 @@ def test_the_raw_body_is_written_to_the_byte(world: World) -> None:
     world.shell("show", "m2", "--raw-body", "body.bin")
     assert (world.shell.place / "body.bin").read_bytes() == RAW
     assert world.shell.process("show", "m2", "--raw-body", "-").stdout == RAW
+
+
+def test_the_bytes_are_written_as_they_are_and_nothing_else(world: World) -> None:
+    assert world.shell.process("show", "m2", "--raw").stdout == RAW
+    assert "--raw" in world.shell("show", "m2", "--raw", "--json", code=2).stderr
+
+
+@pytest.mark.parametrize("body", [RAW, b"a\x1b[2Jb", "\u202e".encode()])
+def test_bytes_that_could_drive_a_terminal_are_not_written_to_one(world: World, body: bytes) -> None:
+    world.shell.keep([letter(8, body=body)])
+    code, shown = on_a_terminal(world, "show", "m8", "--raw")
+    assert (code, body in shown) == (2, False)
+    assert b"--raw-body" in shown
+    assert on_a_terminal(world, "show", "m8", "--raw-body", "-") == (0, body)
+
+
+def test_a_text_is_written_to_a_terminal(world: World) -> None:
+    world.shell.keep([letter(8, body=b'{"n": 1.0}')])
+    code, shown = on_a_terminal(world, "show", "m8", "--raw")
+    assert (code, shown.strip()) == (0, b'{"n": 1.0}')
+
+
+def on_a_terminal(world: World, *words: str) -> tuple[int, bytes]:
+    """The exit code of a command whose stdout and stderr are a terminal, and what the terminal got."""
+    ours, its = pty.openpty()
+    mode = termios.tcgetattr(its)
+    mode[1] &= ~termios.OPOST  # line ends as they are
+    termios.tcsetattr(its, termios.TCSANOW, mode)
+    command = [sys.executable, "-m", "redrive", *words]
+    with subprocess.Popen(command, cwd=world.shell.place, stdout=its, stderr=its) as process:
+        os.close(its)
+        shown = b"".join(iter(lambda: _read(ours), b""))
+    os.close(ours)
+    return process.returncode, shown
+
+
+def _read(terminal: int) -> bytes:
+    try:
+        return os.read(terminal, 1 << 16)
+    except OSError:  # how a terminal ends
+        return b""
+
+
+@pytest.mark.parametrize("levels", [900, 997, 100_000])
+def test_a_letter_of_any_depth_is_shown_and_listed(world: World, levels: int) -> None:
+    secret = b'{"password": "hunter2", "a": 1.0, "a": 12345678901234567890123, "deep": '
+    world.shell.keep([letter(8, body=secret + b"[" * levels + b"]" * levels + b"}", text="x" * 10)])
+    shown = world.shell("show", "m8").stdout
+    assert '"a": 1.0, "a": 12345678901234567890123' in shown
+    assert "hunter2" not in shown
+    assert world.shell.json("show", "m8")["body_size"] > 2 * levels
+    assert world.shell.json("letters", "--text", "12345678901234567890123")["letters"][0]["message_id"] == "m8"
+    assert world.shell.json("groups")["groups"]
+
+
+def test_json_is_shown_as_it_was_written(world: World) -> None:
+    body = '{"b": 1.0, "a": 1e400, "a": [12345678901234567890123, -0], "é": "\\u00e9\\/", "b": {}}'
+    world.shell.keep([letter(8, body=body.encode())])
+    assert world.shell.json("show", "m8")["body"] == body
+    shown = world.shell("show", "m8").stdout
+    for line in ('"b": 1.0,', '"a": 1e400,', "12345678901234567890123,", "-0", '"é": "\\u00e9\\/",', '"b": {}'):
+        assert f"{line}\n" in shown
 
 
 def test_what_a_letter_waits_for_is_shown(world: World) -> None:

@@ -9,7 +9,7 @@ from datetime import datetime, timedelta
 from redrive.collect.collector import Collector
 from redrive.collect.foreign import failure_of, letter_of
 from redrive.forensics.query import Query
-from redrive.model import Letter
+from redrive.model import Category, Letter, Reason
 from redrive.stores.memory import MemoryLetters, MemoryStore
 from redrive.telemetry.events import Event, Events, LetterRefused
 from redrive.testing.builders import make_message
@@ -72,3 +72,28 @@ async def test_what_was_refused_comes_again_when_its_lease_ends_and_is_kept_when
     collector.stop()
     assert await asyncio.wait_for(running, 30) == 3
     assert not sum(one.total for one in (await transport.depths()).values())
+
+
+async def test_what_makes_its_reader_raise_is_a_letter_and_the_next_one_is_collected() -> None:
+    clock, events = ManualClock(), Events()
+    transport, store = MemoryTransport(clock=clock, lease=LEASE), MemoryStore()
+    await transport.send([make_message(id=name, source="dead", body=b"\xff") for name in ("good", "bad", "fine")])
+
+    def reading(delivery: Delivery, now: datetime) -> Letter:
+        if delivery.message.id == "bad":
+            raise RecursionError("too deep")
+        return read(delivery, now)
+
+    async def failing(letters: Sequence[Letter]) -> None:
+        raise ZeroDivisionError
+
+    collector = Collector(transport, "dead", reading, store, events=events, clock=clock, lease=LEASE, stored=failing)
+    running = asyncio.create_task(collector.run())
+    await until(lambda: collector.collected == 3)
+    collector.stop()
+    await running
+    letters = {letter.message.id: letter for letter in (await store.letters.search(Query())).letters}
+    assert set(letters) == {"good", "bad", "fine"}
+    bad = letters["bad"]
+    assert (bad.category, bad.reason, bad.message.body) == (Category.VALIDATION, Reason.UNDECODABLE, b"\xff")
+    assert "to read why it died failed: RecursionError: too deep" in bad.last.message

@@ -76,7 +76,7 @@ class RabbitBackend(TransportBackend):
         limit = {"pattern": "^full$", "definition": definition, "apply-to": "queues"}
         web.call("PUT", place, limit, credentials=GUEST)
         await transport.send([make_message(source="full")])
-        huge = make_message(headers=(("x", b"y" * 130_000),))
+        huge = make_message(headers=(("x", b"y" * 131_000),))
         return [(make_message(source="full"), SendStatus.BUSY), (huge, SendStatus.REFUSED)]
 
     async def aclose(self) -> None:

@@ -146,6 +146,19 @@ async def test_the_key_that_asks_for_a_plan_does_not_agree_to_it(page: Page, sho
     assert await shop.app.store.documents.list("replay") == []
 
 
+async def test_json_is_shown_as_it_was_written_at_any_depth(page: Page, shop: Shop) -> None:
+    exact = b'{"b": 1.0, "a": 12345678901234567890123, "a": [{}, "x\\"]", -0]}'
+    deep = b"[" * 20_000 + b"]" * 20_000
+    letters = [make_letter(make_message(body=body), at=datetime.now(UTC)) for body in (exact, deep)]
+    await shop.app.store.letters.record(letters)
+    shown = '{\n  "b": 1.0,\n  "a": 12345678901234567890123,\n  "a": [\n    {},\n    "x\\"]",\n    -0\n  ]\n}'
+    for letter, text in zip(letters, (shown, deep.decode()), strict=True):
+        await page.click(f"[data-key=letter-{letter.id}]")
+        await expect(page.locator("#letter .part pre").first).to_have_text(text)
+        assert await page.locator("#letter .part pre").first.text_content() == text
+        await page.keyboard.press("Escape")
+
+
 async def test_letters_of_every_system_can_be_read(page: Page, shop: Shop) -> None:
     node = "pipestream.3f2504e0-4f89-41d3-9a0c-0305e82c3301"
     stream = make_letter(

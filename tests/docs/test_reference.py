@@ -13,6 +13,7 @@ from typing import Any
 import redrive
 from redrive.config.durations import duration
 from redrive.flow import classify, codes
+from redrive.flow.foreign import read_foreign
 from redrive.flow.texts import category_in
 from redrive.model import Category
 from tests.docs.samples import DOCS
@@ -107,6 +108,12 @@ def test_general_types_and_errnos() -> None:
 def _errno_name(number: int) -> str:
     """EDEADLK has two names, and the other is nobody's."""
     return "EDEADLK" if number == errno.EDEADLK else errno.errorcode[number]
+
+
+def test_foreign_types() -> None:
+    for category, names in named("Foreign errors").items():
+        types = [name for name in names if name[0].isupper()]
+        assert [read_foreign(name, "").category for name in types] == [category] * len(types)
 
 
 def test_words() -> None:

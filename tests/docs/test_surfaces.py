@@ -21,6 +21,8 @@ from redrive.forensics.query import Query
 from redrive.forensics.stats import Stats
 from redrive.service import Service
 from redrive.stores.base import Letters, Store
+from redrive.systems.base import resolved
+from redrive.systems.discover import systems
 from redrive.telemetry import events, logs, tracing
 from redrive.telemetry.metrics import Metrics
 from redrive.testing.builders import make_failure, make_message
@@ -57,6 +59,17 @@ def test_routes_and_roles(app: Redrive) -> None:
         if path not in _UNSEEN
     }
     assert {ticked(cells[0])[0]: cells[1] for cells in rows(section(API, "Routes"))} == real
+
+
+def test_routes_of_systems(app: Redrive) -> None:
+    routers = [resolved(system.routes) for system in systems().values() if system.routes]
+    own = {(method, path) for method, path, _ in handlers_of(create_api(Service(app)))}
+    real = {
+        f"{method} {path}": str(handler.opt["role"])
+        for method, path, handler in handlers_of(create_api(Service(app), routers=routers))
+        if (method, path) not in own
+    }
+    assert {ticked(cells[0])[0]: cells[1] for cells in rows(section(API, "Of the systems"))} == real
 
 
 def test_filters() -> None:

@@ -35,12 +35,11 @@ from redrive.transports.rabbitmq.transport import open_transport
 ROOT = Path(__file__).parents[2]
 SOURCE = "orders"
 NEVER = "never"
-BATCH = 100  # smaller than usual, so that there are many
-AT_RISK = BATCH * (redriving.TOGETHER + 1)  # all that the broker sends ahead: it may not have read the acks
+BATCH = 100  # smaller than usual, so that there are many. It is all that is sent ahead: the acks may not have been read
 
 
 class Moment(StrEnum):
-    """Of the second batch of a re-drive."""
+    """Of the second step of a re-drive."""
 
     BEFORE_PUBLISH = "before publish"
     AFTER_PUBLISH = "after publish"
@@ -71,7 +70,7 @@ async def account_of_kills(url: str, moment: Moment, *, number: int, kills: int)
     assert await _redrive(url, NEVER) == 0
     came, ids = await _take(url, sent)
     told_apart = all(len(found) == 1 for found in ids.values())
-    return Account(sent, came, await _parked(url), died, AT_RISK, told_apart)
+    return Account(sent, came, await _parked(url), died, BATCH, told_apart)
 
 
 async def _park(url: str, number: int) -> frozenset[str]:
@@ -134,7 +133,7 @@ async def _parked(url: str) -> int:
 
 
 class _Deadly(Publisher):
-    """Dies before or after it published its second batch."""
+    """Dies before or after it published its second step."""
 
     moment = NEVER
     batches = 0

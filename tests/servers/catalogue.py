@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from tests.servers import consul, kafka, mongodb, opensearch, opensearch_parts, toxiproxy
+from tests.servers import consul, consumers, kafka, mongodb, opensearch, opensearch_parts, toxiproxy
 from tests.servers.base import Lifecycle
 from tests.servers.chromium import Chromium
 from tests.servers.needs import Needs
@@ -32,6 +32,7 @@ CATALOGUE: dict[str, Entry] = {
     "chromium": Entry(Chromium.needs, DEBIAN),
     "mongodb": Entry(mongodb.MongoDB.needs, mongodb.VERSION, lambda: mongodb.MongoDB(replicated=True)),
     "kafka": Entry(kafka.Kafka.needs, kafka.VERSION, kafka.Kafka),
+    "consumers": Entry(consumers.Consumers.needs, consumers.VERSION),
     "opensearch": Entry(opensearch.OpenSearch.needs, opensearch_parts.VERSION, opensearch.OpenSearch),
     "toxiproxy": Entry(toxiproxy.Toxiproxy.needs, toxiproxy.VERSION, toxiproxy.Toxiproxy),
     "consul": Entry(consul.Consul.needs, consul.VERSION, consul.Consul),

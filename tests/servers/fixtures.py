@@ -12,6 +12,7 @@ import pytest
 
 from tests.servers.chromium import Chromium
 from tests.servers.consul import Consul
+from tests.servers.consumers import Consumers
 from tests.servers.kafka import Kafka
 from tests.servers.mongodb import MongoDB
 from tests.servers.needs import Needs
@@ -27,6 +28,7 @@ NEEDS_OF_FIXTURE: Mapping[str, Needs] = {
     "rabbitmq_server": RabbitMQ.needs,
     "kafka_server": Kafka.needs,
     "kafka_cluster": Kafka.needs,
+    "java_consumers": Consumers.needs,
     "mongodb_server": MongoDB.needs,
     "mongodb_replica_set": MongoDB.needs,
     "opensearch_server": OpenSearch.needs,
@@ -128,6 +130,11 @@ def kafka_server(server_pool: ServerPool) -> Kafka:
 @pytest.fixture(scope="session")
 def kafka_cluster(server_pool: ServerPool) -> Kafka:
     return server_pool.shared("kafka_cluster", lambda: Kafka(size=3))
+
+
+@pytest.fixture(scope="session")
+def java_consumers(server_pool: ServerPool, kafka_server: Kafka) -> Consumers:
+    return server_pool.shared("java_consumers", lambda: Consumers(kafka_server.bootstrap))
 
 
 @pytest.fixture(scope="session")

@@ -33,6 +33,7 @@ class Tool:
 
 
 JAVA = Tool("java", "openjdk-17-jre-headless")
+JAVAC = Tool("javac", "openjdk-17-jdk-headless")
 MAVEN = Tool("mvn", "maven")
 DEBOOTSTRAP = Tool("debootstrap", "debootstrap")
 UNSHARE = Tool("unshare", "util-linux")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import sqlite3
 from datetime import timedelta
 from pathlib import Path
 
@@ -147,3 +148,72 @@ async def test_a_letter_that_the_store_will_not_have_is_kept_in_the_queue_and_ho
         await until(lambda: "refuses the letter of message 'odd'" in caplog.text, what="it is said")
         await until(lambda: any(isinstance(one, LetterRefused) for one in told), what="it is counted")
         assert await depth(app) == 1
+
+
+async def test_a_row_that_somebody_broke_is_a_letter_and_the_next_one_goes_on(tmp_path: Path) -> None:
+    app = make_app(tmp_path)
+    handled: list[str] = []
+
+    @app.handler("orders")
+    async def handle(body: bytes, message: Message) -> None:
+        handled.append(message.id)
+
+    async with app:
+        sent = [make_message(id=name, body=b"x", headers=(("a", b"b"),)) for name in ("broken", "good")]
+        await app.transport().send(sent)
+        with sqlite3.connect(tmp_path / "redrive.db") as connection:
+            connection.execute("UPDATE queue SET rest = ? WHERE id = 'broken'", (b"\x91" * 3000,))
+        async with working(app):
+            await until_empty(app)
+        [letter] = await letters(app)
+    assert handled == ["good"]
+    assert (letter.message.id, letter.message.body, letter.reason) == ("broken", b"x", Reason.UNDECODABLE)
+    assert (letter.category, letter.last.stage) == (Category.VALIDATION, Stage.DELIVERY)
+    assert "unpack" in letter.last.message
+
+
+async def test_an_error_that_is_hard_to_tell_is_told_all_the_same(tmp_path: Path) -> None:
+    """Chains, groups and arguments without an end: the letter has what can be said, and the next one is handled."""
+    app = make_app(tmp_path)
+    handled: list[int] = []
+
+    def deep_group(levels: int) -> BaseException:
+        error: Exception = ValueError("at the bottom")
+        for _ in range(levels):
+            error = ExceptionGroup("g", [error])
+        return error
+
+    def long_chain(links: int) -> BaseException:
+        first = error = ValueError("last")
+        for _ in range(links):
+            error.__cause__ = error = ValueError("x")
+        return first
+
+    def deep_argument() -> BaseException:
+        value: list[object] = []
+        for _ in range(100_000):
+            value = [value]
+        return ValueError(value)
+
+    class Rude(Exception):
+        def __str__(self) -> str:
+            raise RecursionError("no")
+
+        __repr__ = __str__
+
+    errors = [deep_group(3000), long_chain(50_000), deep_argument(), Rude(), ValueError("\ud800" * 10_000)]
+
+    @app.handler("orders", policy=Policy(attempts=1))
+    async def handle(body: int) -> None:
+        if body < len(errors):
+            raise errors[body]
+        handled.append(body)
+
+    async with app, working(app):
+        for number in range(len(errors) + 1):
+            await app.send("orders", number)
+        await until_empty(app)
+        found = await letters(app)
+    assert handled == [len(errors)]
+    assert sorted(letter.message.body for letter in found) == [b"%d" % number for number in range(len(errors))]
+    assert all(len(letter.last.stack) <= 32_000 and len(letter.last.message) <= 50_000 for letter in found)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import sys
 from collections import Counter
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -55,6 +56,34 @@ async def test_workers_that_join_and_leave_in_the_middle_lose_nothing_and_keep_t
     assert breaches(log) == []
     assert log.repeats <= one.may_repeat + other.may_repeat, "more was repeated than was handed out and not committed"
     assert await letters(first) == []
+
+
+async def test_partitions_that_were_paused_go_on_when_they_come_back(kafka_server: Kafka, tmp_path: Path) -> None:
+    topic, total = Topic(kafka_server, partitions=2), 200
+    for partition in range(2):
+        topic.produce(*[(None, b"%d" % number) for number in range(total // 2)], partition=partition)
+    begun, may_end = set[str](), asyncio.Event()
+
+    def app_named(name: str) -> Redrive:
+        app = topic.app(tmp_path, url={"consumer.client.id": name, "most_open": 10}, concurrency=200)
+
+        @app.handler(topic.name)
+        async def handle(number: int, message: Message) -> None:
+            begun.add(message.origin.partition("@")[0])
+            await may_end.wait()
+
+        return app
+
+    first, second = app_named("first"), app_named("second")
+    async with first, working(first):
+        await until(lambda: len(begun) == 2, what="both have come, and with them more than may be open")
+        async with second:
+            async with working(second, grace=timedelta(0)):
+                await topic.until_shared(first=1, second=1)
+            await second.transport().aclose()
+        await topic.until_shared(first=2)
+        may_end.set()
+        await topic.until_committed(total)
 
 
 async def test_a_broker_that_is_killed_and_comes_back_under_load(start_server: StartsServer, tmp_path: Path) -> None:

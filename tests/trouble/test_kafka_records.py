@@ -65,6 +65,28 @@ async def test_a_tombstone_is_buried_as_it_is_and_replayed_as_a_tombstone(kafka_
     assert [pair for pair in new.headers() if pair[0] == "raw"] == old.headers()
 
 
+async def test_headers_that_lie_hold_nothing_back(kafka_server: Kafka, tmp_path: Path) -> None:
+    """Strangers can write our headers, too: a wait of a thousand years, a billion attempts, JSON without an end."""
+    topic = Topic(kafka_server, partitions=1)
+    lies = (b'{"id":"a","at":1,"due":60000000000000000}', b'{"id":"b","at":1,"attempt":2000000000}')
+    for lie in (*lies, b'{"id":"c","at":1,"z":' + b"[" * 2000):
+        topic.produce((b"k", b"1"), headers=[("redrive-message", lie), ("redrive-failures", b"\x91" * 2000)])
+    topic.produce((b"k", b"2"))
+    app = topic.app(tmp_path)
+    handled: list[int] = []
+
+    @app.handler(topic.name)
+    async def handle(body: int) -> None:
+        handled.append(body)
+
+    async with app, working(app):
+        await until(lambda: 2 in handled, what="what is behind them is handled")
+        await topic.until_committed(4)
+        [letter] = await letters(app)
+    assert sorted(handled) == [1, 1, 2]
+    assert (letter.message.id, letter.reason) == ("b", Reason.CRASHED)
+
+
 async def test_a_message_of_two_megabytes_is_handled_and_one_that_the_topic_refuses_says_so(
     kafka_server: Kafka, tmp_path: Path
 ) -> None:

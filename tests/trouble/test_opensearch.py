@@ -68,8 +68,10 @@ class OnceServed(SystemClock):
     def __init__(self, client: AsyncOpenSearch) -> None:
         super().__init__()
         self._client = client
+        self.waits = 0
 
     async def sleep(self, seconds: float) -> None:
+        self.waits += 1
         await served(self._client, f"{INDEX}*")
 
 
@@ -212,13 +214,19 @@ async def test_a_search_that_would_miss_what_is_not_served_waits_for_it(client: 
     """OpenSearch answers 200 with the letters of the other shards, counts none as failed, and says no more."""
     await client.indices.create(index=f"{INDEX}-served")
     await unserved(client, f"{INDEX}-unserved")
-    both, access = f"{INDEX}-served,{INDEX}-unserved", Access(client, OnceServed(client), timedelta(minutes=2))
+    clock = OnceServed(client)
+    both, access = f"{INDEX}-served,{INDEX}-unserved", Access(client, clock, timedelta(minutes=2))
     shards = (await access.search(both, {}))["_shards"]
     assert shards["successful"] == shards["total"]
     await unserved(client, f"{INDEX}-later")
     async with access.snapshot(f"{both},{INDEX}-later") as snapshot:
         shards = (await access.search(None, snapshot))["_shards"]
     assert shards["successful"] == shards["total"] == 3
+    await client.index(index=f"{INDEX}-served", body={}, params={"refresh": "true"})
+    await unserved(client, f"{INDEX}-last")
+    before = clock.waits
+    assert await access.count(f"{both},{INDEX}-last", {"match_all": {}}) == 1
+    assert clock.waits > before
 
 
 # -- slow, cut off ---------------------------------------------------------------------------------------------------

@@ -10,6 +10,7 @@ from msgspec.structs import replace
 
 from redrive.model import (
     OPEN,
+    UNRESOLVED,
     Category,
     Reason,
     State,
@@ -70,7 +71,7 @@ def test_a_letter_that_died_again_keeps_its_story_and_its_message() -> None:
     assert now is not None
     assert now.message == message
     assert now.failures == (*old.failures, second)
-    assert (now.created_at, now.updated_at) == (START, LATER)
+    assert (now.created_at, now.updated_at) == (LATER, LATER)
     assert (now.state, now.category, now.retries) == (State.EXHAUSTED, Category.NETWORK, 1)
     assert (now.resends, now.replay, now.depends_on) == (2, "r1", ("a",))
     assert (now.owner, now.lease_until) == (None, None)
@@ -111,7 +112,8 @@ def test_a_move_ends_the_lease_and_the_plan_of_a_retry() -> None:
 
 
 def test_what_is_open_still_asks_for_something() -> None:
-    assert set(State) - set(OPEN) == {State.RESOLVED, State.ARCHIVED}
+    assert set(State) - set(OPEN) == {State.SENT, State.RESOLVED, State.ARCHIVED}
+    assert set(State) - set(UNRESOLVED) == {State.RESOLVED, State.ARCHIVED}
 
 
 def test_a_letter_is_written_and_read_back_to_the_byte() -> None:

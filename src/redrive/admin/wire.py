@@ -9,6 +9,7 @@ from __future__ import annotations
 import inspect
 import re
 from collections import Counter
+from collections.abc import Iterator
 from datetime import datetime
 from typing import Any
 
@@ -22,6 +23,7 @@ from msgspec import Struct
 from redrive.admin.openapi import parameters_of
 from redrive.admin.problems import SEE, Unreadable, problem
 from redrive.errors import nearest
+from redrive.untrusted import UNREADABLE, read_json
 
 _PLACE = re.compile(r" - at `\$\.?(?P<where>[^`]*)`$")
 _UNKNOWN = re.compile(r"unknown field `(?P<name>[^`]*)`")
@@ -37,10 +39,10 @@ class StrictRequest(Request[Any, Any, Any]):
 
 def _decoded(body: bytes, kind: Any) -> Any:
     try:
-        value = msgspec.json.decode(body, type=kind)
+        value = read_json(body, kind)
     except msgspec.ValidationError as error:
         raise Unreadable(_plain(error) + _meant(str(error), kind)) from None
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+    except UNREADABLE as error:
         raise Unreadable(f"the body is not JSON: {error}", status=400) from None
     _check_zones(value)
     return value
@@ -117,10 +119,15 @@ def _meant(text: str, kind: Any) -> str:
     found = _UNKNOWN.search(text)
     if found is None:
         return ""
-    inner = (field.type for field in msgspec.structs.fields(kind))
-    kinds = [kind, *(part for outer in inner for part in (outer, *getattr(outer, "__args__", ())) if _is_struct(part))]
-    known = {field.name for part in kinds for field in msgspec.structs.fields(part)}
+    outer = list(_structs(kind))
+    inner = [part for whole in outer for field in msgspec.structs.fields(whole) for part in _structs(field.type)]
+    known = {field.name for part in (*outer, *inner) for field in msgspec.structs.fields(part)}
     return nearest(found["name"], known - {found["name"]})  # it may be known in another place
+
+
+def _structs(kind: Any) -> Iterator[Any]:
+    """The kind, or those that it is a choice of, such as of a body that may be left out."""
+    return (part for part in (kind, *getattr(kind, "__args__", ())) if _is_struct(part))
 
 
 def _is_struct(kind: Any) -> bool:

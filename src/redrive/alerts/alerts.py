@@ -9,11 +9,11 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import deque
-from collections.abc import AsyncIterator, Callable, Iterable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
 from contextlib import asynccontextmanager, suppress
 from datetime import timedelta
 from types import TracebackType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
 from msgspec.structs import replace
 
@@ -42,6 +42,8 @@ _GATHER = 1.0  # seconds in which what comes together is told together
 _MOST_REPORTS = 1000
 _MOST_FACTS = 200  # looked at in one round
 _KEPT = timedelta(days=30)
+IsOver: TypeAlias = Callable[[Alert], Awaitable[bool]]
+"""Whether what an alert told of is over."""
 _FORGET_EVERY = timedelta(hours=1)
 
 
@@ -80,6 +82,7 @@ class Alerts:
             [Courier(notifier, events, clock, mask) for notifier in notifiers], clock, events, owner
         )
         self._turns = Turns(store.documents, clock, owner)
+        self._ends: dict[str, IsOver] = {}
         self._inbox: deque[Alert | str] = deque()  # a report, or the key of what is cleared
         self._last: list[Incident] = []  # as the store had them when it answered
         self._away: str | None = None  # the backend that did not answer
@@ -110,6 +113,10 @@ class Alerts:
             return
         self._inbox.append(news)
         self._woken.set()
+
+    def ends_when(self, name: str, is_over: IsOver) -> None:
+        """Resolve an alert of that name, once it has been open for a round, when `is_over` says so."""
+        self._ends[name] = is_over
 
     def listen(self) -> Callable[[], None]:
         """Watch the events of the app from now on, until what is returned is called: for who asks for each `round`."""
@@ -205,6 +212,8 @@ class Alerts:
         found = await self.incidents.list()
         if await self._turns.take("look", self._chosen.interval * 0.9):
             found = await self._looked_at(found)
+        if self._ends and await self._turns.take(f"ends-{'-'.join(sorted(self._ends))}", self._chosen.interval * 0.9):
+            found = await self._ended(found)
         self._last = found
         if await self._dispatcher.dispatch(self.incidents, found):
             self._woken.set()
@@ -243,10 +252,22 @@ class Alerts:
                 await self._if_gone(incident, await self._store.letters.count(rule.gone(incident.alert.group)))
         return [await self._lapsed(self.incidents, incident) for incident in await self.incidents.list()]
 
+    async def _ended(self, found: Sequence[Incident]) -> list[Incident]:
+        """Resolve the incidents of which `ends_when` says that they are over."""
+        for incident in found:
+            is_over = self._ends.get(incident.alert.name) if incident.is_open else None
+            if is_over is not None and self._is_settled(incident) and await is_over(incident.alert):
+                await self.incidents.clear(incident.alert.key)
+        return await self.incidents.list()
+
+    def _is_settled(self, incident: Incident) -> bool:
+        """Whether it was last reported a while ago: a store may show late what was written."""
+        return self._clock.now() - incident.seen_at >= self._chosen.interval
+
     async def _if_gone(self, incident: Incident, left: int) -> None:
-        """Clear a fact whose letters were resolved or archived. Not at once: a store may show late what was written."""
+        """Clear a fact whose letters were resolved or archived."""
         needed = self._chosen.exhausted or 1 if incident.alert.name == EXHAUSTED.name else 1
-        if left < needed and self._clock.now() - incident.seen_at >= self._chosen.interval:
+        if left < needed and self._is_settled(incident):
             await self.incidents.clear(incident.alert.key)
 
     async def _lapsed(self, incidents: Incidents, incident: Incident) -> Incident:

@@ -123,9 +123,21 @@ def reported(old: Incident | None, alert: Alert, now: datetime, timing: Timing) 
         return replace(old, seen_at=now) if _goes_on(old, now, timing) else opened(old, alert, now)
     if not alert.count and now - old.seen_at < timing.lapse / 4:
         return old if not _is_due(old, now, timing) else _owing(old, Kind.REPEATED, now)  # nothing worth a write
-    alert = replace(alert, starts_at=old.alert.starts_at)
-    seen = replace(old, alert=alert, seen_at=now, count=old.count + alert.count)
+    seen = replace(old, alert=_known_as(old.alert, alert), seen_at=now, count=old.count + alert.count)
     return _owing(seen, Kind.REPEATED, now) if _is_due(seen, now, timing) else seen
+
+
+def _known_as(old: Alert, new: Alert) -> Alert:
+    """The new report under what the alert is known by outside: to Alertmanager, other labels are another alert."""
+    return replace(
+        new,
+        starts_at=old.starts_at,
+        name=old.name,
+        severity=old.severity,
+        labels=old.labels,
+        group=old.group,
+        source=old.source,
+    )
 
 
 def _goes_on(old: Incident, now: datetime, timing: Timing) -> bool:

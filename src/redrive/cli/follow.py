@@ -119,11 +119,24 @@ def _is_over(patience: Patience, seconds: float) -> bool:
 def _open(report: ReplayReport) -> int:
     """How many letters' outcomes may still come."""
     waiting = (EntryStatus.SENT, EntryStatus.SELECTED) if report.replay.state is ReplayState.RUNNING else ()
-    return sum(report.entries.get(status, 0) for status in waiting or (EntryStatus.SENT,))
+    sent = sum(report.entries.get(status, 0) for status in waiting or (EntryStatus.SENT,))
+    return max(sent - report.replay.untold, 0)
+
+
+def _untold(replay: Replay) -> str:
+    """What to expect of letters that went to consumers which tell us nothing."""
+    if not replay.untold:
+        return ""
+    return (
+        f"\n{letters_said(replay.untold)} went back to consumers that are not Redrive's: sent is all that will "
+        f"be known of them, unless one dies again and `redrive collect` finds it"
+    )
 
 
 def _is_partial(report: ReplayReport, patience: Patience) -> bool:
     fine = {EntryStatus.RESOLVED} if patience.wait else {EntryStatus.RESOLVED, EntryStatus.SENT, EntryStatus.FAILED}
+    if patience.wait and not _open(report):
+        fine.add(EntryStatus.SENT)  # of those that are left nobody will tell us more
     return not report.entries or any(count for status, count in report.entries.items() if status not in fine)
 
 
@@ -131,7 +144,7 @@ def _said(report: ReplayReport) -> str:
     counts = states(report.entries).plain or "no letters: they changed since the plan was made"
     look = command("replays", "show", report.replay.id)
     cancelled = " was cancelled" if report.replay.state is ReplayState.CANCELLED else ""
-    return f"replay {report.replay.id}{cancelled}: {counts}\nWhat became of each letter: {look}"
+    return f"replay {report.replay.id}{cancelled}: {counts}{_untold(report.replay)}\nWhat became of each letter: {look}"
 
 
 def _how_to_go_on(begun: list[Replay]) -> str:

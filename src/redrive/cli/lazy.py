@@ -28,6 +28,7 @@ class Given:
 
 Table = Mapping[str, Mapping[str, tuple[str, str]]]
 """section -> command -> (module:attribute, its line in the help); `.name` is a module of redrive.cli.commands"""
+_RULES = "alert-rules"
 SYSTEMS = "Systems"
 """The section of the commands that systems bring."""
 
@@ -47,7 +48,7 @@ class Commands(click.Group):
 
     def _systems(self) -> dict[str, System]:
         """The systems that have a command. A command of Redrive's own is never one of a system."""
-        found = {name: system for name, system in systems().items() if system.command}
+        found = {name: system for name, system in systems().items() if system.command or system.rules}
         for name in found.keys() & self._targets.keys():
             refuse(name, "a command of Redrive itself has that name")
             del found[name]
@@ -69,7 +70,9 @@ class Commands(click.Group):
         from redrive.errors import RedriveError
 
         try:
-            command: click.Command = resolved(system.command, system.extra)
+            command: click.Command = resolved(system.command, system.extra) if system.command else _group(system)
+            if system.rules and isinstance(command, click.Group) and _RULES not in command.commands:
+                command.add_command(_alert_rules(system))
         except RedriveError:
             raise
         except Exception as error:  # whatever a stranger's module raises
@@ -117,6 +120,23 @@ class Commands(click.Group):
                 raise
             raise instead from error
         return answer
+
+
+def _group(system: System) -> click.Group:
+    """For a system that has rules and no command of its own."""
+    return common(click.Group(system.name, help=f"{system.about}."))  # type: ignore[no-any-return]
+
+
+def _alert_rules(system: System) -> click.Command:
+    @click.command(_RULES)
+    @common
+    def alert_rules() -> None:
+        """Print alert rules for Prometheus, to be put among its `rule_files`."""
+        from pkgutil import get_data
+
+        click.echo((get_data(*system.rules.split(":")) or b"").decode(), nl=False)
+
+    return alert_rules
 
 
 def _tell_refused() -> None:

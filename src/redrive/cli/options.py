@@ -56,10 +56,10 @@ _ONE: dict[str, tuple[Any, str]] = {
     "error_type": (str, "With this error type, as `letters` shows it."),
     "code": (str, "With this code: an HTTP status, an SMTP or gRPC code."),
     "text": (str, "With this text in id, key, error or body."),
-    "older_than": (span, "Buried longer ago than this: 2h, 7d."),
-    "newer_than": (span, "Buried within this time: 30m, 1d."),
-    "since": (moment, "Buried at this time or later (ISO; UTC if it has no offset)."),
-    "before": (moment, "Buried before this time."),
+    "older_than": (span, "Buried, the last time, longer ago than this: 2h, 7d."),
+    "newer_than": (span, "Buried, the last time, within this time: 30m, 1d."),
+    "since": (moment, "Buried, the last time, at this time or later (ISO; UTC if it has no offset)."),
+    "before": (moment, "Buried, the last time, before this time."),
 }
 
 _METAVARS = {span: "DURATION", moment: "TIME"}

@@ -20,7 +20,8 @@ from rich.text import Text
 WIDE = 110
 """From this width on a table shows its less important columns too."""
 _UNBOUNDED = 20_000
-_CONTROLS = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
+_CONTROLS = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
+"""What drives a terminal, turns the direction of what is written, or cannot be written."""
 _STYLES = {
     "pending": "yellow",
     "retrying": "cyan",
@@ -115,7 +116,12 @@ def line(text: str, most: int | None = None) -> Text:
 
 def plain(text: str) -> str:
     """The text with control characters as escapes; tabs and line ends stay."""
-    return _CONTROLS.sub(lambda match: f"\\x{ord(match[0]):02x}", text.replace("\r\n", "\n"))
+    return _CONTROLS.sub(_escaped, text.replace("\r\n", "\n"))
+
+
+def _escaped(match: re.Match[str]) -> str:
+    code = ord(match[0])
+    return f"\\x{code:02x}" if code < 256 else f"\\u{code:04x}"
 
 
 def error(kind: str, message: str, most: int | None = None) -> Text:

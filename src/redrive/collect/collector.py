@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Awaitable, Callable, Sequence
 from datetime import datetime, timedelta
 from typing import TypeAlias
 
 from redrive.clock import Clock, Pause
+from redrive.collect.foreign import unread
+from redrive.collect.joining import join
 from redrive.errors import Unavailable
 from redrive.model import Done, Letter
 from redrive.stores.base import Store
@@ -16,9 +19,10 @@ from redrive.telemetry.events import BackendDown, BackendUp, Events, LetterRefus
 from redrive.transports.base import Delivery, Settlement, Transport
 
 Reader: TypeAlias = Callable[[Delivery, datetime], Letter | None]
-"""The letter of a dead message. It never raises: what it does not understand is a letter all the same. None: it stands
-for a letter that is in a store already."""
+"""The letter of a dead message; what it does not understand is a letter all the same. None: it stands for a letter that
+is in a store already. If it raises, the collector keeps the message as a letter of category validation."""
 Stored: TypeAlias = Callable[[Sequence[Letter]], Awaitable[None]]
+log = logging.getLogger("redrive")
 _SHORTEST_PAUSE, _LONGEST_PAUSE = 0.1, 10.0
 _LOOK = 0.3  # seconds between looks at whether anything is left
 _LOOKS = 2  # in a row that see nothing: what a broker has just sent is in nobody's count for a moment
@@ -106,19 +110,39 @@ class Collector:
     async def _keep(self, deliveries: Sequence[Delivery]) -> None:
         """Record the letters of these deliveries, however long that takes, and acknowledge them then."""
         now = self._clock.now()
-        read = [(delivery, self._read(delivery, now)) for delivery in deliveries]
-        refused = await self._recorded([letter for _, letter in read if letter is not None], deliveries)
-        if refused is None:
+        read = [(delivery, self._letter(delivery, now)) for delivery in deliveries]
+        joined = await self._recorded([letter for _, letter in read if letter is not None], deliveries)
+        if joined is None:
             return
+        letters, refused = joined
+        read = [(delivery, None if letter is None else letters.pop(0)) for delivery, letter in read]
         await self._leave(
             [(delivery, refused[letter.id]) for delivery, letter in read if letter is not None and letter.id in refused]
         )
         kept = [letter for _, letter in read if letter is not None and letter.id not in refused]
-        if self._stored is not None:
-            await self._stored(kept)
+        await self._tell(kept)
         done = [delivery for delivery, letter in read if letter is None or letter.id not in refused]
         await self._transport.settle([Settlement(delivery, Done()) for delivery in done])
         self.collected += len(kept)
+
+    def _letter(self, delivery: Delivery, now: datetime) -> Letter | None:
+        """The letter of a dead message; of one that its reader cannot cope with, one that says so."""
+        try:
+            return self._read(delivery, now)
+        except Exception as error:
+            log.error("what lies in %s cannot be read, and is kept as it is", self._source, exc_info=error)
+            return unread(delivery.message, error, now)
+
+    async def _tell(self, kept: Sequence[Letter]) -> None:
+        """Tell whoever wants to know. They are durable: what a message does to a listener holds up no other."""
+        if self._stored is None:
+            return
+        try:
+            await self._stored(kept)
+        except Unavailable:
+            raise
+        except Exception:
+            log.exception("letters from %s are stored, and whoever was to be told of them failed", self._source)
 
     async def _leave(self, refusals: Sequence[tuple[Delivery, str]]) -> None:
         """Leave what the store refuses unacknowledged: it comes again when its lease ends, to us or to another."""
@@ -132,20 +156,26 @@ class Collector:
         lost = {id(delivery) for delivery in await self._transport.extend(deliveries)} if deliveries else set()
         return [delivery for delivery in deliveries if id(delivery) not in lost]
 
-    async def _recorded(self, letters: Sequence[Letter], deliveries: Sequence[Delivery]) -> dict[str, str] | None:
-        """Record them; returns those that the store will not have, and why. None if we were stopped before that."""
+    async def _recorded(
+        self, found: Sequence[Letter], deliveries: Sequence[Delivery]
+    ) -> tuple[list[Letter], dict[str, str]] | None:
+        """Record them; returns them as they were recorded, and those that the store will not have, and why. None if we
+        were stopped before that."""
         pause = Pause(_SHORTEST_PAUSE, min(_LONGEST_PAUSE, self._lease.total_seconds() / 3))
         down = None
         while True:
             try:
-                refused = await record_each(self._store.letters, letters)
+                joined = await join(self._store.letters, found, self._clock.now())
+                if joined.entries:
+                    await self._store.ledger.mark(joined.entries)
+                refused = await record_each(self._store.letters, joined.in_order)
             except Unavailable as error:
                 down = error.name
                 self._announce_down(error, pause)
             else:
                 if down is not None:
                     self._events.emit(BackendUp(backend=down))
-                return {id: f"{type(error).__name__}: {error}" for id, error in refused.items()}
+                return joined.letters, {id: f"{type(error).__name__}: {error}" for id, error in refused.items()}
             if await self._clock.wait(self._stopping, pause.next()):
                 return None  # they come back: none of them was acknowledged
             await self._hold(deliveries)

@@ -6,12 +6,15 @@ from datetime import datetime
 
 from msgspec.structs import replace
 
-from redrive.collect.foreign import failure_of, letter_of, moment_of, number_of, text_of
-from redrive.model import Failure, Headers, Letter, Message
+from redrive.collect.foreign import Said, failure_of, letter_of, number_of, place_of, stripped, text_of
+from redrive.collect.spring import spring
+from redrive.model import Failure, Letter, Message
 from redrive.transports.base import Delivery
-from redrive.transports.kafka.dlq import STUB, letter_in
+from redrive.transports.kafka.dlq import is_stub, letter_in
+from redrive.transports.kafka.shelf import written_at
+from redrive.transports.kafka.wire import without_lost_nulls
 
-SPRING, CONNECT = "kafka_dlt-", "__connect.errors."
+CONNECT = "__connect.errors."
 _SUFFIXES = (".dlq", ".dlt", ".DLT", ".DLQ", "-dlt", "-dlq", "-DLT")
 
 
@@ -28,19 +31,20 @@ class KafkaReader:
         self.source = source or _without_suffix(topic)
 
     def __call__(self, delivery: Delivery, now: datetime) -> Letter | None:
-        message = delivery.message
-        if message.header(STUB) is not None:
+        message, at = delivery.message, written_at(delivery)
+        if is_stub(message):
             return None  # the letter itself is in the store of who wrote it
         ours = letter_in(message.headers, message)
         if ours is not None:
             return replace(ours, message=self.original(ours.message), transport=self._transport)
-        for read in (self._spring, self._connect, self.by_value):
-            letter = read(message, now)
-            if letter is not None:
-                return letter
+        said = spring(message, at) or connect(message, at)
+        if said is not None:
+            return self.letter(said.message, said.source or self.source, said.place, said.failure, now)
+        letter = self.by_value(message, now)
+        if letter is not None:
+            return letter
         text = f"found in {self._topic}; nothing says why it is there"
-        failure = failure_of("collected.Unknown", text, message.enqueued_at)
-        return self.letter(message, self.source, message.id, failure, now)
+        return self.letter(message, self.source, message.id, failure_of("collected.Unknown", text, at), now)
 
     # -- what the reader of a system knows better -------------------------------------------------------------------
 
@@ -52,66 +56,33 @@ class KafkaReader:
         """The letter of a record whose value says why it died; None for any other."""
         return None
 
-    # -- Spring: kafka_dlt-* ---------------------------------------------------------------------------------------
-
-    def _spring(self, message: Message, now: datetime) -> Letter | None:
-        said = _headers(message.headers, SPRING)
-        if not said:
-            return None
-        topic = text_of(said.get("original-topic")) or self.source
-        kind = said.get("exception-cause-fqcn") or said.get("exception-fqcn") or said.get("key-exception-fqcn")
-        text = said.get("exception-message") or said.get("key-exception-message")
-        stack = said.get("exception-stacktrace") or said.get("key-exception-stacktrace")
-        failure = failure_of(
-            text_of(kind) or "spring.Unknown",
-            text_of(text),
-            moment_of(number_of(said.get("original-timestamp")), message.enqueued_at),
-            stack=text_of(stack),
-            worker=text_of(said.get("original-consumer-group")),
-        )
-        place = _place(topic, number_of(said.get("original-partition")), number_of(said.get("original-offset")))
-        return self.letter(_stripped(message, SPRING), topic, place, failure, now)
-
-    # -- Kafka Connect: __connect.errors.* ---------------------------------------------------------------------------
-
-    def _connect(self, message: Message, now: datetime) -> Letter | None:
-        said = _headers(message.headers, CONNECT)
-        if not said:
-            return None
-        topic = text_of(said.get("topic")) or self.source
-        stage, where = text_of(said.get("stage")), text_of(said.get("class.name"))
-        kind = text_of(said.get("exception.class.name")) or "connect.Unknown"
-        text = text_of(said.get("exception.message"))
-        connector = f"{text_of(said.get('connector.name'))}-{text_of(said.get('task.id'))}".strip("-")
-        failure = failure_of(
-            kind,
-            f"{text} (stage {stage} of {where})" if stage else text,
-            message.enqueued_at,
-            stack=text_of(said.get("exception.stacktrace")),
-            worker=connector,
-        )
-        place = _place(topic, number_of(said.get("partition")), number_of(said.get("offset")))
-        return self.letter(_stripped(message, CONNECT), topic, place, failure, now)
-
     def letter(self, message: Message, source: str, id: str | None, failure: Failure, now: datetime) -> Letter:
         """The letter of a message. A place that is known becomes its id, and where a replay sends it."""
-        found = replace(message, source=source, id=id or message.id)
+        headers = without_lost_nulls(message.headers)
+        found = replace(message, source=source, id=id or message.id, headers=headers)
         if id is not None and id.startswith(f"{source}["):
             found = replace(found, origin=id)
         return letter_of(found, failure, transport=self._transport, now=now)
 
 
-def _headers(headers: Headers, prefix: str) -> dict[str, bytes]:
-    return {name.removeprefix(prefix): value for name, value in headers if name.startswith(prefix)}
-
-
-def _stripped(message: Message, prefix: str) -> Message:
-    """The message as it was before it died, with its own headers only."""
-    return replace(message, headers=tuple(pair for pair in message.headers if not pair[0].startswith(prefix)))
-
-
-def _place(topic: str, partition: int | None, offset: int | None) -> str | None:
-    return None if partition is None or offset is None else f"{topic}[{partition}]@{offset}"
+def connect(message: Message, at: datetime) -> Said | None:
+    """What Kafka Connect says of a record; None if it did not write it. Connect gives a dead record the timestamp of
+    the one that died: when it failed is not known."""
+    said = {name.removeprefix(CONNECT): value for name, value in message.headers if name.startswith(CONNECT)}
+    if not said:
+        return None
+    topic = text_of(said.get("topic")) or None
+    stage, where = text_of(said.get("stage")), text_of(said.get("class.name"))
+    text = text_of(said.get("exception.message"))
+    failure = failure_of(
+        text_of(said.get("exception.class.name")) or "connect.Unknown",
+        f"{text} (stage {stage} of {where})" if stage else text,
+        at,
+        stack=text_of(said.get("exception.stacktrace")),
+        worker=f"{text_of(said.get('connector.name'))}-{text_of(said.get('task.id'))}".strip("-"),
+    )
+    place = place_of(topic or "", number_of(said.get("partition")), number_of(said.get("offset")))
+    return Said(stripped(message, CONNECT), failure, source=topic, place=place if topic else None)
 
 
 def _without_suffix(topic: str) -> str:

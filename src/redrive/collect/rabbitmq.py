@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
@@ -14,7 +14,10 @@ from redrive.forensics.fingerprint import fingerprint
 from redrive.model import Letter, Message, Reason, letter_id
 from redrive.transports.base import Delivery
 from redrive.transports.rabbitmq.dead_letter_queues import DEAD, Dead, is_about
-from redrive.transports.rabbitmq.wire import X_DEATH
+from redrive.transports.rabbitmq.deaths import deaths_of
+from redrive.transports.rabbitmq.topology import source_of
+from redrive.transports.rabbitmq.wire import origin_of
+from redrive.untrusted import UNREADABLE
 
 _REASONS = {
     "expired": ("rabbitmq.Expired", "its time to live in {queue} was over"),
@@ -42,8 +45,8 @@ class RabbitReader:
         ours = self._ours(message, delivery, table, now)
         if ours is not None:
             return ours
-        death = _last_death(table)
-        source = self._source or str(death.get("queue") or self._queue.removesuffix(".dlq"))
+        death = _cause(deaths_of(table))
+        source = self._source or str(death.get("queue") or source_of(self._queue))
         kind, text = _REASONS.get(str(death.get("reason")), ("rabbitmq.Unknown", "nothing says why it is in {queue}"))
         at, count = death.get("time"), death.get("count")
         failure = failure_of(
@@ -53,7 +56,7 @@ class RabbitReader:
             attempt=int(count) if isinstance(count, int) and 0 < count < 1 << 31 else 1,
         )
         reason = Reason.EXPIRED if death.get("reason") == "expired" else Reason.ATTEMPTS
-        moved = replace(message, source=source)
+        moved = replace(message, source=source, origin=origin_of(table, source) or message.origin)
         return letter_of(moved, failure, transport=self._transport, now=now, reason=reason)
 
     def _ours(self, message: Message, delivery: Delivery, table: Mapping[str, Any], now: datetime) -> Letter | None:
@@ -63,10 +66,10 @@ class RabbitReader:
             return None
         try:
             dead = msgspec.json.decode(said, type=Dead)
-        except (msgspec.MsgspecError, UnicodeDecodeError):
+        except UNREADABLE:
             return None
-        source = self._source or self._queue.removesuffix(".dlq")
-        found = replace(message, source=source, attempt=1)
+        source = self._source or source_of(self._queue)
+        found = replace(message, source=source, attempt=1, origin=origin_of(table, source) or message.origin)
         return replace(
             letter_of(found, delivery.failures[-1], transport=self._transport, now=now, reason=dead.reason),
             id=letter_id(source, message.id),
@@ -76,6 +79,7 @@ class RabbitReader:
             max_retries=dead.max_retries,
             depends_on=dead.depends_on,
             expires_at=dead.expires_at,
+            foreign=False,
         )
 
 
@@ -84,9 +88,11 @@ def _bare(message: Message) -> Message:
     return replace(message, headers=headers, attempt=1)
 
 
-def _last_death(table: Mapping[str, Any]) -> Mapping[str, Any]:
-    """The latest entry of `x-death`, which RabbitMQ writes first; empty if it is not as RabbitMQ writes it."""
-    deaths = table.get(X_DEATH)
-    if not isinstance(deaths, list):
-        return {}
-    return next((death for death in deaths if isinstance(death, dict) and isinstance(death.get("queue"), str)), {})
+def _cause(deaths: Sequence[Mapping[str, Any]]) -> Mapping[str, Any]:
+    """The entry of `x-death` that says where and why it died: the latest rejection, because waits in a retry queue
+    expire after it; else the latest of all."""
+    for reason in ("rejected", "delivery_limit"):
+        for death in deaths:
+            if death.get("reason") == reason:
+                return death
+    return deaths[0] if deaths else {}

@@ -22,6 +22,7 @@ from redrive.errors import ConfigError, MissingExtra, nearest
 from redrive.forensics.redact import Redactor
 from redrive.forensics.secrets import MASK
 from redrive.systems.discover import refused
+from redrive.untrusted import UNREADABLE, checked_tree
 
 ENVIRONMENT = "environment"
 _FILES = ("redrive.toml", "redrive.yaml", "redrive.yml", "pyproject.toml")
@@ -114,8 +115,8 @@ def parsed(file: Path) -> dict[str, Any]:
     if file.suffix not in (".toml", ".yaml", ".yml"):
         raise ConfigError(f"{file} is no configuration file: name it .toml, .yaml or .yml")
     try:
-        tree = _toml(file) if file.suffix == ".toml" else _yaml(file)
-    except (OSError, ValueError) as error:
+        tree = checked_tree(_toml(file) if file.suffix == ".toml" else _yaml(file))
+    except (OSError, *UNREADABLE) as error:
         raise ConfigError(f"{file} cannot be read: {error}") from error
     if not isinstance(tree, dict):
         raise ConfigError(f"{file} is a {type(tree).__name__}; it takes keys with values")

@@ -11,6 +11,7 @@ import msgspec
 from redrive.config.durations import duration
 from redrive.config.settings import Key
 from redrive.errors import ConfigError
+from redrive.untrusted import UNREADABLE
 
 _SIZE = re.compile(r"(\d+(?:\.\d+)?) ?([kmg]?i?b)", re.IGNORECASE)
 _UNITS = {"b": 1, "kb": 10**3, "mb": 10**6, "gb": 10**9, "kib": 1 << 10, "mib": 1 << 20, "gib": 1 << 30}
@@ -45,7 +46,7 @@ def _listed(text: str) -> object:
         return [item.strip() for item in text.split(",") if item.strip()]
     try:
         return msgspec.json.decode(text)
-    except msgspec.DecodeError:
+    except UNREADABLE:
         return text
 
 

@@ -131,7 +131,12 @@ class Settings(Struct, frozen=True, kw_only=True):
     transports: Annotated[dict[str, str], _TRANSPORT] = field(
         default_factory=lambda: {"default": "sqlite:///redrive.db"}
     )
-    worker: Annotated[str, About("The name of this process in failures; empty makes it host:pid")] = ""
+    worker: Annotated[
+        str,
+        About(
+            "The name of this process in failures, and to brokers that know workers by name; empty: host:pid, no name"
+        ),
+    ] = ""
     version: Annotated[str, About("The version of your own code, noted in failures")] = ""
     concurrency: Annotated[
         int, About("How many messages of a source a worker handles at once", least=1, most=10_000)

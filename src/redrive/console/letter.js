@@ -39,7 +39,7 @@ function actions(letter, dialog, changed) {
     }
     changed();
   };
-  const sendable = ["pending", "exhausted"].includes(letter.state);
+  const sendable = ["pending", "exhausted", "sent"].includes(letter.state);
   const retry = act(`${letter.id} was sent back to ${letter.source}`, () => post("letters/retry", { ids: [letter.id] }));
   const archive = act(`${letter.id} is archived`, () => post("letters/archive", { ids: [letter.id] }));
   return el("div.buttons", {},
@@ -82,10 +82,29 @@ function attempt(failure, index) {
     failure.stack && el("pre", { tabIndex: 0 }, failure.stack));
 }
 
+const TOKENS = /"(?:[^"\\]|\\.)*"|[[\]{},:]|[^\s[\]{},:"]+/g;
+const DEEPEST = 64;
+
+/** JSON over several lines, each token as it was written: a parser would change numbers and drop repeated keys. */
 function pretty(body) {
   try {
-    return JSON.stringify(JSON.parse(body), null, 2);
+    JSON.parse(body);
   } catch {
     return body;
   }
+  let text = "", level = 0, before = ":";
+  for (const token of body.match(TOKENS)) {
+    if ("]}".includes(token)) level -= 1;
+    if (level > DEEPEST) return body;
+    text += gap(before, token, level) + token;
+    if ("[{".includes(token)) level += 1;
+    before = token;
+  }
+  return text;
+}
+
+function gap(before, token, level) {
+  if (",:".includes(token) || ("[{".includes(before) && "]}".includes(token))) return "";
+  if (before === ":") return level ? " " : "";
+  return `\n${"  ".repeat(level)}`;
 }

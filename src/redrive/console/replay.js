@@ -24,7 +24,7 @@ function form(group, plan, query, changed) {
     el("p.headline", {}, el("strong", {}, group.error_type), ` ${group.message}`),
     el("ul.plan", {},
       Object.entries(plan.sources).map(([name, count]) => el("li", {}, el("strong", {}, number(count)), ` back to ${name}`)),
-      plan.left_out > 0 && el("li.faint", {}, `${number(plan.left_out)} left out: resolved, archived or on their way`)),
+      plan.left_out > 0 && el("li.faint", {}, `${number(plan.left_out)} left out: resolved, archived, sent or on their way`)),
     caution(group) && el("p.caution", {}, caution(group)),
     el("label.field", {}, "Letters a second", rate),
     el("label.field", {}, "Reason, for the audit trail", reason),
@@ -65,7 +65,7 @@ async function start(order, changed) {
 async function watch(id) {
   while (dialog().open) {
     const { replay, entries } = await get(`replays/${encodeURIComponent(id)}`);
-    const open = (entries.selected ?? 0) + (entries.sent ?? 0);
+    const open = Math.max((entries.selected ?? 0) + (entries.sent ?? 0) - replay.untold, 0);
     find("progress").replaceChildren(progress(id, replay, entries, open));
     if (!open || replay.state === "cancelled") return;
     await new Promise((done) => setTimeout(done, 500));
@@ -78,6 +78,7 @@ function progress(id, replay, entries, open) {
   return el("div", {},
     el("progress", { max: Math.max(replay.total, 1), value: replay.total - open, "aria-label": "Outcomes known" }),
     el("ul.plan", {}, parts.map((name) => el("li", {}, el("strong", {}, number(entries[name])), ` ${name}`))),
+    replay.untold > 0 && el("p.faint", {}, `${letters(replay.untold)} went to consumers that are not Redrive's: sent is all that will be known of them, unless one dies again and is collected.`),
     replay.waits.map((wait) => el("p.caution", {}, waitsFor(wait))),
     el("div.buttons", {},
       replay.state === "running" && el("button", { type: "button", onclick: cancel }, "Stop sending"),

@@ -2,12 +2,13 @@
 
 import { due, el, keyed, moment, number } from "./dom.js";
 
-export const STATES = ["pending", "retrying", "replaying", "exhausted", "resolved", "archived"];
+export const STATES = ["pending", "retrying", "replaying", "exhausted", "sent", "resolved", "archived"];
 const MEANING = {
   pending: "wait for a retry, or for you",
   retrying: "a retry has them",
   replaying: "a replay has them",
   exhausted: "no automatic retry is left",
+  sent: "went back to others' consumers",
   resolved: "succeeded after all",
   archived: "done with",
 };

@@ -16,7 +16,9 @@ async def broker(app: Redrive, name: str, transport: Transport) -> list[Finding]
     sources = [source for source, handler in app.handlers.items() if handler.transport == name]
     found = await transport.examined(sources)
     mend = (
-        "start a worker: it makes them" if transport.makes_queues else "make them, or leave declare=no out of the URL"
+        "start a worker: it makes them"
+        if transport.makes_queues
+        else "create them on the broker (RabbitMQ: or leave declare=no out of the URL)"
     )
     return list(topology_findings(f"transports.{name}", found, mend, len(sources)))
 

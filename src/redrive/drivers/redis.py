@@ -4,14 +4,15 @@
     redis+cluster://host     a Redis Cluster        rediss+cluster://…  the same over TLS
 
 Options of ours in the URL: `prefix` (of every key, `redrive` by default), `checks=off` (run on a server that could
-lose what it is given) and `socket_timeout` (seconds to wait for an answer). The others are redis-py's own.
+lose what it is given), `mirror` (keep the ids of queues under BullMQ's names too: `mirror=bull`) and `socket_timeout`
+(seconds to wait for an answer). The others are redis-py's own.
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
-from contextlib import asynccontextmanager, contextmanager
+from contextlib import asynccontextmanager, contextmanager, suppress
 from functools import cache
 from hashlib import sha1
 from importlib.resources import files
@@ -35,7 +36,7 @@ OLDEST = (7, 0)
 """Since 7.0 a script can say that it may run when memory is full: settling has to go on then (decision 13)."""
 LONGEST_WAIT = 5.0
 _PATIENCE = 5.0
-_OURS = ("prefix", "checks", "socket_timeout")
+_OURS = ("prefix", "checks", "mirror", "socket_timeout")
 _THEIRS = (
     *("db", "username", "password", "client_name", "protocol", "max_connections", "health_check_interval"),
     *("socket_connect_timeout", "socket_keepalive"),
@@ -54,6 +55,7 @@ class Address(Struct, frozen=True):
     cluster: bool
     prefix: str
     checks: bool
+    mirror: str | None  # what the mirror of a queue begins with; empty: there is to be none; None: as it is
     patience: float  # seconds until a server that does not answer is unavailable
 
 
@@ -97,11 +99,14 @@ def address_of(url: str) -> Address:
         if name not in (*_OURS, *_THEIRS):
             raise ConfigError(f"unknown option {name!r} in a URL of Redis{nearest(name, (*_OURS, *_THEIRS))}")
     prefix, checks = options.pop("prefix", "redrive"), options.pop("checks", "on")
+    mirror = options.pop("mirror", None)
     if not prefix or set(prefix) & set("{}"):
         raise ConfigError(f"prefix={prefix!r} in a URL of Redis: it is not empty, and has no braces")
     if checks not in ("on", "off"):
         raise ConfigError(f"checks={checks!r} in a URL of Redis: it is on or off")
     scheme, _, kind = parts.scheme.partition("+")
+    if mirror and kind == "cluster":
+        raise ConfigError(f"mirror={mirror!r} in a URL of Redis: a cluster cannot keep it, its keys are on other nodes")
     try:
         patience = float(options.pop("socket_timeout", _PATIENCE))
         place = f"{parts.hostname or 'localhost'}:{parts.port or 6379}"
@@ -113,6 +118,7 @@ def address_of(url: str) -> Address:
         cluster=kind == "cluster",
         prefix=prefix,
         checks=checks == "on",
+        mirror=mirror,
         patience=patience,
     )
 
@@ -128,6 +134,7 @@ class Link:
         self._unavailable = unavailable
         self._client = self._open()
         self._is_trusted = not self.address.checks
+        self._was_trusted = False
 
     async def command(self, *command: Value) -> Any:
         """Run a command; its answer is as redis-py gives it, texts as bytes."""
@@ -182,14 +189,30 @@ class Link:
             return dict(await self._client.info(target_nodes=RedisCluster.PRIMARIES))
 
     async def trust(self) -> None:
-        """Raise ConfigError if a server is set up so that it can lose messages. Asked once."""
-        if not self._is_trusted:
-            for place, info in (await self.infos()).items():
-                for doubt in doubts(info):
-                    raise ConfigError(
-                        f"{place} {doubt.text}: {doubt.mend} (to run on it all the same, add `checks=off` to its URL)"
-                    )
-            self._is_trusted = True
+        """Raise ConfigError if a server is set up so that it can lose messages. Asked once, and again after each loss
+        of a connection, because what comes back may be another server: then it is unavailable until it is mended."""
+        if self._is_trusted:
+            return
+        for place, info in (await self._facts()).items():
+            for doubt in doubts(info):
+                why = f"{doubt.text}: {doubt.mend} (to run on it all the same, add `checks=off` to its URL)"
+                raise self._unavailable(place, f"it {why}") if self._was_trusted else ConfigError(f"{place} {why}")
+        self._is_trusted = self._was_trusted = True
+
+    async def _facts(self) -> dict[str, dict[str, Any]]:
+        """The INFO of each server, and how it writes its file, where it says so: who runs it may forbid to ask."""
+        infos = {place: dict(info) for place, info in (await self.infos()).items()}
+        for place, info in infos.items():
+            with suppress(exceptions.ResponseError):
+                info.update(await self._config(place, "appendfsync"))
+        return infos
+
+    async def _config(self, place: str, name: str) -> Mapping[str, Any]:
+        async with self._timed():
+            if not self.address.cluster:
+                return dict(await self._client.config_get(name))
+            node = self._client.get_node(node_name=place)
+            return {} if node is None else dict(await self._client.config_get(name, target_nodes=node))
 
     async def aclose(self) -> None:
         """Close every connection; harmless when done twice."""
@@ -208,12 +231,28 @@ class Link:
     @asynccontextmanager
     async def _ours(self, wait: float = 0.0) -> AsyncIterator[None]:
         try:
+            async with self._timed(wait):
+                yield
+        except (exceptions.RedisError, exceptions.RedisClusterException) as error:
+            if isinstance(error, exceptions.ConnectionError):
+                self._doubt()
+            raise self._unavailable(self.address.shown, _why(error)) from error
+
+    @asynccontextmanager
+    async def _timed(self, wait: float = 0.0) -> AsyncIterator[None]:
+        try:
             async with asyncio.timeout(wait + self.address.patience):
                 yield
         except TimeoutError as error:
+            self._doubt()
             raise self._unavailable(self.address.shown, f"no answer within {self.address.patience:g} s") from error
-        except (exceptions.RedisError, exceptions.RedisClusterException, OSError) as error:
+        except OSError as error:
+            self._doubt()
             raise self._unavailable(self.address.shown, _why(error)) from error
+
+    def _doubt(self) -> None:
+        """What answers next may be another server, or the same one with another configuration."""
+        self._is_trusted = not self.address.checks
 
 
 def doubts(info: Mapping[str, Any]) -> Iterator[Doubt]:
@@ -230,6 +269,11 @@ def doubts(info: Mapping[str, Any]) -> Iterator[Doubt]:
         )
     if not int(info.get("aof_enabled", 1)):
         yield Doubt("forgets what came last when it is killed (appendonly no)", "put `appendonly yes` into redis.conf")
+    elif info.get("appendfsync") == "no":
+        yield Doubt(
+            "forgets the last half minute when its machine loses power (appendfsync no)",
+            "put `appendfsync everysec` into redis.conf",
+        )
 
 
 def _numbers(version: str) -> tuple[int, ...]:

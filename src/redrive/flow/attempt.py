@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from typing import NamedTuple
 
+from redrive.errors import NotNow
 from redrive.flow.context import Context
 from redrive.flow.deadline import Deadline
 from redrive.flow.decide import admit
 from redrive.forensics.fingerprint import own_frames, stack_text
 from redrive.model import Category, Failure, Message, Reason, Stage
+from redrive.transports.base import Delivery
 
+log = logging.getLogger("redrive")
 _LONGEST_MESSAGE = 4_000
 
 
@@ -19,8 +23,8 @@ class AttemptTimeout(TimeoutError):
 
 
 async def attempt(context: Context, message: Message, deadline: Deadline) -> Failure | None:
-    """Never raises for what a handler does, SystemExit included; only our own end goes through: a cancellation,
-    Ctrl-C where nobody catches the signal, and the closing of the coroutine itself."""
+    """Never raises for what a handler does, SystemExit included. What goes through is our own end (a cancellation,
+    Ctrl-C where nobody catches the signal, the closing of the coroutine itself), and NotNow: that was no attempt."""
     handler = context.handler
     try:
         body = handler.decode(message.body, message) if handler.decode_wants_message else handler.decode(message.body)
@@ -42,7 +46,7 @@ async def attempt(context: Context, message: Message, deadline: Deadline) -> Fai
             place = (error.__cause__ or error).__traceback__  # where in the handler it was stopped
             error = AttemptTimeout(f"the attempt took longer than {deadline.span}").with_traceback(place)
         return failure(context, message, error)
-    except (KeyboardInterrupt, GeneratorExit):
+    except (KeyboardInterrupt, GeneratorExit, NotNow):
         raise
     except BaseException as error:
         return failure(context, message, error)
@@ -83,6 +87,27 @@ def undecodable(context: Context, message: Message, error: Exception) -> Failure
     )
 
 
+def unreadable(context: Context, message: Message, why: str) -> Failure:
+    """Our own code stumbled over it: no handler has failed, and no retry will change it."""
+    return Failure(
+        type="redrive.Unreadable",
+        message=why,
+        category=Category.VALIDATION,
+        retryable=False,
+        stage=Stage.DELIVERY,
+        at=context.clock.now(),
+        attempt=message.attempt,
+        worker=context.worker,
+        version=context.version,
+    )
+
+
+def stumble(step: str, error: Exception) -> str:
+    """Why a message is unreadable: the step of ours that failed, and at what."""
+    log.error("a message made a step of ours fail, and is buried: %s", step, exc_info=error)
+    return f"{step} failed: {type_name(error)}: {text_of(error)}"
+
+
 class Refusal(NamedTuple):
     """Why a message is buried without an attempt."""
 
@@ -90,12 +115,18 @@ class Refusal(NamedTuple):
     failure: Failure
 
 
-def refusal(context: Context, message: Message) -> Refusal | None:
+def refusal(context: Context, delivery: Delivery) -> Refusal | None:
     """None: it may be attempted."""
+    message, uncountable = delivery.message, delivery.uncountable
+    if delivery.unreadable:
+        return Refusal(Reason.UNDECODABLE, unreadable(context, message, delivery.unreadable))
     reason = admit(message, context.policy, context.body_limit, context.clock.now())
-    if reason is None:
+    if reason is None and not uncountable:
         return None
-    type, text, category = _why(reason, message, context)
+    if reason is None:
+        reason, (type, text, category) = Reason.TOO_LARGE, _uncountable(uncountable)
+    else:
+        type, text, category = _why(reason, message, context)
     return Refusal(
         reason,
         Failure(
@@ -119,7 +150,8 @@ def _why(reason: Reason, message: Message, context: Context) -> tuple[str, str, 
             tried = message.attempt - 1
             return (
                 "redrive.Crashed",
-                f"delivered {tried} times and settled by nobody: it takes its worker down, or outlives its lease",
+                f"delivered {tried} times and settled by nobody: it takes its worker down, outlives its lease, or "
+                "could not be buried before its worker ended",
                 Category.PERMANENT,
             )
         case Reason.EXPIRED:
@@ -127,6 +159,11 @@ def _why(reason: Reason, message: Message, context: Context) -> tuple[str, str, 
         case _:
             size = f"{len(message.body):,} bytes, over the limit of {context.body_limit:,} (`body_limit`)"
             return "redrive.TooLarge", size, Category.VALIDATION
+
+
+def _uncountable(why: str) -> tuple[str, str, Category]:
+    text = f"its worker stopped or died with it, and that cannot be counted: {why}"
+    return "redrive.TooLarge", text, Category.VALIDATION
 
 
 def type_name(error: BaseException) -> str:

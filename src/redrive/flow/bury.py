@@ -14,6 +14,9 @@ from redrive.model import Failure, Letter, Reason, State, letter_id, merge_failu
 from redrive.policy import Policy
 from redrive.transports.base import Delivery
 
+_PLAINEST = "unreadable"
+"""The group of letters whose failures have no fingerprint."""
+
 
 def letter_of(
     delivery: Delivery,
@@ -47,6 +50,22 @@ def letter_of(
         max_retries=policy.again_for(failure.category).attempts,
         depends_on=dependencies(message),
         expires_at=None if policy.ttl is None else now + policy.ttl,
+    )
+
+
+def plainest(delivery: Delivery, failure: Failure, *, transport: str, now: datetime) -> Letter:
+    """The letter of a message that no better one can be made of: it waits for a person, and nothing of it is read."""
+    message = delivery.message
+    return Letter(
+        id=letter_id(message.source, message.id),
+        message=message,
+        failures=(failure,),
+        state=State.PENDING,
+        reason=Reason.UNDECODABLE,
+        group=_PLAINEST,
+        created_at=now,
+        updated_at=now,
+        transport=transport,
     )
 
 

@@ -45,7 +45,9 @@ from redrive.flow.codes import (
     read,
     said,
 )
-from redrive.flow.texts import category_in, code_in, spoken_name
+from redrive.flow.foreign import read_text
+from redrive.flow.texts import speaks_of_absence
+from redrive.flow.type_names import Named, read_name
 from redrive.model import Category
 
 
@@ -153,9 +155,8 @@ def classify_code(code: str | int, family: Family | str | None = None) -> Verdic
 
 def classify_text(text: str) -> Verdict | None:
     """What a message alone says: the code it names, else its words; None where it says nothing."""
-    code = code_in(text)
-    category = category_of(code) if code else category_in(text)
-    return _verdict(category, code.value if code else None) if category else None
+    category, code = read_text(text)
+    return _verdict(category, code) if category else None
 
 
 def _verdict(category: Category, code: str | None = None) -> Verdict:
@@ -250,9 +251,19 @@ def _by_general_type(error: BaseException, code: Code | None) -> Verdict | None:
 
 
 def _by_words(error: BaseException, code: Code | None) -> Verdict | None:
+    """What the type is called, or else what it says. A name that only says that it may pass lets the text say why."""
     kind: type = type(error)
-    category = _named(kind)
-    return _verdict(category) if category else classify_text(said(error))
+    named = _named(kind)
+    if named is not None and not named.general:
+        return _verdict(named.category)
+    return _by_text(said(error)) or (_verdict(named.category) if named is not None else None)
+
+
+def _by_text(text: str) -> Verdict | None:
+    """What a text says. That something is not there is not final: it may come yet."""
+    verdict = classify_text(text)
+    kept = verdict is None or verdict.category is not PERMANENT or verdict.code is not None
+    return verdict if kept or not speaks_of_absence(text) else None
 
 
 def _of_type(error: BaseException, table: _Types) -> Category | None:
@@ -266,10 +277,12 @@ def _foreign(kind: type) -> Category | None:
 
 
 @lru_cache(maxsize=1024)
-def _named(kind: type) -> Category | None:
+def _named(kind: type) -> Named | None:
     """What the names of the type and its bases say; Python's own are in the tables above."""
-    bases = (base for base in kind.__mro__ if base.__module__ != "builtins")
-    return next((category for base in bases if (category := category_in(spoken_name(base)))), None)
+    bases = (f"{base.__module__}.{base.__name__}" for base in kind.__mro__ if base.__module__ != "builtins")
+    names = [named for base in bases if (named := read_name(base)) is not None]
+    sure = (named for named in names if not named.general)
+    return next(sure, None) or next((named for named in names if named.category in RETRYABLE), None)
 
 
 _STEPS = (_on_purpose, _by_specific_type, _by_code, _by_general_type, _by_words)

@@ -71,6 +71,11 @@ class Context(Struct, frozen=True):
         return handler.policy if handler.policy_of is None else handler.policy_of(delivery)
 
     @property
+    def records_letters(self) -> bool:
+        """Letters are recorded in the store, and not only in a dead-letter place of the transport's own."""
+        return self.dead_letter_place is None or not self.dead_letter_place.replaces_store
+
+    @property
     def parks(self) -> bool:
         """Retries wait in the store: the transport cannot delay them, or not without holding up what is behind."""
         features = self.transport.features

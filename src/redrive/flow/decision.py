@@ -15,3 +15,4 @@ class Decision(Struct, frozen=True, gc=False):
     outcome: Outcome
     failure: Failure | None = None
     seconds: float = 0.0  # that its attempt took
+    is_spent: bool = False  # it is given back, and its attempt stays counted

@@ -14,9 +14,11 @@ BASE_PRIORITY, MOST_URGENT = 5, 1
 Pop = Callable[[str, int], tuple[int, bool]]
 
 
-def priority_of(rounds_without_processing: int) -> int:
-    """5 for who was just served, 1 (the most urgent) for who was passed by four times or more."""
-    return max(MOST_URGENT, BASE_PRIORITY - rounds_without_processing)
+def priority_of(
+    rounds_without_processing: int, base: int = BASE_PRIORITY, increment: int = 1, most_urgent: int = MOST_URGENT
+) -> int:
+    """5 for who was just served, 1 (the most urgent) for who was passed by four times or more; or as it is set."""
+    return max(most_urgent, base - rounds_without_processing * increment)
 
 
 class Rotation:

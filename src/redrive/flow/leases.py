@@ -8,6 +8,7 @@ from collections.abc import Iterable, Sequence
 from redrive.errors import Unavailable
 from redrive.flow.availability import Availability
 from redrive.flow.context import Context
+from redrive.flow.decision import Decision
 from redrive.telemetry.events import LeaseLost
 from redrive.transports.base import Delivery
 
@@ -21,6 +22,7 @@ class Leases:
         self._most = most
         self._availability = availability
         self._held: dict[int, Delivery] = {}
+        self.settling: Sequence[Decision] = ()  # if one of these is lost, its settlement will say so
 
     def __len__(self) -> int:
         return len(self._held)
@@ -59,9 +61,16 @@ class Leases:
                 self._availability.down(error, pause)
                 continue
             self._availability.up()
-            self._let_go(lost)
+            self.let_go(self._not_settled(lost))
 
-    def _let_go(self, lost: Sequence[Delivery]) -> None:
+    def _not_settled(self, lost: Sequence[Delivery]) -> Sequence[Delivery]:
+        """Those that are held still, and not about to be settled: the broker may have done that already."""
+        if not lost:
+            return ()
+        settling = {id(decision.delivery) for decision in self.settling}
+        return [delivery for delivery in lost if id(delivery) in self._held and id(delivery) not in settling]
+
+    def let_go(self, lost: Sequence[Delivery]) -> None:
         """Forget deliveries that another worker has now. Their handlers run on; their outcome is not settled by us."""
         if lost:
             names = tuple(delivery.message.id for delivery in lost)

@@ -78,8 +78,11 @@ def sent_back(letter: Letter, *, now: datetime, replay: str | None = None, by_ha
 
 def bare(message: Message) -> Message:
     """Without our lineage headers: the message as its sender made it. Headers that only look like ours stay."""
-    if lineage(message) is None:
-        return message
+    return message if lineage(message) is None else unsent(message)
+
+
+def unsent(message: Message) -> Message:
+    """Without the headers of ours that a message which was sent back carries, whosever letter they name."""
     headers = tuple(pair for pair in message.headers if pair[0] not in (LETTER, REPLAY, RETRIES, BY_HAND))
     return replace(message, headers=headers)
 

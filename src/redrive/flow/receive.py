@@ -18,9 +18,10 @@ from datetime import timedelta
 from time import perf_counter
 from typing import cast
 
-from redrive.errors import Unavailable
-from redrive.flow.attempt import attempt, refusal
+from redrive.errors import NotNow, Unavailable
+from redrive.flow.attempt import attempt, refusal, stumble, unreadable
 from redrive.flow.availability import Availability, between_tries, between_writes
+from redrive.flow.begin import Beginning
 from redrive.flow.context import Context
 from redrive.flow.deadline import Deadline, Deadlines
 from redrive.flow.decide import decide
@@ -29,7 +30,8 @@ from redrive.flow.lanes import Lanes
 from redrive.flow.leases import Leases
 from redrive.flow.settle import Settled, settle
 from redrive.flow.tasks import cancel, finish, until
-from redrive.model import Bury, Done, Failure, Holds, Release
+from redrive.flow.unwritten import Unwritten
+from redrive.model import Bury, Done, Failure, Holds, Reason, Release
 from redrive.transports.base import Delivery, KeepsOrder
 
 _DONE = Done()
@@ -45,7 +47,11 @@ class Consumer:
         self._is_ours = context.transport.is_ours if isinstance(context.transport, KeepsOrder) else _always
         self._next = self.lanes.next if self._is_ours is _always else self._next_of_ours
         self._availability = Availability(context.events)
-        self._leases = Leases(context, max(2 * context.batch, 2 * context.handler.concurrency), self._availability)
+        self._leases = Leases(context, _most_held(context), self._availability)
+        self._beginning = Beginning(context, self._leases)
+        self._counting = between_tries()
+        self._idle = 0  # tasks of the pool that have nothing to do
+        self._unwritten = Unwritten(context)
         self._deadlines = Deadlines(context.handler.timeout)
         self._most_attempts = context.policy.most_attempts
         self._decisions: list[Decision] = []  # to be settled
@@ -67,8 +73,9 @@ class Consumer:
         finally:
             self.stop()  # whatever ended it: a cancellation and a bug of ours end the idle ones too
             await cancel([fetching])
-            self._give_back(self.lanes.drain())
+            self._give_back([*self.lanes.drain(), *self._beginning.drain()])
             await finish(pool, grace)
+            self._give_back([*self.lanes.drain(), *self._beginning.drain()])  # what was counted while it ended
             await self._last_settlement(settler)
             await cancel([renewal, settler])
 
@@ -121,7 +128,7 @@ class Consumer:
         return await self._leases.until_at_most(0)
 
     def _begin(self, deliveries: Sequence[Delivery]) -> None:
-        self.lanes.add(deliveries)
+        self.lanes.add(self._beginning.add(deliveries))
         self._arrived.set()
 
     # -- attempting ----------------------------------------------------------------------------------------------
@@ -131,16 +138,20 @@ class Consumer:
         while not self._stopping.is_set():
             delivery = self._next()
             if delivery is None:
-                self._arrived.clear()
-                await self._arrived.wait()
+                await self._more_to_begin()
                 continue
             try:
                 while delivery is not None:
-                    decision = self._refused(delivery)
-                    if decision is None:
-                        began = perf_counter()
-                        failure = await attempt(self.context, delivery.message, deadline)
-                        decision = self._decide(delivery, failure, perf_counter() - began)
+                    try:
+                        decision = self._refused(delivery)
+                        if decision is None:
+                            began = perf_counter()
+                            failure = await attempt(self.context, delivery.message, deadline)
+                            decision = self._decide(delivery, failure, perf_counter() - began)
+                    except NotNow as later:
+                        decision = Decision(delivery, Release(later.pause))
+                    except Exception as error:  # of our own code, about this message: what is behind it goes on
+                        decision = self._stumbled(delivery, error)
                     self._decisions.append(decision)  # looked up after the wait: the list is swapped meanwhile
                     delivery = None if delivery.lane is None else self._behind(decision)
             except asyncio.CancelledError:  # the grace is over: it was not the message's fault
@@ -151,6 +162,28 @@ class Consumer:
                 raise
             finally:
                 self._decided.set()
+
+    async def _more_to_begin(self) -> None:
+        """Wait until something may begin; one of those who wait counts what has arrived."""
+        self._idle += 1
+        try:
+            if self._beginning.is_ready:
+                await self._count_begun()
+            else:
+                self._arrived.clear()
+                await self._arrived.wait()
+        finally:
+            self._idle -= 1
+
+    async def _count_begun(self) -> None:
+        try:
+            self.lanes.add(await self._beginning.count(self._idle))
+        except Unavailable as error:
+            self._availability.down(error, self._counting.seconds)
+            await self.context.clock.wait(self._stopping, self._counting.next())
+        else:
+            self._counting.reset()
+            self._arrived.set()
 
     def _next_of_ours(self) -> Delivery | None:
         """The first that may begin, where what was received can be taken from us before that."""
@@ -179,15 +212,22 @@ class Consumer:
         return following
 
     def _refused(self, delivery: Delivery) -> Decision | None:
-        """The decision to bury a message without an attempt; None if it is attempted."""
+        """The decision on a message without an attempt: to bury it, or what was decided before; None if it is
+        attempted."""
         context, message = self.context, delivery.message
+        if (delivery.failures or self._unwritten.remembered) and (
+            decided := self._unwritten.decision(delivery)
+        ) is not None:
+            return decided
         if (
             message.attempt <= self._most_attempts
             and not message.expires_at
             and len(message.body) <= context.body_limit
+            and not delivery.unreadable
+            and not delivery.uncountable
         ):
             return None  # as almost all are
-        refused = refusal(context, message)
+        refused = refusal(context, delivery)
         return None if refused is None else Decision(delivery, Bury(refused.reason), refused.failure)
 
     def _decide(self, delivery: Delivery, failure: Failure | None, seconds: float) -> Decision:
@@ -196,6 +236,11 @@ class Consumer:
         context, clock = self.context, self.context.clock
         outcome = decide(delivery.message, failure, context.policy_for(delivery), clock.now(), clock.rng)
         return Decision(delivery, outcome, failure, seconds)
+
+    def _stumbled(self, delivery: Delivery, error: Exception) -> Decision:
+        """The decision to bury a message that our own code cannot cope with."""
+        why = stumble("to attempt it or to decide what becomes of it", error)
+        return Decision(delivery, Bury(Reason.UNDECODABLE), unreadable(self.context, delivery.message, why))
 
     # -- settling ------------------------------------------------------------------------------------------------
 
@@ -206,6 +251,8 @@ class Consumer:
             batch, self._decisions = self._decisions, []
             if batch:
                 batch += [Decision(delivery, Release()) for delivery in self.lanes.held_up()]
+                self._beginning.observe(batch)
+                self._leases.settling = batch
                 settled = await self._carry_out(batch)
                 self._leases.drop([decision.delivery for decision in batch])
                 if self.lanes.is_blocked:
@@ -226,6 +273,7 @@ class Consumer:
             else:
                 self._availability.up()
                 self._spare_the_store(settled.written)
+                self._unwritten.remember(settled.unwritten)
                 self.released += sum(isinstance(decision.outcome, Release) for decision in batch)
                 return settled
 
@@ -250,6 +298,13 @@ class Consumer:
             self._leases.changed.clear()
             self._decided.set()
             await until(self._leases.changed, [settler])
+
+
+def _most_held(context: Context) -> int:
+    """How many may be held at a time: a batch runs while the next one is fetched. Under a rate, only what runs: what is
+    taken ahead of it could begin too late, together with what the rate allows then."""
+    concurrency = context.handler.concurrency
+    return concurrency if context.handler.limits.rate else max(2 * context.batch, 2 * concurrency)
 
 
 def _always(delivery: Delivery) -> bool:

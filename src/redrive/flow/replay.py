@@ -65,6 +65,7 @@ class Replay(Struct, frozen=True, kw_only=True):
     ended_at: datetime | None = None
     waits: tuple[Wait, ...] = ()  # what does not take all that it is sent
     again_at: datetime | None = None  # nothing is left but what waits: not to be run before then
+    untold: int = 0  # letters it sent to consumers that are not ours, when it ended: of them no outcome is awaited
 
     def is_due(self, now: datetime) -> bool:
         """Whether there is something to be sent."""
@@ -105,7 +106,7 @@ class Replays:
         if not await self._store.documents.put(KIND, replay.id, _body(replay), expect=0):
             replay = await self.get(replay.id)
         if replay.state is ReplayState.FREEZING:
-            total = await self._store.ledger.freeze(replay.id, replay.query, now=self._clock.now())
+            total = await self._store.ledger.freeze(replay.id, selectable(replay.query), now=self._clock.now())
             replay = await self._change(replay.id, total=total, state=ReplayState.RUNNING)
             self._announce(replay)
         return replay
@@ -229,11 +230,25 @@ class Replays:
                 return held
 
     async def _end(self, id: str, runner: str) -> Replay:
-        ended = {"state": ReplayState.SENT, "ended_at": self._clock.now(), "waits": ()}
+        untold = await self._untold(id)
+        ended = {"state": ReplayState.SENT, "ended_at": self._clock.now(), "waits": (), "untold": untold}
         replay = await self._keep(id, runner, runner=None, runner_until=None, **ended)
         if replay.state is ReplayState.SENT and replay.runner is None:
             self._announce(replay)
         return replay
+
+    async def _untold(self, id: str) -> int:
+        """How many of its letters went to consumers that are not ours: one question, where there are none such."""
+        letters, ledger = self._store.letters, self._store.ledger
+        if not await letters.count(Query(states=(State.SENT,))):
+            return 0
+        total, after = 0, None
+        while True:
+            entries, after = await ledger.entries(id, status=EntryStatus.SENT, after=after, limit=_BATCH)
+            ids = tuple(entry.letter for entry in entries)
+            total += await letters.count(Query(ids=ids, states=(State.SENT,))) if ids else 0
+            if after is None:
+                return total
 
     async def _change(self, id: str, **changes: Any) -> Replay:
         """Compare-and-set; a replay that has ended stays as it ended."""
@@ -253,6 +268,14 @@ class Replays:
 
     def _announce(self, replay: Replay) -> None:
         self._events.emit(ReplayMoved(replay=replay.id, state=replay.state, actor=replay.actor, total=replay.total))
+
+
+def selectable(query: Query) -> Query:
+    """What a replay of that query selects. What went to somebody else's consumer is sent again only if it is named, by
+    its state or its id: nothing says that it failed, and a replay of a whole group must not double it."""
+    if query.states is not None or query.ids is not None:
+        return query
+    return replace(query, states=(State.PENDING, State.EXHAUSTED))
 
 
 def owner_of(replay: str) -> str:

@@ -2,7 +2,8 @@
 
     claim     the letter gets an owner and a lease: nobody else sends it
     send      its message goes to the transport it came from, which answers for each
-    confirm   what was accepted has no owner any more: it is on its way, and its outcome is awaited
+    confirm   what was accepted has no owner any more: it is on its way, and its outcome is awaited. Of a letter that
+              died at somebody else's consumer none will come: it is SENT
     undo      what was not sent is as it was before the claim
 
 Who dies after the claim leaves a letter that has an owner. A retry's is rescued when its lease ends (upkeep/rescue.py),
@@ -14,7 +15,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from datetime import timedelta
 from typing import TypeAlias
 
@@ -103,9 +104,17 @@ class Resend:
         results = await self._answers(transport, letters)
         accepted = [id for id, result in results.items() if result.status is SendStatus.ACCEPTED]
         if accepted:
-            now = self._clock.now()
-            await self._letters.move(accepted, expect=[self._to], to=self._to, owner=self._owner, now=now)
+            await self._confirm(accepted, {letter.id for letter in letters if letter.foreign})
         return results
+
+    async def _confirm(self, accepted: Sequence[LetterId], foreign: Collection[LetterId]) -> None:
+        now = self._clock.now()
+        for to, ids in (
+            (self._to, [id for id in accepted if id not in foreign]),
+            (State.SENT, [id for id in accepted if id in foreign]),
+        ):
+            if ids:
+                await self._letters.move(ids, expect=[self._to], to=to, owner=self._owner, now=now)
 
     async def _answers(self, transport: Transport, letters: Sequence[Letter]) -> Results:
         now = self._clock.now()

@@ -15,6 +15,7 @@ from redrive.stores.base import Entry, EntryStatus, Store
 from redrive.telemetry.events import BackendDown, Events
 from redrive.transports.base import SendStatus
 
+_UNSENT = (State.PENDING, State.EXHAUSTED, State.REPLAYING)
 _CHANGED = "it was changed, or waits for another, since it was selected"
 
 
@@ -45,13 +46,27 @@ class Sending:
             return Batch(asked=0, finished=0, left=0)
         resting, given_up = await self._put_off(ids) if self.waits else (set(), set())
         ids = [id for id in ids if id not in resting | given_up]
-        letters = await self._way.claim(Query(ids=tuple(ids)), len(ids)) if ids else []
+        letters = await self._claim(ids)
         results = await self._way.send(letters)
         self._learn(letters, results)
         later = {id for id, result in results.items() if result.status in (SendStatus.BUSY, SendStatus.UNKNOWN)}
         await self._write([id for id in ids if id not in later], letters, results)
         finished = len(ids) - len(later) + len(given_up)
         return Batch(asked=len(letters), finished=finished, left=len(resting) + len(later))
+
+    async def _claim(self, ids: Sequence[LetterId]) -> Sequence[Letter]:
+        """Claim what may still be sent. A letter that is SENT may be sent again, but not by the replay that sent it:
+        that one died before it could write so into the ledger."""
+        if not ids:
+            return ()
+        claimed = await self._way.claim(Query(ids=tuple(ids), states=_UNSENT), len(ids))
+        if len(claimed) == len(ids):
+            return claimed
+        left = tuple({*ids} - {letter.id for letter in claimed})
+        page = await self._store.letters.search(Query(ids=left, states=(State.SENT,)), limit=len(left))
+        again = tuple(letter.id for letter in page.letters if letter.replay != self._replay)
+        query = Query(ids=again, states=(State.SENT,))
+        return [*claimed, *(await self._way.claim(query, len(again)) if again else ())]
 
     async def _put_off(self, ids: Sequence[LetterId]) -> tuple[set[LetterId], set[LetterId]]:
         """Those whose target is to be left alone for now; and those whose target is given up, which are skipped."""

@@ -13,11 +13,11 @@ from redrive.errors import TransportUnavailable, Unavailable
 from redrive.flow.context import Context
 from redrive.flow.decision import Decision
 from redrive.flow.lineage import Lineage, lineage
-from redrive.model import OPEN, Bury, Letter, LetterId, Reason, Release, State, letter_id
+from redrive.model import UNRESOLVED, Bury, Letter, LetterId, Reason, Release, Stage, State, letter_id
 from redrive.stores.base import Entry, EntryStatus
 from redrive.stores.recording import record_each
 from redrive.telemetry.events import BackendDown, LetterRefused, LetterResolved
-from redrive.transports.base import SendStatus
+from redrive.transports.base import DeadLetterPlace, SendResult, SendStatus, refused
 
 _REFUSED = timedelta(minutes=1)
 log = logging.getLogger("redrive")
@@ -43,6 +43,7 @@ class Writing:
 
     def __init__(self, context: Context, pause: timedelta) -> None:
         self.given_back: dict[int, Decision] = {}  # by the id of the decision: what becomes of it instead
+        self.unwritten: list[Decision] = []  # those decisions
         self.is_down = False  # a backend is
         self._context = context
         self._pause = pause
@@ -55,7 +56,7 @@ class Writing:
         """Write into the ledgers of replays which of their letters died again. Returns what is to be recorded."""
         try:
             crashed = {burial.letter.id for burial in burials if burial.letter.reason is Reason.CRASHED}
-            known = await self._at_rest(crashed) if crashed else set()
+            known = await self._at_rest(crashed) if crashed and self._context.records_letters else set()
             dead = [burial.decision for burial in burials if isinstance(burial.decision.outcome, Bury)]
             await self._mark(dead, EntryStatus.FAILED)
         except Unavailable as error:
@@ -72,15 +73,15 @@ class Writing:
         if place is None or not dead:
             return ()
         try:
-            answers = await place.bury([burial.letter for burial in dead])
+            answers = await _buried(place, [burial.letter for burial in dead])
         except Unavailable as error:
             self._down(error)
             self._give_back(dead, self._pause)
             return ()
-        refused, late = [], []
+        kept_out, late = [], []
         for burial, answer in zip(dead, answers, strict=True):
             if answer.status is SendStatus.REFUSED:
-                refused.append(burial)
+                kept_out.append(burial)
             elif answer.status is not SendStatus.ACCEPTED:
                 late.append((burial, answer))
             elif place.replaces_store:
@@ -88,7 +89,7 @@ class Writing:
         if late:
             self._down(TransportUnavailable(place.name, late[0][1].why))
             self._give_back([burial for burial, _ in late], self._pause)
-        return refused
+        return kept_out
 
     async def record(self, burials: Sequence[Burial]) -> None:
         """Record them in the store: last, because it counts."""
@@ -96,18 +97,18 @@ class Writing:
         if not wanted:
             return
         try:
-            refused = await self._record(wanted)
+            refusals = await self._record(wanted)
         except Unavailable as error:
             self._store_down(error)
             self._give_back(wanted, self._pause)
         else:
-            self._give_back(refused, _REFUSED)
+            self._give_back(refusals, _REFUSED)
 
     async def _record(self, burials: Sequence[Burial]) -> Sequence[Burial]:
         """Record the letters. Returns those that the store refuses: as a rule none, and one holds up no other."""
-        refused = await record_each(self._context.store.letters, [burial.letter for burial in burials])
-        for burial in (refusals := [burial for burial in burials if burial.letter.id in refused]):
-            self._log_refused(burial.letter, refused[burial.letter.id])
+        errors = await record_each(self._context.store.letters, [burial.letter for burial in burials])
+        for burial in (refusals := [burial for burial in burials if burial.letter.id in errors]):
+            self._log_refused(burial.letter, errors[burial.letter.id])
         return refusals
 
     def _log_refused(self, letter: Letter, error: Exception) -> None:
@@ -116,11 +117,11 @@ class Writing:
         why = f"{type(error).__name__}: {error}"
         self._context.events.emit(LetterRefused(source=source, message=id, why=why))
 
-    async def refer(self, refused: Sequence[Burial]) -> None:
+    async def refer(self, kept_out: Sequence[Burial]) -> None:
         """Tell the dead-letter place where the letters are that it refused. If it cannot now, the whole batch is
         carried out again: they are recorded, and recording them twice changes nothing."""
         place = self._context.dead_letter_place
-        recorded = self._left(refused)
+        recorded = self._left(kept_out)
         if place is not None and recorded:
             await place.refer([burial.letter for burial in recorded])
 
@@ -145,7 +146,9 @@ class Writing:
         context = self._context
         ids = {letter_id(item.delivery.message.source, item.delivery.message.id): item for item in returned}
         await self._mark(returned, EntryStatus.RESOLVED)
-        moved = await context.store.letters.move(list(ids), expect=OPEN, to=State.RESOLVED, now=context.clock.now())
+        moved = await context.store.letters.move(
+            list(ids), expect=UNRESOLVED, to=State.RESOLVED, now=context.clock.now()
+        )
         for id in moved:
             origin = lineage(ids[id].delivery.message)
             replay = origin.replay if origin else None
@@ -184,7 +187,34 @@ class Writing:
 
     def _release(self, items: Iterable[Decision], pause: timedelta) -> None:
         for item in items:
-            self.given_back[id(item)] = replace(item, outcome=Release(pause))
+            self.unwritten.append(item)
+            self.given_back[id(item)] = replace(item, outcome=Release(pause), is_spent=self._is_spent(item))
+
+    def _is_spent(self, item: Decision) -> bool:
+        """Whether it was attempted for the last time, and not counted yet: then nobody else need attempt it either."""
+        failure = item.failure
+        return (
+            isinstance(item.outcome, Bury)
+            and failure is not None
+            and failure.stage is not Stage.DELIVERY
+            and failure.attempt == item.delivery.message.attempt
+            and self._context.transport.features.native_delay
+            and not self._context.one_store  # there the letter itself counts its attempts
+        )
+
+
+async def _buried(place: DeadLetterPlace, letters: Sequence[Letter]) -> Sequence[SendResult]:
+    """The answer of the place for each letter. One that it cannot even put into its form holds up no other: it is
+    refused, and in the store only."""
+    try:
+        return await place.bury(letters)
+    except Unavailable:
+        raise
+    except Exception as error:
+        if len(letters) > 1:
+            return [answer for letter in letters for answer in await _buried(place, [letter])]
+        log.error("a letter has no form for its dead-letter place, and is in the store only", exc_info=error)
+        return [refused(f"{type(error).__name__}: {error}")]
 
 
 def _entry(origin: Lineage, status: EntryStatus, item: Decision, now: datetime) -> Entry:

@@ -2,6 +2,9 @@
 
 That is the error's type and code, its message without what varies, and where in the user's own code it happened.
 Not the source (one cause over two queues is one cause) and no line numbers (a deploy must not split a group).
+
+Of a failure that another program had and whose trace says where it was thrown (`flow.foreign`), the message counts for
+nothing: what varies in it cannot be told from the outside. Type, code, category, place and root cause do.
 """
 
 from __future__ import annotations
@@ -41,6 +44,8 @@ _NOISE = re.compile(r"<(?:locals|listcomp|setcomp|dictcomp|genexpr)>\.?")
 """Python 3.12 has no frames for comprehensions: naming them would split groups between versions."""
 
 _TALKATIVE = (BaseExceptionGroup, SyntaxError, NameError, AttributeError, ImportError)  # Python adds to these
+FOREIGN = "at "
+"""How a frame begins that another program's trace names; ours are `module:function`."""
 _READ, _KEPT = 1000, 500
 _SLOT = "#"
 _SHAPES: tuple[tuple[re.Pattern[str], str | Callable[[re.Match[str]], str]], ...] = (
@@ -66,7 +71,9 @@ _SHAPES: tuple[tuple[re.Pattern[str], str | Callable[[re.Match[str]], str]], ...
 
 def fingerprint(failure: Failure) -> str:
     """A short id, the same for every failure with that cause, in every process and on every day."""
-    parts = (failure.type, failure.code or "", normalise(failure.message), *failure.frames)
+    foreign = bool(failure.frames) and failure.frames[0].startswith(FOREIGN)
+    text = failure.category if foreign else normalise(failure.message)
+    parts = (failure.type, failure.code or "", text, *failure.frames)
     digest = blake2b("\0".join(parts).encode("utf-8", "surrogatepass"), digest_size=10).digest()
     return b32encode(digest).decode().lower()[:12]
 

@@ -28,8 +28,8 @@ class Query(Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknow
     transports: tuple[str, ...] | None = None
     error_type: str | None = None
     code: str | None = None
-    since: datetime | None = None  # created at or after
-    before: datetime | None = None  # created before
+    since: datetime | None = None  # it died, the last time, at or after
+    before: datetime | None = None  # it died, the last time, before
     text: str | None = None  # in id, key, correlation id, error type, error message or body; ASCII case aside
     scheduled: bool | None = None  # whether a retry of it is planned
     due: datetime | None = None  # its next retry is due by then

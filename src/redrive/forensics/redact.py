@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import re
-from collections.abc import Sequence
-from decimal import Decimal
-from typing import TYPE_CHECKING, Any
-
-import msgspec
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING
 
 from redrive.errors import ConfigError
+from redrive.forensics.jsontext import Kind, NotJson, Token, tokens
 from redrive.forensics.secrets import KEYS, MASK, NOTHING, PATTERNS, Pattern
 from redrive.model import Headers
 
@@ -19,6 +18,7 @@ if TYPE_CHECKING:
 _SHORT = 5
 """A key shorter than this counts only as whole words: `user_pin` is one, `spin` is not."""
 _LONGEST_KEY = 64
+_WHOLE = re.compile(r"-?[0-9]+")
 _WORDS = re.compile(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])|\d+")
 
 _KEY = re.compile(
@@ -36,9 +36,8 @@ _VALUE = re.compile(
 _LINE = re.compile(r"(?m)^[ \t-]*+(?P<key>[\w.-]++):[ \t]++(?P<value>[^\s\"'`{\[][^\n\r]*)")
 """`key: value` fills a line, as in headers and YAML; in prose ("unexpected token: x") it is no assignment."""
 
-_TREE = msgspec.json.Decoder(float_hook=Decimal)  # 1.10 stays 1.10
-_JSON = msgspec.json.Encoder(decimal_format="number")
 _MOST_PARSED = 1 << 20
+_LONGEST_HEADER = 16 << 10
 _LONGEST_WORD = 4096
 _ENDS = (b" ", b"\t", b"\n", b",", b";", b"&", b'"', b"'")
 _PREVIEW = 64
@@ -83,42 +82,64 @@ class Redactor:
         return self.text(_visible(data))
 
     def headers(self, headers: Headers) -> list[tuple[str, str]]:
-        """The headers, masked, in order, repeats kept; bytes that are no text are shown as `\\xNN`."""
-        return [(name, self._under(name, self.data(value))) for name, value in headers]
+        """The headers, masked, in order, repeats kept; bytes that are no text are shown as `\\xNN`, long ones cut."""
+        return [(name, self.header(name, value)) for name, value in headers]
+
+    def header(self, name: str, value: bytes) -> str:
+        """The value of a header of that name."""
+        return MASK if value and self.is_secret(name) else self.start(value)
 
     def body(self, body: bytes, limit: int = 64 * 1024) -> str:
-        """The body, masked: JSON stays JSON, text stays text, the rest is a preview in hex; what is cut says so."""
-        json = self._json(body)
-        if json is not None:
-            return json[:limit].decode("utf-8", "ignore") + _more(len(json) - limit)
+        """The body, masked: JSON token by token as it was written, text as text, the rest as a preview in hex; what is
+        cut says so."""
+        shown = self._json(body, limit)
+        if shown is not None:
+            return shown
         if _is_binary(body[:limit]):
             return f"binary, {len(body):,} bytes: {body[:_PREVIEW].hex(' ')}{_more(len(body) - _PREVIEW)}"
-        shown = _whole_words(body, limit)
-        return self.text(_visible(shown)) + _more(len(body) - len(shown))
+        return self.start(body, limit)
 
-    def _json(self, body: bytes) -> bytes | None:
+    def start(self, data: bytes, limit: int = _LONGEST_HEADER) -> str:
+        """As `data`, but no more than is worth showing; what is cut says so."""
+        shown = _whole_words(data, limit)
+        return self.text(_visible(shown)) + _more(len(data) - len(shown))
+
+    def _json(self, body: bytes, limit: int) -> str | None:
+        """None: it is no JSON, as far as it would be shown, or a very long one."""
         if len(body) > _MOST_PARSED:
             return None
         try:
-            return _JSON.encode(self._walked(_TREE.decode(body)))
-        except (msgspec.MsgspecError, ValueError, RecursionError):  # not JSON, or one that is too deep
+            text = body.decode()
+            return _clipped("".join(self._masked(text, limit)), limit, text)
+        except (UnicodeDecodeError, NotJson):
             return None
 
-    def _walked(self, node: Any) -> Any:
-        match node:
-            case dict():
-                return {self.text(key): self._under(key, self._walked(value)) for key, value in node.items()}
-            case list():
-                return [self._walked(item) for item in node]
-            case str():
-                return self.text(node)
-            case int() if not isinstance(node, bool):
-                return node if self.text(str(node)) == str(node) else MASK
-        return node
+    def _masked(self, text: str, limit: int) -> Iterator[str]:
+        """The tokens of a document with the secrets masked, until there are enough of them."""
+        size, found = 0, tokens(text)
+        known: dict[tuple[Kind, str], tuple[str, bool]] = {}  # documents repeat themselves
+        for token in found:
+            if (seen := (token.kind, token.text)) not in known:
+                known[seen] = self._token(token), token.kind is Kind.KEY and self.is_secret(_said(token))
+            masked, is_secret = known[seen]
+            yield token.space + masked
+            size += len(token.space) + len(masked)
+            if size > limit:
+                return
+            if is_secret:
+                yield next(found).text  # the colon
+                yield from _masked_value(found)
 
-    def _under(self, key: str, value: Any) -> Any:
-        empty = value is None or value is True or value is False or value in ("", [], {})
-        return MASK if not empty and self.is_secret(key) else value
+    def _token(self, token: Token) -> str:
+        if token.kind in (Kind.OPEN, Kind.CLOSE, Kind.COMMA, Kind.COLON, Kind.WORD):
+            return token.text
+        if token.kind in (Kind.KEY, Kind.TEXT):
+            said = _said(token)
+            masked = self.text(said)
+            return token.text if masked == said else json.dumps(masked, ensure_ascii=not _is_writable(masked))
+        if token.kind is Kind.NUMBER and _WHOLE.fullmatch(token.text) and self.text(token.text) != token.text:
+            return f'"{MASK}"'
+        return token.text
 
     def _masked_line(self, line: re.Match[str]) -> str:
         if line["value"].strip().lower() in NOTHING or not self.is_secret(line["key"]):
@@ -139,6 +160,47 @@ class Redactor:
 
 def _folded(key: str) -> str:
     return re.sub(r"[\W_]", "", key).lower()
+
+
+def _said(token: Token) -> str:
+    """What a text in JSON says."""
+    if "\\" not in token.text:
+        return token.text[1:-1]
+    said: str = json.loads(token.text)
+    return said
+
+
+def _masked_value(found: Iterator[Token]) -> Iterator[str]:
+    """The next value, masked as a whole; one that says nothing is no secret."""
+    first = next(found)
+    if first.kind is not Kind.OPEN:
+        says_nothing = first.kind is Kind.WORD or first.text == '""'
+        yield first.space + (first.text if says_nothing else f'"{MASK}"')
+        return
+    inside, last = 0, first
+    level = 1
+    while level:
+        last = next(found)
+        level += (last.kind is Kind.OPEN) - (last.kind is Kind.CLOSE)
+        inside += 1
+    yield first.space + (f'"{MASK}"' if inside > 1 else first.text + last.space + last.text)
+
+
+def _is_writable(text: str) -> bool:
+    """Whether UTF-8 can write it."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+def _clipped(shown: str, limit: int, whole: str) -> str:
+    """What is shown of the whole: all of it, or its start and how much more there is."""
+    data = shown.encode()
+    if len(data) <= limit:
+        return shown
+    return data[:limit].decode("utf-8", "ignore") + _more(max(len(whole.encode()), len(data)) - limit)
 
 
 def _compiled(pattern: str) -> re.Pattern[str]:

@@ -11,6 +11,7 @@ import msgspec
 
 from redrive.errors import UsageError
 from redrive.model import Letter
+from redrive.untrusted import UNREADABLE
 
 FORMAT = "redrive.letter/1"
 
@@ -39,7 +40,7 @@ def letters_of(lines: Iterable[bytes], name: str = "the input") -> Iterator[Lett
         try:
             read = _decode(line)
             _check(read.letter)
-        except (msgspec.DecodeError, ValueError) as error:
+        except UNREADABLE as error:
             raise UsageError(f"line {number} of {name} is not a letter: {error}") from error
         if read.format != FORMAT:
             raise UsageError(f"line {number} of {name} has format {read.format!r}: this Redrive reads {FORMAT!r}")

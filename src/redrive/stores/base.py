@@ -133,7 +133,8 @@ class Letters(Protocol):
         """Move those that are in an expected state (and owned by `owner`, if given); returns those that moved.
 
         A letter that moves loses its lease. Moving from RETRYING or REPLAYING to the same state is how a send is
-        confirmed; to PENDING or EXHAUSTED is how a claim is undone, and its resend is not counted after all.
+        confirmed, and to SENT where nobody will tell its outcome; to PENDING or EXHAUSTED is how a claim is undone,
+        and its resend is not counted after all.
         """
         ...
 
@@ -145,10 +146,12 @@ class Letters(Protocol):
 
 MAY_BECOME: dict[State, tuple[State, ...]] = {
     State.RETRYING: (State.PENDING, State.RETRYING),
-    State.REPLAYING: (State.PENDING, State.EXHAUSTED, State.REPLAYING),
+    State.REPLAYING: (State.PENDING, State.EXHAUSTED, State.SENT, State.REPLAYING),
 }
 """From which states a claim may take a letter. From `to` itself only the owner may: a replay that is resumed, or a
 lease that is renewed."""
+REPLAYABLE = tuple(state for state in MAY_BECOME[State.REPLAYING] if state is not State.REPLAYING)
+"""What `freeze` may select."""
 AT_REST = tuple(state for state in State if state not in (State.RETRYING, State.REPLAYING))
 """What may be pruned: nothing of it is on its way."""
 
@@ -177,8 +180,8 @@ class Ledger(Protocol):
     """Keeps what each replay selected, and what became of it."""
 
     async def freeze(self, replay: str, query: Query, *, now: datetime) -> int:
-        """Write down exactly the letters that the query selects now, in states a replay may take; returns
-        how many. Freezing a replay again adds nothing."""
+        """Write down exactly the letters that the query selects now, in states a replay may take (REPLAYABLE);
+        returns how many. Freezing a replay again adds nothing."""
         ...
 
     async def entries(

@@ -18,6 +18,7 @@ from redrive.forensics.query import Query, matches
 from redrive.model import Category, Letter, LetterId, MessageId, Owner, State, claimed, letter_id, moved, rejoined
 from redrive.stores.base import (
     MAY_BECOME,
+    REPLAYABLE,
     Cursor,
     Document,
     Entry,
@@ -72,6 +73,7 @@ class MemoryLetters:
                 self._append(letter)
                 self._keep(None, letter)
             elif (new := rejoined(old, letter)) is not None:
+                self._is_in_order &= new.created_at == old.created_at
                 self._keep(old, new)
 
     async def get(self, id: LetterId) -> Letter | None:
@@ -309,7 +311,7 @@ class MemoryLedger:
         if replay not in self._frozen:
             self._frozen.add(replay)
             found = self._letters._in_order(query, None, True)
-            allowed = (State.PENDING, State.EXHAUSTED)
+            allowed = REPLAYABLE
             lines |= {
                 letter.id: Entry(replay, letter.id, EntryStatus.SELECTED, now)
                 for letter in found

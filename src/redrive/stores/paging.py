@@ -17,7 +17,8 @@ async def every_page(
     """The letters that the query selects, at most `limit`, in pages of `size`; an empty page is left out.
 
     A page is read when the one before was dealt with, and from where that one ended: whoever moves or deletes the
-    letters of a page neither misses nor repeats another.
+    letters of a page neither misses nor repeats another. One that dies again meanwhile is the newest then: read the
+    oldest first where none may be missed.
     """
     after, left = None, limit
     while left is None or left > 0:

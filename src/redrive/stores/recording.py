@@ -7,9 +7,10 @@ from collections.abc import Sequence
 from redrive.errors import Unavailable
 from redrive.model import Letter, LetterId
 from redrive.stores.base import Letters
+from redrive.untrusted import UNREADABLE
 
-BAD_VALUE: tuple[type[Exception], ...] = (ValueError, TypeError, OverflowError)
-"""What a store raises for a value that a broker carries, and a database cannot hold."""
+BAD_VALUE: tuple[type[Exception], ...] = (*UNREADABLE, TypeError)
+"""What a store raises for a value that a broker carries, and a database cannot hold: too deep, too large."""
 
 
 async def record_each(

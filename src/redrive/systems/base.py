@@ -46,6 +46,7 @@ class System:
     routes: str = ""  # a litestar.Router with more routes for the admin API, each with its `role`
     checks: str = ""  # async (app) -> findings, for `redrive doctor`
     metrics: str = ""  # (app, metrics) -> None: adds to what `redrive up` answers on /metrics
+    rules: str = ""  # `package:file` with rules for Prometheus: `redrive NAME alert-rules` prints it
     prepare: str = ""  # (settings) -> settings, before `redrive up` opens anything
     formats: tuple[Format, ...] = ()
     transports: Mapping[str, str] = field(default_factory=dict)  # scheme of a URL -> its opener, as in registry.py

@@ -8,7 +8,7 @@ from datetime import datetime
 
 from redrive.forensics.query import Query, matches
 from redrive.model import Category, Letter, LetterId, Owner, State, claimed, moved, rejoined
-from redrive.stores.base import MAY_BECOME, Group, Tally
+from redrive.stores.base import MAY_BECOME, REPLAYABLE, Group, Tally
 
 IN_FLIGHT = (State.RETRYING, State.REPLAYING)
 Members = dict[str, tuple[dict[State, int], tuple[str, ...]]]  # group -> how many in each state, sources
@@ -70,7 +70,7 @@ class Reference:
 
     def freezable(self, query: Query) -> list[LetterId]:
         """What a replay of that query may take, in its order."""
-        return [letter.id for letter in self.selected(query) if letter.state in (State.PENDING, State.EXHAUSTED)]
+        return [letter.id for letter in self.selected(query) if letter.state in REPLAYABLE]
 
     def tallies(self) -> Counter[tuple[str, State, Category]]:
         return Counter((letter.message.source, letter.state, letter.category) for letter in self.letters.values())

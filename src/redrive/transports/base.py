@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Hashable, Iterator, Sequence
+from collections.abc import Collection, Hashable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import datetime
 from enum import StrEnum
@@ -50,6 +50,9 @@ class Delivery(Struct, frozen=True, gc=False):
     redelivered: bool = False  # some earlier lease on it ended without a settlement, however long ago
     lane: Hashable = None  # those of one lane are attempted one after the other; None: in any order
     perhaps_untried: bool = False  # redelivered, but the broker says so also of what no worker had begun
+    unreadable: str = ""  # what of it could not be read, and why: it is buried without an attempt
+    is_counted: bool = True  # its attempt is counted; otherwise `begin` of its transport does it (CountsBegun)
+    uncountable: str = ""  # redelivered, and why its transport could not count that: it must not be attempted
 
 
 class Settlement(Struct, frozen=True, gc=False):
@@ -70,6 +73,15 @@ class Depth(Struct, frozen=True):
     @property
     def total(self) -> int:
         return self.ready + self.delayed + self.leased
+
+
+class CannotReturn(Exception):
+    """Raised by `settle` for retries that the broker will never take: with what a retry adds, these messages are too
+    large for it. Those beside them are settled, or can be settled again."""
+
+    def __init__(self, why: Mapping[int, str]) -> None:
+        super().__init__(f"{len(why)} messages cannot be retried: {next(iter(why.values()), '')}")
+        self.why = why  # by the id() of the delivery
 
 
 class SendStatus(StrEnum):
@@ -121,7 +133,10 @@ class Transport(Protocol):
         ...
 
     async def settle(self, settlements: Sequence[Settlement]) -> Sequence[Delivery]:
-        """Carry them out, durably, in one step; returns those whose lease was lost. Repeating it is harmless."""
+        """Carry them out, durably, in one step; returns those whose lease was lost. Repeating it is harmless.
+
+        Raises CannotReturn for retries that the broker will never take: these are buried instead.
+        """
         ...
 
     async def send(self, messages: Sequence[Message]) -> Sequence[SendResult]:
@@ -175,6 +190,15 @@ class KeepsOrder(Protocol):
         ...
 
 
+@runtime_checkable
+class KnowsWorkers(Protocol):
+    """A transport whose broker can know a worker by its name, and gives it what it had when it is started again."""
+
+    def join_as(self, worker: str) -> None:
+        """Before the first receive, where the user has given this worker a name."""
+        ...
+
+
 class DeadLetterPlace(Protocol):
     """A place for dead letters in the broker itself, such as a dead-letter topic or queue."""
 
@@ -225,6 +249,22 @@ class Finds(Protocol):
         containing   only those with these bytes in their body
         since        only those enqueued then or later
         """
+        ...
+
+
+@runtime_checkable
+class CountsBegun(Protocol):
+    """A transport that counts an attempt when it begins, and not when its message is received: what a worker had only
+    fetched when it died was not attempted. Such deliveries come with `is_counted=False`."""
+
+    async def begin(self, deliveries: Sequence[Delivery]) -> Sequence[Delivery]:
+        """Count the attempts of these, durably: they are made as soon as it returns. Returns those whose lease is
+        lost, which nobody must attempt. Repeating it is harmless."""
+        ...
+
+    def begin_at_once(self, source: str, at_once: bool) -> None:
+        """From the next receive on, count the attempts of that source when they are received, or not. Asked for where
+        attempts are so short that all of them begin at once."""
         ...
 
 
@@ -304,6 +344,8 @@ class HasTopology(Protocol):
 
 __all__ = [
     "ACCEPTED",
+    "CannotReturn",
+    "CountsBegun",
     "DeadLetterPlace",
     "Delivery",
     "Depth",
@@ -314,6 +356,7 @@ __all__ = [
     "HasTopology",
     "KeepsLimits",
     "KeepsOrder",
+    "KnowsWorkers",
     "Outcome",
     "Pausable",
     "SendResult",

@@ -6,6 +6,7 @@ from datetime import datetime, timedelta
 from pathlib import Path
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from redrive.clock import Clock
 from redrive.forensics.query import Query
@@ -15,7 +16,7 @@ from redrive.stores.base import Store
 from redrive.telemetry.events import Events, LettersPruned
 
 _BATCH = 500
-_FORGOTTEN_FIRST = (State.RESOLVED, State.ARCHIVED, State.EXHAUSTED, State.PENDING)
+_FORGOTTEN_FIRST = (State.RESOLVED, State.ARCHIVED, State.SENT, State.EXHAUSTED, State.PENDING)
 
 
 class Retention(Struct, frozen=True):
@@ -68,4 +69,5 @@ async def _forget(store: Store, query: Query, limit: int, retention: Retention) 
     page = await store.letters.search(query, limit=limit, oldest_first=True)
     append_lines(Path(retention.export), page.letters)
     ids = tuple(letter.id for letter in page.letters)
-    return len(await store.letters.prune(Query(ids=ids, states=query.states), limit=limit)) if ids else 0
+    # the whole query again: one that died anew since it was exported stays
+    return len(await store.letters.prune(replace(query, ids=ids), limit=limit)) if ids else 0

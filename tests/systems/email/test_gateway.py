@@ -5,6 +5,7 @@ from __future__ import annotations
 import email
 import json
 from datetime import timedelta
+from email.policy import default
 from pathlib import Path
 from typing import Any
 
@@ -118,6 +119,18 @@ async def test_a_retry_goes_only_to_those_who_have_not_got_it(
         await Service(gateway.app).retry(["o-1"], actor="test")
         await until(dlq_has(client, 0))
     assert mailbox.recipients == ["a@e.org", "b@e.org", "c@e.org"]
+
+
+async def test_every_address_of_a_text_gets_the_mail(settings: Settings, mailbox: Mailbox) -> None:
+    async with running(settings) as gateway:
+        await gateway.add(job("o-1", to="a@e.org, Bo <b@e.org>; c@e.org", cc='"d, e"@e.org, Ü <f@e.org>'))
+        await until(lambda: len(mailbox.delivered) == 1)
+        with pytest.raises(UsageError, match="is no address"):
+            await gateway.add(job("o-2", to="a@example.com (c) x"))
+    assert mailbox.recipients == ["a@e.org", "b@e.org", "c@e.org", '"d, e"@e.org', "f@e.org"]
+    mime = email.message_from_bytes(mailbox.delivered[0][2], policy=default)
+    assert [str(address) for address in mime["To"].addresses] == ["a@e.org", "Bo <b@e.org>", "c@e.org"]
+    assert [address.addr_spec for address in mime["Cc"].addresses] == ['"d, e"@e.org', "f@e.org"]
 
 
 async def test_bytes_that_are_no_job_are_buried_and_hold_up_nobody(

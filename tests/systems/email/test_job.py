@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 import json
+import re
 from datetime import timedelta
 from typing import Any
 
+import msgspec
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from redrive.errors import UsageError
 from redrive.model import Reason
-from redrive.systems.email import EmailShape, read_job, validate_dlq_entry
+from redrive.systems.email import EmailJob, EmailShape, read_job, validate_dlq_entry
+from redrive.systems.email.addresses import read_address, read_addresses
 from redrive.testing.builders import make_failure, make_letter, make_message
 from tests.systems.email.jobs import job, written
 
@@ -28,12 +33,86 @@ ENTRY = {
     "ttl": 604800000,
 }
 FIELDS = set(ENTRY)
+BESIDE = re.compile(r'"(?:[^"\\]|\\.)*"|\((?:[^()\\]|\\.)*\)')  # quotes and comments
 
 
 def test_a_job_is_read_with_its_recipients_each_once() -> None:
     read = read_job(written(to=["Ana <ana@example.com>", "bob@example.com"], cc=["ana@example.com"], bcc=["z@e.org"]))
     assert read.recipients == ("ana@example.com", "bob@example.com", "z@e.org")
     assert (read.outbox_id, read.company_id) == ("o-1", "acme")
+
+
+@pytest.mark.parametrize(
+    ("text", "addresses"),
+    [
+        ("a@x.org, b@y.org", ["a@x.org", "b@y.org"]),
+        ("a@x.org; b@y.org;", ["a@x.org", "b@y.org"]),
+        ('"Ana, of Shop" <a@x.org>, Bob <b@y.org>', ["a@x.org", "b@y.org"]),
+        ("Ana (home) <a@x.org>", None),
+        ("a@x.org (Ana)", ["a@x.org"]),
+        ("a@example.com (c) x", None),
+        ("a@x.org b@y.org", None),
+        ("a@x.org,, b@y.org", None),
+        ("a@x.org, nobody", None),
+        ("Ana <a@x.org> <b@y.org>", None),
+        ("Ana <a@x.org> b@y.org", None),
+        ("<a@x.org", None),
+        ('"Ana <a@x.org>', None),
+        ("Team: a@x.org, b@y.org;", None),
+        ('"a b"@x.org', ['"a b"@x.org']),
+        ('"a,b"@x.org, c@y.org', ['"a,b"@x.org', "c@y.org"]),
+        ("a..b@x.org", None),
+        (".a@x.org", None),
+        ("a@x..org", None),
+        ("a@-x.org", None),
+        ("a@x.org.", None),
+        ("a@[127.0.0.1]", ["a@[127.0.0.1]"]),
+        ("jo\u00e3o@exemplo.com.br", ["jo\u00e3o@exemplo.com.br"]),
+        ("Jo\u00e3o <j@caf\u00e9.example>", ["j@caf\u00e9.example"]),
+        ("a@X.org, a@x.org", ["a@X.org"]),
+        ("a@b@x.org", None),
+        ("@x.org", None),
+        ("a" * 65 + "@x.org", None),
+        ("a@" + "x." * 130 + "org", None),
+        ("a@x.org\u2028b@y.org", None),
+        ("a@x.org\ud800", None),
+        ("a@x org", None),
+        ("a @x.org", None),
+        ('a"b"@x.org', None),
+    ],
+)
+def test_every_address_of_a_text_gets_it_or_the_job_is_refused(text: str, addresses: list[str] | None) -> None:
+    fields = job(to=text)
+    if addresses is None:
+        with pytest.raises(ValueError, match="is no address"):
+            msgspec.convert(fields, EmailJob)
+    else:
+        assert list(msgspec.convert(fields, EmailJob).recipients) == addresses
+
+
+def test_who_it_is_from_is_one() -> None:
+    with pytest.raises(UsageError, match="one is wanted here"):
+        read_job(written(**{"from": "a@x.org, b@x.org"}))
+
+
+def test_copies_and_replies_may_be_several_in_one_text_too() -> None:
+    read = read_job(written(cc="b@x.org; c@x.org", bcc=["d@x.org, e@x.org"], replyTo="f@x.org, g@x.org"))
+    assert read.recipients == ("ana@example.com", "b@x.org", "c@x.org", "d@x.org", "e@x.org")
+    assert [box.address for box in read.reply_to_boxes] == ["f@x.org", "g@x.org"]
+
+
+@given(st.lists(st.text(st.sampled_from('ab.@<>()[]";,: \\"é'), max_size=12), min_size=1, max_size=4))
+def test_no_text_loses_or_joins_an_address(parts: list[str]) -> None:
+    """What is read is in the text, and what is written from it is read as the same again."""
+    text = ", ".join(parts)
+    try:
+        boxes = read_addresses(text)
+    except ValueError:
+        return
+    assert len(boxes) == BESIDE.sub("", text).count("@")
+    for box in boxes:
+        assert box.address in text
+        assert read_address(box.address).address == box.address
 
 
 def test_what_a_job_does_not_name_is_left_alone() -> None:
@@ -97,12 +176,16 @@ def test_every_field_but_the_code_is_mandatory(name: str) -> None:
         validate_dlq_entry({key: value for key, value in ENTRY.items() if key != name})
 
 
-@pytest.mark.parametrize(("attempts", "code"), [(4, "421"), (1, None), (4, "Throttling"), (0, "550"), (-1, "550")])
+@pytest.mark.parametrize(("attempts", "code"), [(4, "421"), (1, None), (4, "Throttling"), (-1, "550")])
 def test_only_a_permanent_error_comes_before_the_fifth_attempt(attempts: int, code: str | None) -> None:
     changes = {"failedAttempts": attempts, "lastFailureCode": code}
     entry = {name: value for name, value in {**ENTRY, **changes}.items() if value is not None}
     with pytest.raises(UsageError, match="failedAttempts"):
         validate_dlq_entry(entry)
+
+
+def test_what_nobody_tried_has_no_attempt() -> None:
+    assert validate_dlq_entry({**ENTRY, "failedAttempts": 0, "lastFailureCode": "554"}).failedAttempts == 0
 
 
 def test_a_permanent_error_comes_at_once() -> None:

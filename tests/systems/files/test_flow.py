@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import json
+from datetime import timedelta
 from typing import Any
 
 import pytest
 from pika import BasicProperties
 
 from redrive import Policy, Redrive
+from redrive.clock import SystemClock
 from redrive.errors import ConfigError, UsageError
 from redrive.model import Message
 from redrive.telemetry.events import Event, MessageBuried, MessageRetried
@@ -17,6 +19,7 @@ from redrive.testing.builders import make_message
 from redrive.testing.waiting import until
 from redrive.transports.rabbitmq.publisher import Parcel, Unroutable
 from redrive.transports.rabbitmq.redrive import COUNT, ID, DeadMessages
+from redrive.transports.rabbitmq.transport import open_transport
 from redrive.worker import Worker
 from tests.systems.files.conftest import Broker
 
@@ -79,6 +82,30 @@ async def test_after_three_retries_it_is_parked_as_it_was(broker: Broker, parkin
     assert parked.headers["x-redrive-error-type"] == "ConnectionError"
     assert parked.headers["x-redrive-attempts"] == 4
     assert await app.store.letters.count(_all()) == 0, "parked, and not in the store"
+
+
+async def test_what_is_parked_still_says_how_it_came_and_went_round(broker: Broker, parkings: DeadMessages) -> None:
+    """Also where a worker has died with it on the way, and a copy took its place."""
+    seen: list[Message] = []
+    app = app_of(broker, seen, fails=99)
+    await broker.publish("files.validated.pdf", b"1", message_id="m-1")
+    await run_until(app, lambda: len(seen) == 2)
+    app = app_of(broker, seen, fails=99)
+    holder = open_transport(broker.url, clock=SystemClock(), lease=timedelta(minutes=1))
+    await asyncio.wait_for(holder.receive("q.thumbnail", 1), 60)
+    await holder.aclose()  # as a worker that dies with it
+    await run_until(app, lambda: len(seen) == 4)
+    await until(lambda: _is(broker, "q.thumbnail.dlq", 1), what="it is parked")
+    [parked] = await parkings.peek("q.thumbnail.dlq")
+    assert (parked.exchange, parked.routing_key) == ("domain.events", "files.validated.pdf")
+    assert parked.headers["x-redrive-routing-key"] == "files.validated.pdf"
+    deaths = [(one["queue"], one["reason"], one["count"]) for one in parked.headers["x-death"]]
+    assert sorted(deaths) == [("q.thumbnail", "rejected", 3), ("q.thumbnail.retry", "expired", 3)]
+    assert parked.headers["x-first-death-exchange"] == "domain.events"
+    await parkings.redrive("q.thumbnail", limit=1, by="ann")
+    again: list[Message] = []
+    await run_until(app_of(broker, again, fails=0), lambda: len(again) == 1)
+    assert (again[0].attempt, again[0].origin) == (1, "domain.events/files.validated.pdf"), "it counts anew"
 
 
 async def test_a_redrive_sends_it_round_with_the_headers_of_the_audit(broker: Broker, parkings: DeadMessages) -> None:

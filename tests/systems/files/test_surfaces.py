@@ -175,6 +175,7 @@ async def api(settings: Settings) -> AsyncIterator[Api]:
 ROUTES = [
     ("GET", "/admin/dlq/queues", None),
     ("GET", "/admin/dlq/queues/q.audit.dlq/messages?limit=20", None),
+    ("GET", "/admin/dlq/queues/q.audit.dlq/re-drive", None),
     ("POST", "/admin/dlq/queues/q.audit.dlq/re-drive", {"limit": 10}),
 ]
 
@@ -208,6 +209,9 @@ async def test_parked_messages_are_listed_shown_and_redriven(api: Api, broker: B
     assert [one["message_id"] for one in shown] == ["m-0", "m-1", "m-2", "m-3"]
     assert "hunter2" not in json.dumps(shown)
     assert (shown[3]["encoding"], shown[3]["body"], shown[3]["headers"]["deep"]) == ("base64", "/wA=", {"n": 1})
+    plan = (await api.ask(Role.ADMIN, "GET", f"{path}/re-drive?limit=3")).json()
+    assert (plan["found"], plan["wanted"], plan["source"], plan["at_most_twice"]) == (4, 3, "q.audit", 500)
+    assert "share one store drop the repeats" in plan["note"]
     done = (await api.ask(Role.ADMIN, "POST", f"{path}/re-drive", {"limit": 3})).json()
     assert (done["found"], done["sent"]) == (4, 3)
     left = (await api.ask(Role.ADMIN, "GET", f"{path}/messages")).json()
@@ -282,6 +286,8 @@ async def test_parked_messages_by_command(environment: dict[str, str], broker: B
     code, _, err = await run(environment, "dlq", "re-drive", "q.audit.dlq")
     assert code == 2, "nobody can answer"
     assert "--yes" in err
+    assert "at most 500 messages in both queues" in err
+    assert "share one store drop the repeats" in err
     code, out, _ = await run(environment, "dlq", "re-drive", "q.audit.dlq", "--yes", "--limit", "2", "--json")
     assert (code, json.loads(out)["sent"]) == (0, 2)
     assert await broker.count("q.audit.dlq") == 1
@@ -309,7 +315,7 @@ async def test_how_far_a_redrive_is_is_shown_to_people_and_not_to_programs(
     assert await _seen(environment, *words, "1", "--json") == ""
     shown = await _seen(environment, *words, "1198")
     assert shown.endswith("\r1,198 of 1,198\n")
-    assert shown.startswith("\r500 of 1,198\r")
+    assert shown.count("of 1,198") > 2, "it says so more than once"
 
 
 async def _seen(environment: dict[str, str], *words: str) -> str:

@@ -67,6 +67,10 @@ def test_the_same_death_published_twice_is_one_letter() -> None:
     assert one.id == again.id
     assert read(dead(stream_bytes(), original_offset=1008)).id != one.id
     assert read(dead(stream_bytes("s-2"))).id != one.id, "an offset without its partition is no name"
+    other = dead(stream_bytes(), error_message="deadline after 6s")
+    assert read(other).id != one.id, "nor with the id of its stream: it may lie on two partitions"
+    none, neither = dead(b"", error_message="a"), dead(b"", error_message="b")
+    assert read(none).id != read(neither).id, "two that never were streams are two letters"
 
 
 def test_where_it_goes_back_to() -> None:

@@ -12,7 +12,7 @@ import pytest
 
 from redrive.config.settings import Settings
 from redrive.errors import ConfigError, UsageError
-from redrive.systems.pipeline import Document, Engine, Graph, Module, Node, PipeStream
+from redrive.systems.pipeline import Document, Engine, Graph, GraphNode, Module, Node, PipeStream
 from redrive.systems.pipeline.graph import UnknownNode
 from redrive.systems.pipeline.module import Rejected
 from redrive.systems.pipeline.pipeline_pb2 import ProcessRequest
@@ -155,3 +155,36 @@ async def test_what_a_module_may_answer() -> None:
         await module.answer(request)
     rejected = await module.answer(request)
     assert (rejected.success, rejected.error_message) == (False, "not mine")
+
+
+def test_a_node_reads_the_topic_it_names(tmp_path: Path) -> None:
+    own = YAML.replace(f"{{id: {B}, module: index}}", f"{{id: {B}, module: index, kafka_input_topic: index.in}}")
+    (tmp_path / "graph.yaml").write_text(own)
+    graph = Graph.load(tmp_path / "graph.yaml")
+    index = graph.node(B)
+    assert isinstance(index, GraphNode)
+    assert (graph.topic(index), graph.dlq_topic(index)) == ("index.in", f"dlq.prod.{B}")
+    assert graph.node_of("index.in") is index
+    assert graph.node_of(f"prod.{B}") is None
+    assert "index.in" in graph.topics
+    for wrong, says in (("two words", "topic"), (f"prod.{A}", "two nodes"), ("prod.finished", "no node follows")):
+        (tmp_path / "graph.yaml").write_text(own.replace("index.in", wrong))
+        with pytest.raises((ConfigError, UsageError), match=says):
+            Graph.load(tmp_path / "graph.yaml")
+
+
+@pytest.mark.parametrize(
+    ("said", "held"),
+    [({}, 93.0), ({"patience": "5m"}, 300.0), ({"patience": "0s"}, 0.0), ({"timeout": "1s"}, 60.0)],
+)
+def test_how_long_a_stream_is_held_back(said: dict[str, str], held: float) -> None:
+    """As long as its attempts would take, and a minute at least; or as its node says."""
+    graph = Graph.of({"cluster": "prod", "nodes": [{"id": A, "module": "parse", **said}]})
+    assert graph.node(A).held_for == timedelta(seconds=held)
+
+
+def test_a_patience_that_is_none() -> None:
+    with pytest.raises(ConfigError, match="patience"):
+        Graph("prod", [Node(id=A, module="parse", patience=timedelta(seconds=-1))])
+    with pytest.raises(ConfigError, match=f"node {A}"):
+        Graph.of({"cluster": "prod", "nodes": [{"id": A, "module": "parse", "patience": "soon"}]})

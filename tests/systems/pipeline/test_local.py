@@ -20,7 +20,7 @@ from redrive.model import Message, State
 from redrive.service import Service
 from redrive.stores.sqlite import SqliteStore
 from redrive.systems.pipeline import Document, Engine, Node, PipeStream, Step
-from redrive.systems.pipeline.dlq import dead_streams
+from redrive.systems.pipeline.dlq import Chosen, dead_streams
 from redrive.systems.pipeline.metrics import depths
 from redrive.systems.pipeline.settings import PipelineSettings
 from redrive.systems.pipeline.trace import Trace, Tracer
@@ -101,7 +101,7 @@ async def test_a_dead_stream_is_a_letter_is_traced_and_goes_back(
         [instance] = pipe.engine.callers["away"].instances.values()
         await until(lambda: not instance.aside, timeout=60, what="its health was asked")
         service = Service(pipe.engine.app)
-        replay = await service.replay(await dead_streams(service, pipe.graph, last), actor="test")
+        replay = await service.replay(await dead_streams(service, pipe.graph, last, Chosen()), actor="test")
         await service.run_replay(replay.id)
         await pipe.letters(1, Query(states=(State.RESOLVED,)))
         await until(at_rest, timeout=60, what="it has left the queue of the last node")

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import json
 import os
-import shutil
 import signal
 import subprocess
 import sys
@@ -36,8 +35,6 @@ from tests.servers.consul import Consul
 from tests.servers.ports import claim_port
 from tests.systems.pipeline.world import ModuleProcess, Pipe, command, config, environment, node, read_topic, written
 
-HERE = Path(__file__).parent
-RULES = HERE.parents[2] / "src/redrive/systems/pipeline/rules.yml"
 Starts = Callable[..., ModuleProcess]
 UNREACHED = ("MODULE_UNAVAILABLE", "RETRIES_EXHAUSTED")
 MODULE = """
@@ -131,10 +128,10 @@ async def test_the_route(kafka: str, tmp_path: Path) -> None:
         tokens = Tokens(app.store.documents, app.clock)
         api = create_api(Service(app), tokens=tokens, routers=routers_of(settings))
 
-        async def ask(role: Role | None, path: str, body: Any) -> httpx.Response:
+        async def ask(role: Role | None, path: str, body: Any = None) -> httpx.Response:
             text = (await tokens.create(f"as {role}", role))[1] if role else None
             async with asking(api, text) as client:
-                return await client.post(path, json=body)
+                return await (client.post(path) if body is None else client.post(path, json=body))
 
         async with running(api):
             assert (await ask(None, path, {})).status_code == 401
@@ -148,8 +145,9 @@ async def test_the_route(kafka: str, tmp_path: Path) -> None:
             assert (none.status_code, none.json()["total"]) == (202, 0)
             one = (await ask(Role.OPERATOR, path, {"limit": 1})).json()
             assert (one["total"], one["node_id"]) == (1, at.id)
-            rest = (await ask(Role.OPERATOR, path, {"error_type": "CONNECTION_REFUSED"})).json()
-            assert rest["total"] in (2, 3), "the first may be on its way, or not yet"
+            rest = await ask(Role.OPERATOR, path)
+            assert rest.status_code == 202, rest.text
+            assert rest.json()["total"] in (2, 3), "all of that node; the first may be on its way, or not yet"
 
             async def gone() -> bool:
                 return await app.store.letters.count(Query(states=(State.REPLAYING,))) == 3
@@ -233,14 +231,6 @@ def _rendered(metrics: Any) -> list[str]:
     from prometheus_client.exposition import generate_latest
 
     return generate_latest(metrics.registry).decode().splitlines()
-
-
-def test_the_rules(tmp_path: Path) -> None:
-    shutil.copy(RULES, tmp_path)
-    shutil.copy(HERE / "rules_test.yml", tmp_path)
-    for words in (["check", "rules", "rules.yml"], ["test", "rules", "rules_test.yml"]):
-        done = subprocess.run(["promtool", *words], cwd=tmp_path, capture_output=True, text=True, timeout=60)
-        assert done.returncode == 0, done.stdout + done.stderr
 
 
 async def test_tls(kafka: str, start_module: Starts, tmp_path: Path) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import signal
 from collections.abc import Callable, Sequence
 from datetime import timedelta
@@ -13,20 +12,20 @@ import pytest
 from msgspec.structs import replace
 
 from redrive.clock import SystemClock
-from redrive.flow.breaker import Position
+from redrive.errors import NotNow
 from redrive.model import Message, Reason, State
 from redrive.systems.pipeline import DlqMessage, Document, Node, PipeStream, ProcessRequest, Step
-from redrive.systems.pipeline.caller import RULE, Caller, NobodyKnown
-from redrive.systems.pipeline.faults import ErrorType, NodeFault
+from redrive.systems.pipeline.caller import RULE, NobodyKnown
+from redrive.systems.pipeline.faults import ErrorType, GivenUp, NodeFault
 from redrive.systems.pipeline.trace import Tracer
-from redrive.systems.pipeline.wire import MOST_INLINE, MOST_MESSAGE, Tls, request_for
-from redrive.telemetry.events import Events
+from redrive.systems.pipeline.wire import MOST_INLINE, MOST_MESSAGE, request_for
 from redrive.testing.waiting import until
 from redrive.transports.base import SendResult, SendStatus
 from tests.servers.consul import Consul
 from tests.servers.fixtures import StartsServer
 from tests.servers.kafka import Kafka
 from tests.servers.ports import claim_port
+from tests.systems.pipeline.test_stalls import made_caller
 from tests.systems.pipeline.world import ModuleProcess, Pipe, config, node
 
 Starts = Callable[..., ModuleProcess]
@@ -246,7 +245,7 @@ async def test_consul_away(
     """Cached addresses go on; a minute later the module is unavailable; when Consul is back, it is called at once."""
     consul = start_server(Consul)
     one = await start_module(consul=consul.url).started()
-    at = node()
+    at = node(patience=timedelta(seconds=1))
     clock = _HurriedClock()
     async with Pipe(kafka, [at], consul=consul.url, clock=clock) as pipe:
         first = await pipe.send("upper")
@@ -266,7 +265,7 @@ async def test_consul_away(
             """Asked of the caller, so that no stream dies of the question."""
             try:
                 return bool(await pipe.engine.callers["flex"](request_for(at.id)(b""), timedelta(seconds=30)))
-            except NobodyKnown:
+            except (NobodyKnown, GivenUp, NotNow):
                 return False
 
         await until(is_back, timeout=60, what="found again")
@@ -317,48 +316,10 @@ async def put(pipe: Pipe, at: Node, value: bytes, id: str = "foreign") -> None:
     await pipe.engine.transport.send([message])
 
 
-async def test_a_dead_module_is_not_called_for_long(start_module: Starts) -> None:
-    """Its breaker opens and sheds at once; when the module is there again, one call decides for all that wait."""
-    one = start_module()
-    one.kill()
-    caller = _caller([one.address])
-    request = ProcessRequest(stream=PipeStream(stream_id="s")).SerializeToString()
-    for _ in range(RULE.failures):
-        with pytest.raises(NodeFault, match="refused"):
-            await caller(request, timedelta(seconds=5))
-    assert caller.breaker.capacity(1) == 0, "it is open"
-    with pytest.raises(NodeFault, match="not called") as shed:
-        await caller(request, timedelta(seconds=5))
-    assert shed.value.kind is ErrorType.CONNECTION_REFUSED
-    one.start()
-    await one.started()
-    await until(lambda: caller.breaker.position is Position.HALF_OPEN, what="a call may try")
-    await until(lambda: not caller.instances[one.address].aside, what="its health was asked")
-    answers = await asyncio.gather(*(caller(request, timedelta(seconds=5)) for _ in range(20)))
-    assert len(answers) == 20
-    assert caller.breaker.position is Position.CLOSED
-    await caller.aclose()
-
-
-async def test_a_module_that_is_known_again_is_called_at_once(flex: ModuleProcess) -> None:
-    """That nobody was known says nothing of the module: no breaker is in its way."""
-    known: list[str] = []
-    caller = _caller(known)
-    request = ProcessRequest(stream=PipeStream(stream_id="s")).SerializeToString()
-    for _ in range(RULE.failures + 1):
-        with pytest.raises(NodeFault, match="module 'flex': ") as unknown:
-            await caller(request, timedelta(seconds=5))
-        assert unknown.value.kind is ErrorType.MODULE_UNAVAILABLE
-    known.append(flex.address)
-    _, instance = await caller(request, timedelta(seconds=30))
-    assert instance == flex.address
-    await caller.aclose()
-
-
 async def test_an_instance_that_is_aside_is_better_than_none(flex: ModuleProcess) -> None:
     """It may be back, and its health not asked yet: no stream dies before every instance has refused it."""
     gone = f"127.0.0.1:{claim_port()}"
-    caller = _caller([gone, flex.address])
+    caller = made_caller([gone, flex.address])
     request = ProcessRequest(stream=PipeStream(stream_id="s")).SerializeToString()
     await caller(request, timedelta(seconds=30))
     caller.instances[flex.address].pause.seconds = 3600
@@ -367,13 +328,6 @@ async def test_an_instance_that_is_aside_is_better_than_none(flex: ModuleProcess
         _, instance = await caller(request, timedelta(seconds=30))
         assert instance == flex.address
     await caller.aclose()
-
-
-def _caller(known: Sequence[str]) -> Caller:
-    async def addresses() -> Sequence[str]:
-        return known
-
-    return Caller("flex", addresses, why=str, tls=Tls(), clock=SystemClock(), events=Events())
 
 
 async def test_kafka_away(start_server: StartsServer, flex: ModuleProcess, tmp_path: Path) -> None:

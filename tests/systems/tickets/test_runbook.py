@@ -68,7 +68,7 @@ async def test_the_runbook_is_followed_word_for_word(world: World, shell: Shell)
 def test_every_command_metric_and_reason_is_on_the_page(tmp_path: Path) -> None:
     text = PAGE.read_text()
     metrics = Metrics(Events())
-    TicketMetrics(metrics, "topic")
+    TicketMetrics(metrics)
     names = [family.name for family in metrics.registry.collect() if family.name.startswith("worker_agent")]
     assert len(names) == 3
     assert [name for name in names if name not in text] == []

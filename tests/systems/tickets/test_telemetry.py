@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import shutil
 import subprocess
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,8 @@ import httpx
 from msgspec.structs import replace
 
 import redrive.systems.tickets
+from redrive.forensics.query import Query
+from redrive.model import OPEN, State
 from redrive.systems.tickets.metrics import measured
 from redrive.systems.tickets.ticket import TaskTypes
 from redrive.testing.waiting import until
@@ -46,9 +49,28 @@ async def test_metrics_have_the_names_of_the_contract(world: World) -> None:
         text = metrics.render(None).decode()
     assert 'worker_agent_dlq_messages_total{reason="max_retries_exceeded",task_type="BUILD"} 2.0' in text
     assert 'worker_agent_dlq_messages_total{reason="invalid_ticket",task_type="UNKNOWN"} 1.0' in text
-    assert 'worker_agent_ticket_retry_count_bucket{le="1.0"} 3.0' in text
-    assert 'worker_agent_ticket_retry_count_bucket{le="3.0"} 7.0' in text
+    assert 'worker_agent_ticket_retry_count_bucket{le="1.0"} 1.0' in text
+    assert 'worker_agent_ticket_retry_count_bucket{le="3.0"} 3.0' in text
     assert "# TYPE worker_agent_dlq_publish_errors_total counter" in text
+
+
+async def test_the_distribution_of_retry_counts_has_each_ticket_once(world: World) -> None:
+    world.send("at once", "at the second go", "never")
+    runs: Counter[str] = Counter()
+
+    async def handle(ticket: dict[str, Any]) -> None:
+        runs[ticket["ticket_id"]] += 1
+        if ticket["ticket_id"] != world.id("at once") and runs[world.id("at the second go")] < 2:
+            raise TimeoutError("no")
+        if ticket["ticket_id"] == world.id("never"):
+            raise TimeoutError("never")
+
+    async with world.worker(handle) as worker:
+        metrics = measured(worker)
+        await world.main.until_committed(3)
+        text = metrics.render(None).decode()
+    counts = re.findall(r'worker_agent_ticket_retry_count_bucket{le="(\d)\.0"} (\d)', text)
+    assert counts == [("0", "1"), ("1", "2"), ("2", "2"), ("3", "3"), ("5", "3")]
 
 
 def test_task_types_from_outside_are_a_bounded_number_of_labels() -> None:
@@ -87,3 +109,36 @@ async def test_an_alert_arrives_in_a_real_alertmanager(
     assert of_stub["annotations"]["ticket_id"] == world.id(3)
     assert alert["annotations"]["summary"] == "tickets of type BUILD are dead: TimeoutError"
     assert alert["annotations"]["ticket_id"] in {world.id(number) for number in range(3)}
+
+
+async def test_an_alert_ends_when_its_tickets_are_done_and_has_the_same_labels_until_then(
+    make_world: MakesWorld, alertmanager_server: StartsMonitor[Alertmanager]
+) -> None:
+    world = make_world()
+    alertmanager = alertmanager_server("route: {receiver: nobody}\nreceivers: [{name: nobody}]\n")
+    urls = (alertmanager.url.replace("http", "alertmanager+http", 1),)
+    world.settings = replace(world.settings, alerts=replace(world.settings.alerts, urls=urls))
+    world.send(1)
+    world.send(2, task_type="REPORT")
+    async with (
+        httpx.AsyncClient(base_url=f"{alertmanager.url}/api/v2") as client,
+        world.worker(failing) as worker,
+        world.consumer(),
+    ):
+
+        async def active() -> list[str]:
+            asked = (await client.get("/alerts", params={"filter": 'alertname="TicketInDLQ"'})).json()
+            return sorted(alert["labels"]["task_type"] for alert in asked)
+
+        async def is_active(*kinds: str) -> bool:
+            return await active() == list(kinds)
+
+        await until(lambda: is_active("BUILD", "REPORT"), what="both are told")
+        world.dead.produce((b"k", world.ticket(3, dlq_metadata={"error_type": "TimeoutError", "original_error": "?"})))
+        await world.until_dead(3)
+        letters = (await worker.app.store.letters.search(Query())).letters
+        of_build = [letter.id for letter in letters if b"BUILD" in letter.message.body]
+        await worker.app.store.letters.move(of_build[:1], expect=OPEN, to=State.ARCHIVED, now=worker.app.clock.now())
+        assert await is_active("BUILD", "REPORT")
+        await worker.app.store.letters.move(of_build, expect=OPEN, to=State.ARCHIVED, now=worker.app.clock.now())
+        await until(lambda: is_active("REPORT"), what="the alert of what is done is resolved")

@@ -180,20 +180,6 @@ async def test_a_ticket_id_twice_in_the_dlq_is_one_document(world: World) -> Non
     assert document["dlq_metadata"]["retry_count"] == 3
 
 
-async def test_documents_of_somebody_else_are_left_alone_and_nothing_is_committed(world: World) -> None:
-    """As where another program has filled the collection before."""
-    world.documents.insert_one({"ticket_id": world.id(1), "theirs": True})
-    world.dead.produce((b"k", world.ticket(1, dlq_metadata={"error_type": "ValueError"})))
-    async with world.consumer() as consumer:
-        told = Told(consumer.app)
-        in_the_way = "another document has"
-        await until(lambda: sum(in_the_way in one.why for one in told.of(BackendDown)) >= 2, what="it says what it is")
-        assert sum(world.dead.committed().values()) == 0
-        world.documents.delete_one({"theirs": True})
-        await world.dead.until_committed(1)
-    assert world.documents.count_documents({"ticket_id": world.id(1)}) == 1
-
-
 async def test_a_ticket_that_kills_its_worker_is_buried_and_the_others_are_handled(
     world: World, tmp_path: Path
 ) -> None:
@@ -209,6 +195,19 @@ async def test_a_ticket_that_kills_its_worker_is_buried_and_the_others_are_handl
     (grave,) = world.graves()
     assert json.loads(grave.value())["ticket_id"] == world.id("poison")
     assert world.count_of("poison") is None
+
+
+async def test_mongodb_away_after_a_crash_holds_up_nothing_that_never_needed_it(world: World, tmp_path: Path) -> None:
+    own = world.settings.of(TicketSettings)
+    world.with_tickets(
+        max_retries=1, kafka=f"{own.kafka}&consumer.group.instance.id=worker", mongodb="mongodb://127.0.0.1:9/nobody"
+    )
+    world.send(*range(20), "poison", *range(20, 40))
+    done = tmp_path / "done"
+    assert [await _worker(world, done) for _ in range(3)] == [-9, -9, 0]
+    handled = {line.split()[0] for line in done.read_text().splitlines()}
+    assert handled == {world.id(number) for number in range(40)}
+    assert [json.loads(grave.value())["ticket_id"] for grave in world.graves()] == [world.id("poison")]
 
 
 async def test_a_worker_killed_at_any_step_of_a_burial_loses_nothing(make_world: MakesWorld, tmp_path: Path) -> None:

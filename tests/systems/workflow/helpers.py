@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Callable
 from typing import Any
 
+from redrive.stores.memory import MemoryStore
 from redrive.systems.workflow import DeadLetterQueue, FailedTask, RetryPolicy
 
 TASK = {"type": "code_sweep"}
@@ -51,3 +52,8 @@ async def enqueued(dlq: DeadLetterQueue, name: str, **options: Any) -> FailedTas
 async def status_of(dlq: DeadLetterQueue, name: str) -> str:
     task = await dlq.get_task(name)
     return "gone" if task is None else task.status.value
+
+
+async def is_done(dlq: DeadLetterQueue, name: str) -> bool:
+    """Resolved: a queue in memory forgets such a task, any other keeps it."""
+    return await status_of(dlq, name) == ("gone" if isinstance(dlq.store, MemoryStore) else "resolved")

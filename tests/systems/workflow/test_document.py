@@ -114,7 +114,7 @@ async def test_2_manual_operations(app: WorkflowApp, adapter: Adapter, capsys: p
     assert (await app.dlq.retry_task("wf_abc123"))["success"]
     await app.dlq.archive_task("wf_abc123")
     assert await app.dlq.list_tasks() == []
-    assert [task.task_id for task in await app.dlq.list_tasks(DeadLetterStatus.ARCHIVED)] == ["wf_abc123"]
+    assert await app.dlq.get_task("wf_abc123") is None, "what succeeded is not in the queue any more"
 
 
 async def test_3_statistics(app: WorkflowApp, capsys: pytest.CaptureFixture[str]) -> None:
@@ -260,7 +260,7 @@ async def test_retries_that_do_not_work_are_found_out(app: WorkflowApp, capsys: 
     assert capsys.readouterr().out == "Retry processor is not running!\nRetry interval: 60s\n"
     assert (await app.dlq.get_statistics())["is_processor_running"]
     result = await app.dlq.retry_task("wf_abc123")
-    assert result["error"] == "there is no task 'wf_abc123'"
+    assert result["error"].startswith("there is no task 'wf_abc123'")
 
 
 async def test_exhausted_tasks_are_counted_by_category(dlq: DeadLetterQueue) -> None:
@@ -269,6 +269,7 @@ async def test_exhausted_tasks_are_counted_by_category(dlq: DeadLetterQueue) -> 
     exhausted_tasks = await dlq.list_tasks(status=DeadLetterStatus.EXHAUSTED)
     error_categories = Counter(task.error_category for task in exhausted_tasks if task.error_category)
     assert error_categories == {"transient": 1}
+    assert str(error_categories) == "Counter({'transient': 1})"
 
 
 async def test_the_monitor_warns(dlq: DeadLetterQueue, capsys: pytest.CaptureFixture[str]) -> None:

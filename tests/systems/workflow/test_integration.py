@@ -107,9 +107,62 @@ async def test_an_execution_that_raises_is_enqueued_once_and_still_raises() -> N
         assert task.task["adapter"] == "sweeep"
 
 
+async def _slow(task: dict[str, Any], repo: str) -> None:
+    await asyncio.Event().wait()
+
+
+async def test_an_execution_that_a_timeout_cancels_is_enqueued() -> None:
+    async with _app(_slow) as app:
+        with pytest.raises(TimeoutError):
+            await asyncio.wait_for(app.execute_workflow_parallel({"type": "x"}, "sweep", ["a", "b"]), 0.01)
+        with pytest.raises(TimeoutError):
+            async with asyncio.timeout(0.01):
+                await app.execute_workflow({"type": "y"}, "sweep", ["c"])
+        tasks = sorted(await app.dlq.list_tasks(), key=lambda task: str(task.task["type"]))
+        assert [(task.task["type"], task.repos) for task in tasks] == [("x", ["a", "b"]), ("y", ["c"])]
+        assert {(task.error_category, task.error) for task in tasks} == {
+            ("network", "the execution was cancelled before it ended, as a timeout does")
+        }
+
+
+async def test_who_cancels_again_and_again_does_not_lose_it(tmp_path: Path) -> None:
+    async with _app(_slow, store=tmp_path / "w.db") as app:
+        running = asyncio.create_task(app.execute_workflow({"type": "x"}, "sweep", ["a"]))
+        await asyncio.sleep(0)
+        while not running.done():
+            running.cancel()
+            await asyncio.sleep(0)
+        assert running.cancelled()
+
+        async def is_kept() -> bool:
+            return len(await app.dlq.list_tasks()) == 1
+
+        await until(is_kept, timeout=20)
+        await app.dlq.get_statistics()
+        assert await is_kept(), "and once"
+
+
+async def test_an_adapter_that_is_cancelled_from_within_has_failed() -> None:
+    async with _app(Sweep(b=asyncio.CancelledError("by a scope of its own"))) as app:  # type: ignore[arg-type]
+        result = await app.execute_workflow_parallel({"type": "x"}, "sweep", ["a", "b"])
+        assert (result["status"], result["failed_repos"], result["dlq_enqueued"]) == ("partial", ["b"], True)
+
+
+async def test_a_retry_that_is_cancelled_is_no_second_task(tmp_path: Path) -> None:
+    async with _app(Sweep(a=ConnectionError("refused"))) as app:
+        result = await app.execute_workflow_parallel({"type": "x"}, "sweep", ["a"])
+        app.register_adapter("sweep", _slow)
+        with pytest.raises(TimeoutError):
+            await asyncio.wait_for(app.dlq.retry_task(result["dlq_task_id"]), 0.01)
+        [task] = await app.dlq.list_tasks()
+        assert (task.task_id, task.status) == (result["dlq_task_id"], "pending")
+
+
 async def test_a_queue_that_is_full_does_not_hide_why_a_workflow_failed() -> None:
     app = _app(Sweep(a=ValueError("bad")))
-    app.dlq.max_size = 1
+    app.dlq.max_size = 100
+    for number in range(99):
+        await app.dlq.enqueue(f"t{number}", {}, [], "x")
     first = await app.execute_workflow_parallel({"type": "x"}, "sweep", ["a"])
     second = await app.execute_workflow_parallel({"type": "x"}, "sweep", ["a"])
     assert (first["dlq_enqueued"], second["dlq_enqueued"]) == (True, False)

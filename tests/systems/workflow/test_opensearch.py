@@ -4,17 +4,24 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import pytest
 import pytest_asyncio
 from opensearchpy import AsyncOpenSearch
+from opensearchpy import OpenSearch as Blocking
 
 from redrive.errors import ConfigError, StoreUnavailable
+from redrive.forensics.query import Query
+from redrive.model import Letter
+from redrive.stores.memory import MemoryStore
 from redrive.systems.workflow import DeadLetterQueue, DeadLetterStatus, RetryPolicy, WorkflowApp, WorkflowSettings
-from redrive.telemetry.events import BackendDown, BackendUp, Event
+from redrive.systems.workflow.spool import SpooledStore
+from redrive.telemetry.events import BackendDown, BackendUp, Event, Events
+from redrive.testing.clock import ManualClock
 from redrive.testing.waiting import until
 from tests.servers.fixtures import StartsServer
 from tests.servers.opensearch import OpenSearch
@@ -46,8 +53,8 @@ async def test_the_index_has_the_documents_fields_and_types(client: AsyncOpenSea
     async with DeadLetterQueue(opensearch_client=client) as dlq:
         task = await dlq.enqueue("wf", TASK, REPOS, "Connection timeout", metadata={"priority": "high"})
     answer = await client.indices.get_mapping(index=INDEX)
-    types = {name: field["type"] for name, field in answer[INDEX]["mappings"]["properties"].items() if "type" in field}
-    assert types == {
+    fields = answer[INDEX]["mappings"]["properties"]
+    assert {name: field.get("type", "object") for name, field in fields.items() if name != "redrive"} == {
         "task_id": "keyword",
         "task": "object",
         "repos": "keyword",
@@ -95,15 +102,97 @@ async def test_two_tasks_may_have_one_name_for_two_types(client: AsyncOpenSearch
         assert kept == {f"t{number}": (task, {"m": task}) for number, task in enumerate(tasks)}
 
 
-async def test_an_index_with_another_mapping_is_refused_and_left_as_it_is(client: AsyncOpenSearch) -> None:
-    await client.indices.create(index=INDEX, body={"mappings": {"properties": {"status": {"type": "integer"}}}})
+async def test_metadata_is_searched(client: AsyncOpenSearch) -> None:
     async with DeadLetterQueue(opensearch_client=client) as dlq:
+        await dlq.enqueue("wf_abc123", TASK, REPOS, "x", metadata=METADATA)
+        await dlq.enqueue("other", TASK, REPOS, "x", metadata={"business_unit": "shipping", "since": "2030-01-01"})
+        await dlq.enqueue("odd", TASK, REPOS, "x", metadata={"business_unit": "payments", "since": "long ago"})
+        for name in ("metadata.business_unit", "metadata.business_unit.keyword"):
+            assert await _found(client, {"query": {"term": {name: "payments"}}}) == ["odd", "wf_abc123"]
+        delayed = {"range": {"metadata.slos.max_delay_minutes": {"gte": 15}}}
+        assert await _found(client, {"query": delayed}) == ["wf_abc123"]
+
+
+METADATA = {
+    "workflow_type": "code_sweep",
+    "priority": "high",
+    "business_unit": "payments",
+    "slos": {"max_delay_minutes": 15},
+    "on_call_team": "platform-team",
+}
+KEYWORDS = ("task_id", "repos", "retry_policy", "status", "error_category")
+DOCUMENTED = {
+    **{key: {"type": "keyword"} for key in KEYWORDS},
+    **{key: {"type": "object"} for key in ("task", "metadata")},
+    **{key: {"type": "text"} for key in ("error", "last_error")},
+    **{key: {"type": "date"} for key in ("failed_at", "next_retry_at", "updated_at")},
+    **{key: {"type": "integer"} for key in ("retry_count", "max_retries", "total_attempts")},
+}
+THEIRS = {
+    "task_id": "theirs",
+    "task": {"type": "code_sweep", "depth": 3},
+    "repos": ["/a"],
+    "error": "Connection timeout",
+    "failed_at": "2030-01-01T00:00:00+00:00",
+    "retry_count": 0,
+    "max_retries": 3,
+    "retry_policy": "exponential",
+    "next_retry_at": None,
+    "status": "exhausted",
+    "metadata": {"priority": "high", "weight": 1},
+    "error_category": "transient",
+    "last_error": "Connection timeout",
+    "total_attempts": 1,
+    "updated_at": "2030-01-01T00:00:00+00:00",
+}
+
+
+@pytest.mark.parametrize("made", ["by the document's mapping", "by its first document", "strictly", "by us, before"])
+async def test_an_index_that_others_made_is_taken_and_searched_as_it_is(client: AsyncOpenSearch, made: str) -> None:
+    if made == "by its first document":
+        await client.index(index=INDEX, id="theirs", body=THEIRS, params={"refresh": "true"})
+    else:
+        dynamic = {"dynamic": "strict"} if made == "strictly" else {}
+        unsearched = {"task": {"type": "object", "enabled": False}, "metadata": {"type": "object", "enabled": False}}
+        fields = {**DOCUMENTED, **(unsearched if made == "by us, before" else {})}
+        await client.indices.create(index=INDEX, body={"mappings": {**dynamic, "properties": fields}})
+    async with DeadLetterQueue(opensearch_client=client) as dlq:
+        odd: list[dict[str, Any]] = [{"type": {"a": 1}}, {"type": [1, "x"], "depth": "deep"}, {"type": "2030-01-01"}]
+        for number, task in enumerate(odd):
+            await dlq.enqueue(f"t{number}", task, REPOS, "rate limit", metadata={**METADATA, "weight": task})
+        await dlq.enqueue("exhausted", TASK, REPOS, "rate limit", "immediate", 1, METADATA)
+        await dlq.run_retry_cycle(failing("rate limit"))
+        stats = await dlq.get_statistics()
+        assert (stats["queue_size"], stats["persistence"]["waiting"]) == (4, 0)
+        tasks = {task.task_id: (task.task, task.metadata["weight"]) for task in await dlq.list_tasks("pending")}
+        assert tasks == {f"t{number}": (task, task) for number, task in enumerate(odd)}
+        assert "exhausted" in await _found(client, {"query": {"term": {"status.keyword": "exhausted"}}})
+        assert "exhausted" in await _found(client, {"query": {"term": {"error_category.keyword": "transient"}}})
+        if made != "by us, before":
+            found = await _found(client, {"query": {"match": {"metadata.business_unit": "payments"}}})
+            assert "exhausted" in found
+        assert await dlq.get_task("theirs") is None, "what is no letter is not ours"
+
+
+async def test_an_index_that_cannot_hold_tasks_is_left_as_it_is_and_tasks_wait(client: AsyncOpenSearch) -> None:
+    """Whoever enqueues is not told of it by an exception; he who looks is."""
+    await client.indices.create(index=INDEX, body={"mappings": {"properties": {"status": {"type": "integer"}}}})
+    facts: list[Event] = []
+    async with DeadLetterQueue(opensearch_client=client, observability_manager=facts.append) as dlq:
+        for name in "abc":
+            await enqueued(dlq, name)
         with pytest.raises(ConfigError, match="status as integer"):
-            await enqueued(dlq, "a")
-    assert await _found(client, {}) == []
-    assert (await client.indices.get_mapping(index=INDEX))[INDEX]["mappings"]["properties"] == {
-        "status": {"type": "integer"}
-    }
+            await dlq.list_tasks()
+        persistence = (await dlq.get_statistics())["persistence"]
+        assert (persistence["available"], persistence["waiting"]) == (False, 3)
+        assert "status as integer" in next(fact.why for fact in facts if isinstance(fact, BackendDown))
+        assert (await client.indices.get_mapping(index=INDEX))[INDEX]["mappings"]["properties"] == {
+            "status": {"type": "integer"}
+        }
+        assert await _found(client, {}) == []
+        await _delete(client)
+        await until(lambda: any(isinstance(fact, BackendUp) for fact in facts))
+        assert await _found(client, {"query": {"exists": {"field": "task_id"}}}) == ["a", "b", "c"]
 
 
 async def test_a_restart_finds_everything_and_two_processors_share_it(client: AsyncOpenSearch) -> None:
@@ -178,8 +267,8 @@ async def test_no_task_is_lost_or_doubled_when_opensearch_goes_and_comes(
                 await enqueued((first, second)[len(names) % 2], names[-1])
 
         await enqueue(20)
-        for queue in (first, second):
-            await queue.start_retry_processor(callback, check_interval_seconds=0.05)
+        stopped = asyncio.Event()
+        processors = [asyncio.create_task(_cycles(queue, callback, stopped)) for queue in (first, second)]
         await until(lambda: len(done) > 5)
         coming = asyncio.create_task(enqueue(40))
         await until(lambda: len(names) > 30)
@@ -204,9 +293,92 @@ async def test_no_task_is_lost_or_doubled_when_opensearch_goes_and_comes(
         assert again == 0, "every outcome was kept until it could be written"
         told = [type(fact) for fact in facts if isinstance(fact, BackendDown | BackendUp)]
         assert (told[0], told[-1], told.count(BackendUp)) == (BackendDown, BackendUp, 1)
+        stopped.set()
+        await asyncio.gather(*processors)
         for queue in (first, second):
             assert (await queue.get_statistics())["persistence"]["waiting"] == 0
             await queue.aclose()
+
+
+async def _cycles(queue: DeadLetterQueue, callback: Any, stopped: asyncio.Event) -> None:
+    """One cycle after the other, without the pause of a processor."""
+    while not stopped.is_set():
+        with suppress(StoreUnavailable):
+            await queue.run_retry_cycle(callback)
+        await asyncio.sleep(0.05)
+
+
+async def test_a_client_that_blocks_does(opensearch_server: OpenSearch, client: AsyncOpenSearch) -> None:
+    """The document gives whatever client its app has."""
+    with Blocking(opensearch_server.url) as blocking:
+        async with DeadLetterQueue(opensearch_client=blocking) as dlq:
+            await asyncio.gather(*(enqueued(dlq, f"t{number}") for number in range(5)))
+            worker = Worker()
+            await dlq.run_retry_cycle(worker)
+            assert sorted(worker.seen) == [f"t{number}" for number in range(5)]
+        assert blocking.ping(), "it is not ours to close"
+    async with DeadLetterQueue(opensearch_client=client) as dlq:
+        assert (await dlq.get_statistics())["status_breakdown"]["resolved"] == 5
+
+
+async def test_a_client_that_blocks_and_finds_nobody_spools() -> None:
+    with Blocking("http://127.0.0.1:9", max_retries=0) as nobody:
+        async with DeadLetterQueue(opensearch_client=nobody) as dlq:
+            await enqueued(dlq, "a")
+            assert (await dlq.get_statistics())["persistence"]["waiting"] == 1
+
+
+@pytest.mark.parametrize(
+    "client", ["http://127.0.0.1:9200", object(), AsyncOpenSearch, 7], ids=["url", "object", "class", "number"]
+)
+def test_what_is_no_client_is_named(client: Any) -> None:
+    with pytest.raises(ConfigError, match=r"is no client of OpenSearch: give an opensearchpy\.AsyncOpenSearch"):
+        DeadLetterQueue(opensearch_client=client)
+
+
+async def test_a_client_that_somebody_closed_spools(opensearch_server: OpenSearch) -> None:
+    closed = AsyncOpenSearch(opensearch_server.url)
+    async with DeadLetterQueue(opensearch_client=closed) as dlq:
+        await closed.close()
+        await closed.transport.close()
+        await enqueued(dlq, "a")
+        assert (await dlq.get_task("a")) is not None
+    await closed.close()
+
+
+class Broken(MemoryStore):
+    """A store of somebody else, with a bug."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.mended = False
+        keep = self.letters.record
+
+        async def record(letters: Sequence[Letter]) -> None:
+            if not self.mended:
+                raise RuntimeError("a bug of theirs")
+            await keep(letters)
+
+        self.letters.record = record  # type: ignore[method-assign]
+
+
+async def test_trouble_that_nobody_thought_of_spools(clock: ManualClock) -> None:
+    facts: list[Event] = []
+    broken, spool, events = Broken(), MemoryStore(), Events()
+    events.subscribe(facts.append)
+    store = SpooledStore(broken, spool, events, clock)
+    async with DeadLetterQueue(store=store, clock=clock) as dlq:
+        await enqueued(dlq, "a")
+        assert store.letters.spooled == 1
+        assert [fact.why for fact in facts if isinstance(fact, BackendDown)] == ["RuntimeError: a bug of theirs"]
+        broken.mended = True
+
+        async def is_handed_over() -> None:
+            while store.letters.spooled:  # noqa: ASYNC110
+                await asyncio.sleep(0.001)
+
+        await clock.eventually(is_handed_over())
+        assert await broken.letters.count(Query()) == 1
 
 
 async def test_a_spool_on_disk_survives_the_process(

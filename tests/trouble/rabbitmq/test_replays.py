@@ -13,6 +13,9 @@ from redrive.stores.memory import MemoryStore
 from redrive.telemetry.events import Events
 from redrive.testing.builders import make_letter, make_message
 from redrive.testing.clock import ManualClock
+from redrive.transports.rabbitmq.declaring import Declaring
+from redrive.transports.rabbitmq.link import Link
+from redrive.transports.rabbitmq.options import options_of
 from redrive.transports.rabbitmq.transport import RabbitTransport, open_transport
 from tests.servers import web
 from tests.servers.fixtures import StartsServer
@@ -32,15 +35,24 @@ def unlimit_queue(server: RabbitMQ, vhost: str, queue: str) -> None:
     web.call("DELETE", _policy(server, vhost, queue), credentials=GUEST)
 
 
+async def made(url: str, queue: str) -> None:
+    """Make that queue, as its worker does: a replay makes none."""
+    options = options_of(url)
+    link = Link(options)
+    await Declaring(link, options).ensure(queue)
+    await link.aclose()
+
+
 def _policy(server: RabbitMQ, vhost: str, queue: str) -> str:
     return f"{server.management_url}/api/policies/{quote(vhost, safe='')}/limit-{queue}"
 
 
 async def test_one_letters_queue_refuses_it_and_its_neighbours_are_sent_once(
-    rabbitmq_server: RabbitMQ, vhost: str, transport: RabbitTransport
+    rabbitmq_server: RabbitMQ, vhost: str, url: str, transport: RabbitTransport
 ) -> None:
     limit_queue(rabbitmq_server, vhost, "full")
     await transport.send([make_message(source="full", id="fills it")])
+    await made(url, "work")
     store, clock = MemoryStore(), ManualClock()
     refused = make_letter(make_message(source="full"))
     others = [make_letter(make_message(source="work")) for _ in range(3)]
@@ -70,6 +82,7 @@ async def test_a_message_that_is_too_large_for_the_broker_is_refused_and_its_nei
     server = start_server(RabbitMQ)
     server.control("eval", "application:set_env(rabbit, max_message_size, 100000).")
     server.control("eval", "persistent_term:put(max_message_size, 100000).")
+    await made(f"{server.url}?delay=200ms", "orders")
     transport = open_transport(f"{server.url}?delay=200ms", clock=SystemClock(), lease=LEASE)
     store, clock = MemoryStore(), ManualClock()
     large = make_letter(make_message(body=b"x" * 200_000))

@@ -38,6 +38,8 @@ class Work:
         async def handle(body: bytes, message: Message) -> None:
             await asyncio.sleep(seconds)
             await meeting.wait()
+            if body.startswith(b"flaky"):
+                raise ConnectionError("away")
             if body == b"bad":
                 raise ValueError("bad")
             self.done[message.id] += 1

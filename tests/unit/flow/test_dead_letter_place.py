@@ -10,7 +10,7 @@ import pytest
 from redrive.errors import StoreUnavailable, TransportUnavailable
 from redrive.flow.decision import Decision
 from redrive.flow.settle import Settled, settle
-from redrive.model import Bury, Letter, Reason, Release, Retry, letter_id
+from redrive.model import Bury, Done, Letter, Reason, Release, Retry, letter_id
 from redrive.telemetry.events import BackendDown, BatchSettled, MessageBuried
 from redrive.testing.builders import make_failure, make_message
 from redrive.transports.base import ACCEPTED, SendResult, SendStatus
@@ -73,6 +73,18 @@ async def test_a_letter_is_published_then_recorded_and_only_then_is_its_message_
     assert world.calls.names == ["place.bury", "letters.record", "transport.settle"]
     assert (place.letters, await stored(world, "a")) == (["a"], ["a"])
     assert [event.message for event in world.seen(MessageBuried)] == ["a"]
+
+
+async def test_a_success_after_a_crash_needs_no_store_that_holds_no_letters_of_its_source() -> None:
+    """A store that is away must not hold up what was being handled when a worker was killed."""
+    world = World()
+    world.place = Place(world, replaces_store=True)
+    await world.deliver(make_message(id="a"))
+    await world.clock.advance(61)
+    (again,) = await world.queue.receive("orders", 1)
+    assert again.redelivered
+    assert await settle(world.context(nothing), [Decision(again, Done())], timedelta(seconds=5)) == Settled()
+    assert world.calls.names == ["transport.settle"]
 
 
 async def test_where_the_place_replaces_the_store_the_letter_is_there_only() -> None:
@@ -165,3 +177,22 @@ async def test_what_is_given_back_needs_no_letter() -> None:
     [delivery] = await world.deliver(make_message(id="a"))
     await settle(world.context(nothing), [Decision(delivery, Release())])
     assert (place.letters, world.calls.names) == ([], ["transport.settle"])
+
+
+async def test_a_letter_that_has_no_form_for_its_place_is_in_the_store_and_its_neighbours_are_published() -> None:
+    world = World()
+    place = world.place = Breaking(world, replaces_store=True)
+    settled = await bury(world, "a", "bad", "b")
+    assert settled.kept_back == ()
+    assert place.letters == ["a", "b"]
+    assert await stored(world, "a", "bad", "b") == ["bad"]
+    assert (await world.queue.depths()).get("orders") is None
+
+
+class Breaking(Place):
+    """Cannot put what is bad into its form."""
+
+    async def _bury(self, letters: Sequence[Letter]) -> Sequence[SendResult]:
+        if any(letter.message.id == "bad" for letter in letters):
+            raise RecursionError("too deep for it")
+        return await super()._bury(letters)

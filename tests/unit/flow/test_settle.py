@@ -7,6 +7,7 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from redrive import Policy, constant
 from redrive.errors import StoreUnavailable, TransportUnavailable
@@ -26,7 +27,7 @@ from redrive.telemetry.events import (
     MessageRetried,
 )
 from redrive.testing.builders import make_failure, make_letter, make_message
-from redrive.transports.base import Delivery, Depth
+from redrive.transports.base import CannotReturn, Delivery, Depth, Settlement
 from tests.unit.support import World, nothing
 
 BURY, DONE, RETRY = Bury(Reason.ATTEMPTS), Done(), Retry(timedelta(seconds=15))
@@ -127,21 +128,26 @@ async def test_when_the_store_is_down_exactly_the_affected_are_given_back_and_th
     world.calls.fail("letters.record", DOWN)
     assert await _settle(world, (first, DONE), (second, BURY), (third, RETRY)) is False
     (_, (settlements,), _) = world.calls.arguments[-1]
-    assert [type(one.outcome) for one in settlements] == [Done, Release, Retry]
-    assert settlements[1].outcome == Release(timedelta(seconds=5))
+    assert [type(one.outcome) for one in settlements] == [Done, Retry, Retry]
+    assert settlements[1].outcome == Retry(timedelta(seconds=5)), "its attempt stays counted"
     assert await _depth(world) == Depth(0, 2, 0)
     assert world.seen(BackendDown)[0].why == "letters is unavailable: disk is full"
     assert world.seen(MessageBuried) == []
 
 
-async def test_a_message_that_was_given_back_is_as_if_it_had_not_been_received() -> None:
+async def test_what_could_not_be_buried_keeps_its_attempt_and_its_failure_once() -> None:
     world = World()
+    context = world.context(nothing)
     (delivery,) = await world.deliver(make_message())
-    world.calls.fail("letters.record", DOWN)
-    await _settle(world, (delivery, BURY))
-    await world.clock.advance(5)
-    (again,) = await world.queue.receive("orders", 1)
-    assert again.message == delivery.message
+    failed = _attempted(world, delivery, BURY)
+    for _ in range(3):
+        world.calls.fail("letters.record", DOWN)
+        await settle(context, [failed], timedelta(seconds=5))
+        await world.clock.advance(5)
+        (again,) = await world.queue.receive("orders", 1)
+        assert again.message == replace(delivery.message, attempt=2)
+        assert again.failures == (failed.failure,)
+        failed = replace(failed, delivery=again)
 
 
 async def test_where_the_store_is_down_a_parked_retry_is_given_back_too() -> None:
@@ -208,7 +214,7 @@ async def test_a_letter_that_the_store_refuses_is_kept_back_and_the_store_is_not
         await record(letters)
 
     world.letters.letters.record = refusing  # type: ignore[method-assign]
-    assert await settle(context, batch) == Settled(written=True, kept_back=(bad,))
+    assert await settle(context, batch) == Settled(written=True, kept_back=(bad,), unwritten=(batch[1],))
     assert await _depth(world) == Depth(0, 1, 0)
     assert [fact.message for fact in world.seen(LetterRefused)] == [bad.message.id]
     assert [fact.message for fact in world.seen(MessageBuried)] == [good.message.id]
@@ -429,3 +435,50 @@ async def test_a_replay_whose_message_was_parked_on_its_way_still_gets_its_outco
     await _settle(world, (again, DONE))
     assert (await world.letter_of(letter.message)).state is State.RESOLVED
     assert await world.letters.ledger.tally("r1") == {EntryStatus.RESOLVED: 1}
+
+
+async def test_what_can_neither_be_retried_nor_buried_now_is_given_back_as_it_is() -> None:
+    """A message too large to be retried, and a store that is away: it waits, and nothing goes round for ever."""
+    world = World()
+    delivery, other = await world.deliver(make_message(id="large"), make_message(id="small"))
+    world.calls.break_down("letters.record", DOWN)
+    settle_for_real = world.queue.settle
+    seen: list[list[type[Outcome]]] = []
+
+    async def settle_small(settlements: Sequence[Settlement]) -> Sequence[Delivery]:
+        seen.append([type(settlement.outcome) for settlement in settlements])
+        large = {id(settlement.delivery): "too large" for settlement in settlements if _is_large_retry(settlement)}
+        if large:
+            raise CannotReturn(large)
+        return await settle_for_real(settlements)
+
+    world.queue.settle = settle_small  # type: ignore[method-assign]
+    await _settle(world, (delivery, BURY), (other, DONE))
+    assert seen[-1] == [Done, Release]
+    assert len(seen) <= 3
+
+
+def _is_large_retry(settlement: Settlement) -> bool:
+    return settlement.delivery.message.id == "large" and isinstance(settlement.outcome, Retry)
+
+
+async def test_a_message_that_no_letter_can_be_written_of_has_the_plainest_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever step of ours it breaks: it is a letter that says which, and its neighbours have theirs."""
+
+    def breaking(message: Message) -> tuple[str, ...]:
+        if message.id == "bad":
+            raise RecursionError("too deep")
+        return ()
+
+    monkeypatch.setattr("redrive.flow.bury.dependencies", breaking)
+    world = World()
+    deliveries = await world.deliver(*(make_message(id=name, body=b"\xff") for name in ("good", "bad")))
+    assert await _settle(world, *((delivery, BURY) for delivery in deliveries)) is True
+    found = {letter.message.id: letter for letter in (await world.letters.letters.search(Query())).letters}
+    assert found["good"].reason is Reason.ATTEMPTS
+    bad = found["bad"]
+    assert (bad.reason, bad.category, bad.message.body) == (Reason.UNDECODABLE, Category.VALIDATION, b"\xff")
+    assert bad.last.message == "to write its letter failed: RecursionError: too deep"
+    assert bad.last.stage is Stage.DELIVERY
+    assert (await _depth(world)).total == 0
+    assert len(world.seen(MessageBuried)) == 2

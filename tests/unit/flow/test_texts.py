@@ -34,7 +34,7 @@ from redrive.model import Category
         ("Invalid input", Category.VALIDATION),
         ("schema mismatch", Category.VALIDATION),
         ("parse error near line 3", Category.VALIDATION),
-        ("cannot reach the schema registry", None),
+        ("cannot reach the schema registry", Category.NETWORK),
         ("businesslike", None),
         ("something went wrong", None),
     ],

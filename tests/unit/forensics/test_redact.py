@@ -124,9 +124,18 @@ def test_a_json_body_is_masked_at_any_depth_and_stays_as_it_was() -> None:
     body = b"""{"z": 1.10, "a": [{"Password": "x", "n": 12345678901234567890123}], "apiKey": {"k": [1]},
                "token": null, "note": "password=hunter2", "card": 4111111111111111, "token_count": 5}"""
     assert REDACTOR.body(body) == (
-        '{"z":1.10,"a":[{"Password":"[redacted]","n":12345678901234567890123}],"apiKey":"[redacted]",'
-        '"token":null,"note":"password=[redacted]","card":"[redacted]","token_count":5}'
+        '{"z": 1.10, "a": [{"Password": "[redacted]", "n": 12345678901234567890123}], "apiKey": "[redacted]",\n'
+        '               "token": null, "note": "password=[redacted]", "card": "[redacted]", "token_count": 5}'
     )
+
+
+def test_a_word_that_is_no_secret_is_one_where_it_is_a_key() -> None:
+    assert REDACTOR.body(b'["password", {"password": ["x"]}]') == '["password", {"password": "[redacted]"}]'
+
+
+def test_what_is_under_a_secret_key_is_hidden_at_any_depth() -> None:
+    deep = b"[" * 50_000 + b'"hunter2"' + b"]" * 50_000
+    assert REDACTOR.body(b'{"token": ' + deep + b', "n": {"pwd": [ ]}}') == '{"token": "[redacted]", "n": {"pwd": [ ]}}'
 
 
 def test_json_in_json_is_masked_too() -> None:

@@ -77,3 +77,21 @@ def test_a_letters_life_is_shown() -> None:
     assert (shown.retries, shown.max_retries, shown.resends, shown.replay) == (1, 3, 2, "r1")
     assert (shown.depends_on, shown.owner, shown.lease_until) == (("a",), "me", START)
     assert (shown.expires_at, shown.next_retry_at) == (START, START)
+
+
+def test_what_cannot_be_searched_for_secrets_is_hidden_as_a_whole_and_the_rest_is_shown() -> None:
+    class Breaking(Redactor):
+        def body(self, body: bytes, limit: int = 1) -> str:
+            raise MemoryError
+
+        def header(self, name: str, value: bytes) -> str:
+            return super().header(name, value) if name == "fine" else str(1 / 0)
+
+    letter = make_letter(make_message(body=b"hunter2", headers=(("fine", b"1"), ("bad", b"hunter2"))))
+    shown = detail(letter, Breaking())
+    assert "hunter2" not in str(shown)
+    assert shown.body.startswith("[redacted]: it cannot be searched for secrets (MemoryError)")
+    assert "--raw" in shown.body
+    assert shown.headers[0] == ("fine", "1")
+    assert "ZeroDivisionError" in shown.headers[1][1]
+    assert shown.body_size == len(b"hunter2")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from datetime import timedelta
 
+import msgspec
 import pytest
 from msgspec.structs import replace
 
@@ -15,7 +16,7 @@ from redrive.testing.stores import LETTERS
 
 _FIELDS = {
     Letter: "id message failures state reason group created_at updated_at transport next_retry_at retries max_retries "
-    "resends replay depends_on expires_at owner lease_until",
+    "resends replay depends_on expires_at owner lease_until foreign",
     Message: "id source body enqueued_at headers key tenant correlation_id attempt priority expires_at origin "
     "not_before",
     Failure: "type message category retryable at attempt stage code stack frames worker version",
@@ -31,6 +32,12 @@ def test_a_field_that_is_new_to_the_model_is_new_to_this_store(kind: type[Letter
 def test_head_and_document_make_the_letter(letter: Letter) -> None:
     timed = replace(letter, message=replace(letter.message, not_before=START))
     assert found(letter.id, head_of(timed), document_of(timed, timed.message.body), None).letter == timed
+
+
+def test_what_was_written_before_there_were_letters_of_others_is_still_read() -> None:
+    letter = make_letter()
+    before = msgspec.msgpack.encode(msgspec.msgpack.decode(document_of(letter, letter.message.body))[:-1])
+    assert found(letter.id, head_of(letter), before, None).letter == letter
 
 
 def test_a_body_can_be_part_of_the_entry() -> None:

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from redrive.model import Failure, Holds
 from redrive.testing.builders import make_failure, make_message
 from redrive.transports.base import Depth
+from redrive.transports.kafka.finished import finished_in, metadata_of
 from redrive.transports.kafka.shelf import Partition, Record, Shelf
 from redrive.transports.kafka.transport import remembered
 
@@ -23,8 +24,8 @@ def shelf_of(*keys: bytes | None, holds: Holds = Holds.KEY) -> tuple[Shelf, Part
     return shelf, partition
 
 
-def record(partition: Partition, offset: int, key: bytes | None, due: float = 0.0) -> Record:
-    return Record(partition, offset, make_message(key=key, body=b"%d" % offset), due=due)
+def record(partition: Partition, offset: int, key: bytes | None, due: float = 0.0, done: bool = False) -> Record:
+    return Record(partition, offset, make_message(key=key, body=b"%d" % offset), due=due, done=done)
 
 
 def offsets(records: list[Record]) -> list[int]:
@@ -45,6 +46,37 @@ def test_only_what_is_finished_without_a_gap_may_be_committed() -> None:
     assert partition.base == 102
     finish(shelf, c)
     assert (partition.base, len(partition.open)) == (104, 0)
+
+
+def test_what_another_has_finished_above_the_committed_offset_is_not_handed_out_again() -> None:
+    shelf, partition = shelf_of(b"a", b"b", b"c", b"d", b"e")
+    _, second, _, fourth, _ = shelf.take(10, 0)
+    finish(shelf, second, fourth)
+    text = metadata_of(partition.base, partition.finished_runs())
+    following = Shelf(lease=LEASE)
+    heir = Partition(("orders", 0), 100, done_before=finished_in(text, 100))
+    following.assign(heir)
+    assert list(heir.finished_runs()) == [(101, 102), (103, 104)], "known before anything has come"
+    for offset in range(100, 105):
+        following.add([record(heir, offset, b"k%d" % offset, done=offset in heir.done_before)], 0.0)
+        assert list(heir.finished_runs()) == [(101, 102), (103, 104)]
+    taken = following.take(10, 0)
+    assert offsets(taken) == [100, 102, 104]
+    finish(following, *taken)
+    assert (heir.base, len(heir.open)) == (105, 0)
+
+
+def test_what_is_finished_and_not_committed_is_counted() -> None:
+    shelf, partition = shelf_of(b"a", b"b", b"c")
+    a, b, c = shelf.take(10, 0)
+    finish(shelf, c, a)
+    assert (shelf.uncommitted, partition.is_changed) == (2, True)
+    partition.committed = partition.standing
+    assert (shelf.uncommitted, partition.is_changed) == (0, False)
+    finish(shelf, b)
+    assert shelf.uncommitted == 1
+    shelf.revoke([partition.place])
+    assert shelf.uncommitted == 0
 
 
 def test_what_is_given_back_holds_up_its_key_and_no_other() -> None:

@@ -28,12 +28,12 @@ def holds(condition: bool, what: str) -> None:
     assert condition, CHANGED.format(what)
 
 
-@pytest.mark.parametrize("name", ["_adapter_emit_data", "_process_callbacks"])
-def test_a_method_that_is_replaced_is_there_and_takes_one_argument(name: str) -> None:
+@pytest.mark.parametrize(("name", "takes"), [("_adapter_emit_data", 1), ("_process_callbacks", 1), ("_read_frame", 0)])
+def test_a_method_that_is_replaced_is_there_and_takes_as_many_arguments(name: str, takes: int) -> None:
     method = getattr(AsyncioConnection, name, None)
     holds(method is not None, f"there is no AsyncioConnection.{name}")
     assert method is not None
-    holds(len(inspect.signature(method).parameters) == 2, f"{name} takes other arguments")
+    holds(len(inspect.signature(method).parameters) == takes + 1, f"{name} takes other arguments")
 
 
 def test_everything_is_sent_through_the_method_that_is_replaced() -> None:
@@ -49,6 +49,28 @@ def test_every_frame_asks_the_method_that_is_replaced() -> None:
 def test_a_connection_has_a_transport_that_can_be_aborted() -> None:
     holds("self._transport" in inspect.getsource(AsyncioConnection.__mro__[1].__init__), "there is no _transport")
     holds(hasattr(AbstractStreamTransport, "abort"), "a transport has no abort()")
+
+
+def test_every_frame_is_read_by_the_method_that_is_replaced_from_the_buffer() -> None:
+    source = inspect.getsource(Connection._on_data_available)
+    holds("self._read_frame()" in source, "frames are not read by _read_frame")
+    holds("self._frame_buffer += data_in" in source, "what came is not in _frame_buffer")
+
+
+def test_a_frame_of_properties_is_read_as_pika_reads_it() -> None:
+    texts = "content_type content_encoding correlation_id reply_to expiration message_id type user_id app_id cluster_id"
+    known = {name: f"{name} é" for name in texts.split()}
+    theirs = pika.BasicProperties(**known, delivery_mode=2, priority=7, timestamp=9, headers={"n": 7, "s": ["é", None]})
+    for properties in (theirs, pika.BasicProperties()):
+        data = pika.frame.Header(3, 11, properties).marshal()
+        end, frame = pika.frame.decode_frame(data + b"more")
+        found = pika_internals.properties_frame(data + b"more")
+        assert found is not None
+        holds((found[0], vars(found[1]).keys()) == (end, vars(frame).keys()), "a frame has other attributes")
+        assert (found[1].channel_number, found[1].body_size, found[1].frame_type) == (3, 11, frame.frame_type)
+        assert {name: getattr(found[1].properties, name) for name in vars(frame.properties)} == vars(frame.properties)
+        assert pika_internals.properties_frame(data[:-1]) is None, "it is not all there yet"
+    assert pika_internals.properties_frame(pika.frame.Heartbeat().marshal()) is None
 
 
 class _Connection:

@@ -20,7 +20,10 @@ from redrive.systems.use import formats
 from redrive.worker import run_on_fast_loop, stop_on_signals
 
 GROUP = "redrive-collect"
-_OPTIONS = {"amqp": {"declare": "no"}, "kafka": {"group": GROUP, "consumer.enable.partition.eof": "true"}}
+_OPTIONS = {
+    "amqp": {"declare": "no", "redeliveries": "ignore"},
+    "kafka": {"group": GROUP, "consumer.enable.partition.eof": "true"},
+}
 
 
 def _formats_said() -> str:
@@ -43,8 +46,9 @@ def _formats_said() -> str:
 def collect(url: str, follow: bool, source: str | None, transport: str | None, form: str | None, as_json: bool) -> None:
     """Bring a dead-letter topic of Kafka, or a dead-letter queue of RabbitMQ, into the store.
 
-    A message is acknowledged when its letter is durable. What Spring, Kafka Connect, RabbitMQ and Redrive say of the
-    failure is understood, and so is what the systems know; what says nothing is kept as it is.
+    A message is acknowledged when its letter is durable. What Spring, Kafka Connect, RabbitMQ, MassTransit,
+    NServiceBus and Redrive say of the failure is understood, and so is what the systems know; what says nothing is
+    kept as it is.
 
     \b
     redrive collect 'kafka://host:9092/orders.DLT?group=collector'
@@ -108,7 +112,9 @@ def _plain_reader(scheme: str, name: str, transport: str | None, source: str | N
 
             return KafkaReader(name, transport=transport or "default", source=source)
         case "amqp" | "amqps":
+            from redrive.collect.dotnet import DotnetReader
             from redrive.collect.rabbitmq import RabbitReader
 
-            return RabbitReader(name, transport=transport or "default", source=source)
+            plain = RabbitReader(name, transport=transport or "default", source=source)
+            return DotnetReader(plain, name, source=source)
     raise Stopped(f"{scheme}:// cannot be collected from: it is kafka://, kafka+ssl://, amqp:// or amqps://")

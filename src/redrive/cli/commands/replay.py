@@ -72,7 +72,7 @@ async def _frozen(service: Service, query: Query, rate: float | None, reason: st
 def _shown(plan: Plan, rate: float | None) -> list[RenderableType]:
     parts: list[RenderableType] = [Text(f"{letters_said(plan.total)} to send back{_pace(plan, rate)}", style="bold")]
     if plan.left_out:
-        parts.append(f"{letters_said(plan.left_out)} left out: resolved, archived or on their way already")
+        parts.append(f"{letters_said(plan.left_out)} left out: resolved, archived, sent or on their way already")
     if plan.total:
         parts += ["", _sources(plan), "", _groups(plan)]
     if len(plan.groups) > _GROUPS_SHOWN:

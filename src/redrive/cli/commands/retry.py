@@ -11,8 +11,8 @@ from redrive.cli.options import as_json
 from redrive.cli.session import actor
 from redrive.flow.replay import Replay
 from redrive.forensics.query import Query
-from redrive.model import State
 from redrive.service import Service
+from redrive.stores.base import REPLAYABLE
 
 
 @click.command()
@@ -34,9 +34,9 @@ def retry(ids: tuple[str, ...], patience: Patience, as_json: bool) -> None:
 async def _these(service: Service, ids: tuple[str, ...]) -> Replay:
     letters = [await service.find(id) for id in ids]
     for letter in letters:
-        if letter.state not in (State.PENDING, State.EXHAUSTED):
+        if letter.state not in REPLAYABLE:
             raise Stopped(
-                f"letter {letter.id} is {letter.state}: only pending and exhausted ones are sent back", NOTHING
+                f"letter {letter.id} is {letter.state}: only pending, exhausted and sent ones are sent back", NOTHING
             )
     query = Query(ids=tuple(letter.id for letter in letters))
     return await service.replay(query, actor=actor(), reason="retry")

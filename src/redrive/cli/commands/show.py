@@ -2,39 +2,49 @@
 
 from __future__ import annotations
 
+import sys
 from datetime import datetime
 from pathlib import Path
 
 import click
-import msgspec
 from rich.console import RenderableType
 from rich.table import Table
 from rich.text import Text
 
+from redrive.cli.exits import Stopped
 from redrive.cli.lazy import common
 from redrive.cli.options import as_json
 from redrive.cli.output import age, error, line, pairs, plain, say, show, state, tell_json, to_copy, write
 from redrive.cli.session import ask, command
+from redrive.forensics.jsontext import indented
 from redrive.forensics.views import Attempt, Detail
 
 
 @click.command("show")
 @click.argument("id")
+@click.option("--raw", is_flag=True, help="Write the body's exact bytes to stdout, unmasked, and nothing else.")
 @click.option(
     "--raw-body",
     type=click.Path(dir_okay=False, allow_dash=True, path_type=Path),
     metavar="FILE",
-    help="Write the body's exact bytes there, unmasked, and show nothing (- is stdout).",
+    help="Write the body's exact bytes there, unmasked, and show nothing (- is stdout, also where it is a terminal).",
 )
 @as_json
 @common
-def show_letter(id: str, raw_body: Path | None, as_json: bool) -> None:
+def show_letter(id: str, raw: bool, raw_body: Path | None, as_json: bool) -> None:
     """Show one letter: every attempt with its stack, its headers, body and lineage. Secrets are masked.
 
     ID is the letter's id, the beginning of it, or the id of its message.
+
+    \b
+    redrive show 4kq2m7pxw3ab
+    redrive show 4kq2m7pxw3ab --raw | jq .
     """
-    if raw_body is not None:
-        _write(raw_body, ask(lambda service: service.find(id)).message.body)
+    if raw and (as_json or raw_body is not None):
+        raise click.UsageError("--raw writes the bytes and nothing else: leave out --json and --raw-body")
+    if raw or raw_body is not None:
+        body = ask(lambda service: service.find(id)).message.body
+        _write(raw_body, body) if raw_body is not None else _pour(body)
         return
     detail = ask(lambda service: service.letter(id))
     if as_json:
@@ -49,6 +59,26 @@ def _write(path: Path, body: bytes) -> None:
         return
     path.write_bytes(body)
     say(f"{len(body):,} bytes written to {path}")
+
+
+def _pour(body: bytes) -> None:
+    """The bytes as they are; to a terminal only where they cannot drive it."""
+    if sys.stdout.isatty() and not _is_harmless(body):
+        raise Stopped(
+            "the body has bytes that could drive your terminal: write it to a file (--raw-body FILE), pipe it (| xxd), "
+            "or insist (--raw-body -)"
+        )
+    write(body)
+    if sys.stdout.isatty() and not body.endswith(b"\n"):
+        say("")  # the prompt begins on a line of its own
+
+
+def _is_harmless(body: bytes) -> bool:
+    try:
+        text = body.decode().replace("\r\n", "\n")
+    except UnicodeDecodeError:
+        return False
+    return plain(text) == text
 
 
 def _parts(detail: Detail) -> list[RenderableType]:
@@ -118,11 +148,8 @@ def _title(text: str) -> Text:
 
 
 def _pretty(body: str) -> str:
-    """JSON over several lines, anything else as it is."""
-    try:
-        return plain(msgspec.json.format(body, indent=2))
-    except msgspec.MsgspecError:
-        return plain(body)
+    """JSON over several lines, each token as it was written; anything else as it is."""
+    return plain(indented(body))
 
 
 def _time(at: datetime | None) -> str | None:

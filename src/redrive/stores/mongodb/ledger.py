@@ -14,14 +14,13 @@ from pymongo.errors import DuplicateKeyError
 
 from redrive.clock import microseconds, moment
 from redrive.forensics.query import Query
-from redrive.model import State
-from redrive.stores.base import Cursor, Entry, EntryStatus
+from redrive.stores.base import REPLAYABLE, Cursor, Entry, EntryStatus
 from redrive.stores.mongodb.access import Access, Fields
 from redrive.stores.mongodb.letters import MongoLetters
 from redrive.stores.mongodb.numbers import Numbers
 from redrive.stores.mongodb.query import beyond, cursor_of
 
-_FREEZABLE = [State.PENDING.value, State.EXHAUSTED.value]
+_FREEZABLE = [state.value for state in REPLAYABLE]
 _FINAL = (EntryStatus.RESOLVED, EntryStatus.FAILED)
 _PLACE = ("created", "seq")
 

@@ -7,6 +7,7 @@ tells which those were, and a write that was prepared from an older document doe
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections import Counter
 from collections.abc import AsyncIterator, Collection, Iterable, Sequence
 from datetime import datetime
@@ -16,7 +17,6 @@ from pymongo import ReplaceOne
 from pymongo.errors import BulkWriteError
 
 from redrive.clock import microseconds, moment
-from redrive.errors import StoreUnavailable
 from redrive.forensics.query import Query, matches
 from redrive.model import Category, Letter, LetterId, MessageId, Owner, State, rejoined
 from redrive.stores.base import AT_REST, MAY_BECOME, Cursor, Group, Page, Tally
@@ -29,6 +29,7 @@ from redrive.stores.rounds import by_id, rounds
 from redrive.stores.shape import Shape
 
 _DUPLICATE = 11000
+log = logging.getLogger("redrive")
 _IN_FLIGHT = [State.RETRYING.value, State.REPLAYING.value]
 _AT_REST = [state.value for state in AT_REST]
 _OVER = [State.RESOLVED.value, State.ARCHIVED.value]
@@ -168,19 +169,17 @@ class MongoLetters:
         """Insert them; returns the ids of those that were there before."""
         by = self._numbers.token()
         documents = [await self._written(letter, self._numbers.next(), by) for letter in letters]
-        if not documents:
-            return set()
-        try:
-            await self._collection.insert_many(documents, ordered=False)
-        except BulkWriteError as error:
-            problems = error.details["writeErrors"]
-            if error.details["writeConcernErrors"] or any(problem["code"] != _DUPLICATE for problem in problems):
-                raise
-            _refuse_strangers(self._access.name, problems)
-            repeats = [documents[problem["index"]] for problem in problems]
+        known: set[LetterId] = set()
+        while documents:
+            try:
+                await self._collection.insert_many(documents, ordered=False)
+                break
+            except BulkWriteError as error:
+                repeats, clashing = _duplicates(error, documents)
             await self._bodies.drop(repeats)
-            return {document["_id"] for document in repeats}
-        return set()
+            known.update(document["_id"] for document in repeats)
+            documents = clashing
+        return known
 
     async def _rejoin(self, letters: dict[LetterId, Letter]) -> None:
         """Join them to known letters; where somebody changed one meanwhile, it is read again."""
@@ -192,6 +191,8 @@ class MongoLetters:
                 new = rejoined(await self._letter(document), letters[id])
                 if new is not None:
                     changed[id] = await self._written(new, document["_store"]["seq"], by)
+                    for name in document["_store"].get("apart", ()):
+                        _set_apart(changed[id], name)
             mine = await self._replace(found, changed, by)
             known = await self._insert([letter for id, letter in letters.items() if id not in found])  # pruned since
             letters = {
@@ -203,7 +204,16 @@ class MongoLetters:
         if not new:
             return set()
         as_read = {id: {"_id": id, "_store.by": old[id]["_store"]["by"]} for id in new}
-        await self._collection.bulk_write([ReplaceOne(as_read[id], new[id]) for id in new], ordered=False)
+        waiting = dict(new)
+        while waiting:
+            try:
+                await self._collection.bulk_write(
+                    [ReplaceOne(as_read[id], waiting[id]) for id in waiting], ordered=False
+                )
+                break
+            except BulkWriteError as error:
+                _, clashing = _duplicates(error, list(waiting.values()))
+                waiting = {document["_id"]: document for document in clashing}
         written = self._collection.find({"_id": {"$in": list(new)}, "_store.by": by}, {"_id": 1})
         mine = {document["_id"] async for document in written}
         await self._bodies.drop([old[id] if id in mine else new[id] for id in new])
@@ -257,11 +267,31 @@ class MongoLetters:
         return [document for document in marked if document["_id"] not in left]
 
 
-def _refuse_strangers(name: str, problems: Sequence[Fields]) -> None:
-    """Raise StoreUnavailable if a document that is no letter of ours holds a unique index of the shape."""
+def _duplicates(error: BulkWriteError, documents: Sequence[Fields]) -> tuple[list[Fields], list[Fields]]:
+    """Of documents that could not be written: those whose letter is known; and those of which another document has a
+    value that is unique in this collection, set apart so that they can be written. Raises what is anything else."""
+    problems = error.details["writeErrors"]
+    if error.details["writeConcernErrors"] or any(problem["code"] != _DUPLICATE for problem in problems):
+        raise error
+    known: list[Fields] = []
+    clashing: list[Fields] = []
     for problem in problems:
-        if "_id" not in problem.get("keyPattern", ("_id",)):
-            raise StoreUnavailable(name, f"another document has {problem['keyValue']} already: move it out of the way")
+        document = documents[problem["index"]]
+        names = [name for name in problem.get("keyPattern", ("_id",)) if name != "_id"]
+        fresh = [name for name in names if name not in document["_store"].get("apart", ())]
+        if names and not fresh:
+            raise error
+        for name in fresh:
+            log.warning("another document has %s: letter %s is kept beside it", problem["keyValue"], document["_id"])
+            _set_apart(document, name)
+        (clashing if names else known).append(document)
+    return known, clashing
+
+
+def _set_apart(document: Fields, name: str) -> None:
+    """Make a value that is unique in the collection differ from that of somebody else's document, which stays."""
+    document[name] = f"{document[name]} ({document['_id']})"
+    document["_store"].setdefault("apart", []).append(name)
 
 
 def _may_become(to: State, owner: Owner) -> Fields:

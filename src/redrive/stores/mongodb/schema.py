@@ -4,15 +4,20 @@
     …         the fields of the store's shape; in Redrive's own shape `letter` holds it all, as msgpack
     _store    what is searched, and what changes after the letter was written
 
+`_store.apart` names fields whose value another document had already in a unique index of the shape: ours has the
+letter's id behind it, and the other stays as it is.
+
 Times are whole microseconds: a date of MongoDB ends at milliseconds. What a letter does not have has no field, so
 that the sparse indexes hold only those that have it.
 """
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from bson import encode
 from bson.binary import Binary
 from bson.objectid import ObjectId
 from msgspec.structs import replace
@@ -20,9 +25,12 @@ from pymongo import IndexModel
 
 from redrive.clock import microseconds, moment
 from redrive.model import Letter, State
-from redrive.stores.shape import NATIVE, Shape
+from redrive.stores.shape import NATIVE, Shape, dumped, loaded
 
 _PLACE = ("_store.created", "_store.seq")
+_SURELY_FITS = 1 << 20  # JSON becomes at most eight times as long in BSON: small integers do
+_LARGEST = 15 << 20  # of the shape's fields; a document ends at 16 MiB
+log = logging.getLogger("redrive")
 
 
 def _index(*fields: str, sparse: bool = False) -> IndexModel:
@@ -55,8 +63,7 @@ INDEXES: dict[str, Sequence[IndexModel]] = {
 def written(letter: Letter, shape: Shape, seq: ObjectId, by: str, parts: int) -> dict[str, Any]:
     """A letter as a document. `parts`: how many pieces its body is in, where it is too large to stand here."""
     message, last = letter.message, letter.failures[-1]
-    kept = replace(letter, message=replace(message, body=b"")) if parts else letter
-    fields = {"letter": Binary(shape.encode(kept))} if shape is NATIVE else shape.dump(kept)
+    fields = _fields(letter, shape, parts)
     store = {
         "seq": seq,
         "by": by,
@@ -92,13 +99,30 @@ def written(letter: Letter, shape: Shape, seq: ObjectId, by: str, parts: int) ->
     return {**fields, "_id": letter.id, "_store": store}
 
 
+def _fields(letter: Letter, shape: Shape, parts: int) -> dict[str, Any]:
+    """The fields of the shape: all of them, or fewer where they are more than a document may be."""
+    kept = replace(letter, message=replace(letter.message, body=b"")) if parts else letter
+    if shape is NATIVE:
+        return {"letter": Binary(shape.encode(kept))}
+    if len(letter.message.body) <= _SURELY_FITS or not hasattr(shape, "dump_small"):
+        return dumped(shape, kept)
+    fields = None if parts else dumped(shape, kept)
+    size = len(letter.message.body) if fields is None else len(encode(fields))
+    if fields is not None and size <= _LARGEST:
+        return fields
+    why = f"{size / 1e6:.1f} MB, and a document of MongoDB has at most 16 MB: the whole message is in the letter"
+    log.warning("letter %s is kept without the fields of its message: as BSON they are %s", letter.id, why)
+    small: dict[str, Any] = shape.dump_small(letter, kept, why)
+    return small
+
+
 def read(document: Mapping[str, Any], shape: Shape, body: bytes | None = None) -> Letter:
     """The letter of a document: what the shape loads, and laid over it what changed since it was written."""
     store = document["_store"]
     if shape is NATIVE:
         letter = shape.decode(document["letter"])
     else:
-        letter = shape.load({name: value for name, value in document.items() if name not in ("_id", "_store")})
+        letter = loaded(shape, {name: value for name, value in document.items() if name not in ("_id", "_store")})
     return replace(
         letter,
         message=letter.message if body is None else replace(letter.message, body=body),

@@ -9,6 +9,7 @@ from redrive.clock import Clock, SystemClock
 from redrive.stores.base import StoreFeatures
 from redrive.stores.opensearch.access import Access
 from redrive.stores.opensearch.address import DEFAULT_INDEX, DEFAULT_TIMEOUT, connected
+from redrive.stores.opensearch.client import awaited
 from redrive.stores.opensearch.documents import OpenSearchDocuments
 from redrive.stores.opensearch.health import Health, health_of
 from redrive.stores.opensearch.ledger import OpenSearchLedger
@@ -17,21 +18,22 @@ from redrive.stores.opensearch.schema import Schema
 from redrive.stores.shape import NATIVE, Shape
 
 if TYPE_CHECKING:
-    from opensearchpy import AsyncOpenSearch
+    from opensearchpy import AsyncOpenSearch, OpenSearch
 
 
 class OpenSearchStore:
     """Letters are in `index`, the rest in `index-ledger` and `index-documents`; all are made when first needed.
 
-    The client is the caller's: closing the store leaves it open, unless `owned`. How long one request may take is the
-    client's; `timeout` is how long an index that no node serves yet is waited for.
+    The client may be a blocking one, which is asked in threads. It is the caller's: closing the store leaves it open,
+    unless `owned`. How long one request may take is the client's; `timeout` is how long an index that no node serves
+    yet is waited for.
     """
 
     features = StoreFeatures(durable=True, atomic_claims=True, shared=True, counted_groups=False)
 
     def __init__(
         self,
-        client: AsyncOpenSearch,
+        client: AsyncOpenSearch | OpenSearch,
         *,
         index: str = DEFAULT_INDEX,
         shape: Shape = NATIVE,
@@ -41,7 +43,7 @@ class OpenSearchStore:
         owned: bool = False,
         timeout: timedelta = DEFAULT_TIMEOUT,
     ) -> None:
-        self._access = Access(client, clock or SystemClock(), timeout)
+        self._access = Access(awaited(client), clock or SystemClock(), timeout)
         schema = Schema(self._access, index, shape, shards, replicas)
         self.documents = OpenSearchDocuments(self._access, schema)
         self.letters = OpenSearchLetters(self._access, schema, shape)

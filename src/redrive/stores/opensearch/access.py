@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from datetime import timedelta
@@ -18,7 +19,8 @@ if TYPE_CHECKING:
     from opensearchpy import AsyncOpenSearch
 
 NAME = "opensearch"
-OK, MISSING, CONFLICT, BUSY = range(200, 300), 404, 409, 429
+log = logging.getLogger("redrive")
+OK, UNFIT, MISSING, CONFLICT, BUSY = range(200, 300), 400, 404, 409, 429
 _UNTIL_SERVED = (0.05, 1.0)  # seconds: the first pause and the longest, while no node serves a part of the index
 _PAUSES = (0.05, 0.1, 0.2, 0.4, 0.8, 1.6)  # seconds, while the cluster says that it is too busy
 _MOST_ACTIONS, _MOST_BYTES = 1000, 1_000_000  # of one request: aiohttp sends no more than that in one piece
@@ -60,13 +62,15 @@ class Action(Struct, frozen=True, gc=False):
     id: str
     source: bytes | None = None
     version: Version | None = None
+    simpler: tuple[Callable[[], bytes], ...] = ()  # other sources, for a cluster that refuses the first
 
-    def lines(self) -> bytes:
+    def lines(self, source: bytes | None = None) -> bytes:
         head: Json = {"_id": self.id}
         if self.version is not None:
             head["if_seq_no"], head["if_primary_term"] = self.version
         line = msgspec.json.encode({self.op.value: head})
-        return line + b"\n" if self.source is None else b"%b\n%b\n" % (line, self.source)
+        content = self.source if source is None else source
+        return line + b"\n" if content is None else b"%b\n%b\n" % (line, content)
 
 
 class Access:
@@ -145,16 +149,25 @@ class Access:
 
     async def write(self, index: str, actions: Sequence[Action]) -> list[int]:
         """Write all; returns the status of each: done, CONFLICT or MISSING. Errors are raised when all were tried."""
-        statuses: list[int] = []
-        errors: list[Json] = []
+        items: list[Json] = []
         for some in _chunks(actions):
-            for item in await self._write(index, some):
-                statuses.append(item["status"])
-                if item["status"] not in OK and item["status"] not in (CONFLICT, MISSING):
-                    errors.append(item)
+            items += await self._write(index, some)
+        for action, item in zip(actions, items, strict=True):
+            if item["status"] == UNFIT and action.simpler:
+                item.update(await self._simpler(index, action, item))
+        errors = [item for item in items if item["status"] not in OK and item["status"] not in (CONFLICT, MISSING)]
         if errors:
             raise _error_of(errors, len(actions))
-        return statuses
+        return [item["status"] for item in items]
+
+    async def _simpler(self, index: str, action: Action, refused: Json) -> Json:
+        """Write it in a form that the cluster may take: a field of the index may be of another type than its value."""
+        log.warning("OpenSearch refuses %s as it is: %s; it is kept in a simpler form", action.id, _why(refused))
+        for make in action.simpler:
+            [item] = await self._write(index, [action.lines(make())])
+            if item["status"] != UNFIT:
+                return {"error": None, **item}
+        return refused
 
     async def _write(self, index: str, lines: Sequence[bytes]) -> list[Json]:
         """Write in one request, and again what the cluster was too busy for. Each item was done or not, never half."""
@@ -182,6 +195,13 @@ class Access:
         if answer["timed_out"] or answer["_shards"]["failed"]:
             raise StoreUnavailable(NAME, _HALF)
         return answer
+
+    async def count(self, index: str, query: Json) -> int:
+        """How many documents the query finds, in all shards."""
+        answer = await self.request("POST", f"/{index}/_count", {"query": query}, is_served=_all_asked)
+        if answer["_shards"]["failed"]:
+            raise StoreUnavailable(NAME, _HALF)
+        return int(answer["count"])
 
     async def pages(
         self, index: str | None, body: Json, *, size: int, limit: int | None = None, after: Sequence[Any] | None = None
@@ -268,11 +288,15 @@ def _error_of(items: Sequence[Json], total: int) -> RedriveError:
     """The error of failed writes: Refused where a document will never be taken, StoreUnavailable otherwise."""
     ours = [item for item in items if item["status"] in (400, 413)]
     worst = next((item for item in items if item not in ours), items[0])
-    error = worst.get("error") or {}
-    why = f"{error.get('reason') or error.get('type') or 'no reason given'} (status {worst['status']})"
+    why = f"{_why(worst)} (status {worst['status']})"
     if len(ours) == len(items):
         return Refused(f"OpenSearch refuses {len(items)} of {total} documents: {why}")
     return StoreUnavailable(NAME, f"it did not take {len(items)} of {total} documents: {why}")
+
+
+def _why(item: Json) -> str:
+    error = item.get("error") or {}
+    return str(error.get("reason") or error.get("type") or "no reason given")
 
 
 def _of_reading(error: Json) -> StoreUnavailable:

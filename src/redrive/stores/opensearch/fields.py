@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from base64 import b64encode
+from collections.abc import Callable
 from datetime import datetime
+from functools import partial
 from hashlib import blake2b
 from typing import Any
 
@@ -13,7 +15,7 @@ from msgspec import Struct
 from redrive.clock import microseconds
 from redrive.model import Letter
 from redrive.stores.opensearch.access import Action, Json, Op, Version
-from redrive.stores.shape import Shape
+from redrive.stores.shape import Shape, dumped, loaded
 
 _LONGEST = 2000  # characters of what is compared as a whole; the cluster refuses more than 32 KB
 _APART = "\u0100"  # between texts: no byte becomes it
@@ -93,16 +95,21 @@ def fields_of(letter: Letter, arrival: int, shape: Any = None) -> Fields:
 
 def create(letter: Letter, arrival: int, shape: Shape) -> Action:
     """The write of a new letter."""
-    return Action(Op.CREATE, letter.id, _source(letter, arrival, shape))
+    return _action(Op.CREATE, letter, arrival, shape, None)
 
 
 def replacement(held: Held, letter: Letter, shape: Shape) -> Action:
     """The write of that letter over what was read, in all its fields: who reads the index by hand sees it, too."""
-    return Action(Op.INDEX, letter.id, _source(letter, held.arrival, shape), held.version)
+    return _action(Op.INDEX, letter, held.arrival, shape, held.version)
 
 
-def _source(letter: Letter, arrival: int, shape: Shape) -> bytes:
-    document = shape.dump(letter)
+def _action(op: Op, letter: Letter, arrival: int, shape: Shape, version: Version | None) -> Action:
+    simpler = tuple(partial(_source, letter, arrival, form) for form in getattr(shape, "simpler", ()))
+    return Action(op, letter.id, _source(letter, arrival, partial(dumped, shape)), version, simpler)
+
+
+def _source(letter: Letter, arrival: int, dump: Callable[[Letter], Json]) -> bytes:
+    document = dump(letter)
     document["redrive"] = fields_of(letter, arrival, document.get("redrive"))
     return _encode(document)
 
@@ -119,7 +126,7 @@ def letter_in(hit: Json, shape: Shape) -> Letter:
     ours = document.pop("redrive")
     if "shape" in ours:
         document["redrive"] = ours["shape"]
-    return shape.load(document)
+    return loaded(shape, document)
 
 
 def whole(text: str) -> str:

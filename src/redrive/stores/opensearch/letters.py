@@ -8,8 +8,8 @@ from typing import Any
 
 from redrive.clock import moment
 from redrive.forensics.query import Query
-from redrive.model import OPEN, Category, Letter, LetterId, Owner, State, claimed, moved, rejoined
-from redrive.stores.base import AT_REST, Cursor, Group, Page, Tally
+from redrive.model import UNRESOLVED, Category, Letter, LetterId, Owner, State, claimed, moved, rejoined
+from redrive.stores.base import AT_REST, REPLAYABLE, Cursor, Group, Page, Tally
 from redrive.stores.opensearch.access import CONFLICT, OK, Access, Action, Json, Op
 from redrive.stores.opensearch.arrivals import Arrivals
 from redrive.stores.opensearch.fields import Held, create, held, letter_in, replacement, whole
@@ -58,8 +58,7 @@ class OpenSearchLetters:
 
     async def count(self, query: Query) -> int:
         await self._fresh()
-        answer = await self._access.request("POST", f"/{self._index}/_count", {"query": selected(query)})
-        return int(answer["count"])
+        return await self._access.count(self._index, selected(query))
 
     async def groups(self, query: Query, *, limit: int = 50) -> Sequence[Group]:
         """The groups as the cluster counts them. With several shards the counts are exact up to 10,000 groups."""
@@ -148,7 +147,7 @@ class OpenSearchLetters:
     async def freezable(self, query: Query) -> AsyncGenerator[list[LetterId], None]:
         """The letters that a replay of that query may take, as they are at one moment, the oldest first."""
         await self._fresh()
-        allowed = among("state", (State.PENDING, State.EXHAUSTED))
+        allowed = among("state", REPLAYABLE)
         body = {"query": selected(query, allowed), "sort": by_age(oldest_first=True), "_source": False}
         async with self._access.snapshot(self._index) as snapshot:
             async for hits in self._access.pages(None, {**body, **snapshot}, size=_IDS):
@@ -178,7 +177,7 @@ class OpenSearchLetters:
         """Those of the messages that have a letter which is neither resolved nor archived."""
         if not messages:
             return set()
-        ask = selected(Query(message_ids=tuple(messages)), among("state", OPEN))
+        ask = selected(Query(message_ids=tuple(messages)), among("state", UNRESOLVED))
         found = {"terms": {"field": "redrive.message_id", "size": len(messages)}}
         answer = await self._access.search(self._index, {"size": 0, "query": ask, "aggs": {"messages": found}})
         return {bucket["key"] for bucket in answer["aggregations"]["messages"]["buckets"]}

@@ -32,6 +32,15 @@ LINE: Json = {
     **dict.fromkeys(("number", "at"), _LONG),
     "note": _KEPT,
 }
+_HOLDS: dict[str, frozenset[str]] = {
+    # what a field of a shape may be in an index that others made, by hand or by its first document
+    "keyword": frozenset({"keyword", "text", "wildcard", "match_only_text"}),
+    "text": frozenset({"text", "keyword", "wildcard", "match_only_text"}),
+    "integer": frozenset({"integer", "long", "double", "float", "unsigned_long", "keyword", "text"}),
+    "date": frozenset({"date", "date_nanos", "keyword", "text"}),
+    "object": frozenset({"object", "object (not searched)", "flat_object", "nested"}),
+    "object (not searched)": frozenset({"object", "object (not searched)", "flat_object", "nested"}),
+}
 DOCUMENT: Json = {**dict.fromkeys(("kind", "id"), _KEYWORD), "version": _LONG, "body": _UNSEARCHED}
 
 
@@ -51,6 +60,7 @@ class Schema:
             self.ledger: LINE,
             self.documents: DOCUMENT,
         }
+        self._options: dict[str, Json] = {self.letters: getattr(shape, "mapping_options", {})}
         self._lock = asyncio.Lock()
         self._ready = False
         access.when_gone = self._forget
@@ -94,7 +104,7 @@ class Schema:
 
     async def _make(self, index: str, wanted: Json, found: Json | None) -> None:
         if found is None:
-            mapping = {"dynamic": False, "properties": wanted}
+            mapping = {"dynamic": False, **self._options.get(index, {}), "properties": wanted}
             try:
                 await self._access.request("PUT", f"/{index}", {"settings": self._settings, "mappings": mapping})
             except StoreUnavailable:  # somebody else may just have made it
@@ -125,10 +135,15 @@ def _clashes(wanted: Json, found: Json, path: str = "") -> Iterator[tuple[str, s
         if name not in found:
             continue
         kind, other = _kind(field), _kind(found[name])
-        if kind != other:
+        if kind != other and not (_is_shown(f"{path}{name}") and other in _HOLDS.get(kind, ())):
             yield f"{path}{name}", kind, other
         else:
             yield from _clashes(field.get("properties", {}), found[name].get("properties", {}), f"{path}{name}.")
+
+
+def _is_shown(path: str) -> bool:
+    """Whether a field is for people, who search it as they made it; what Redrive itself searches is under `redrive`."""
+    return not path.startswith("redrive")
 
 
 def _kind(field: Json) -> str:
@@ -138,7 +153,12 @@ def _kind(field: Json) -> str:
 
 def _lacking(wanted: Json, found: Json) -> Iterator[tuple[str, Any]]:
     for name, field in wanted.items():
-        if name not in found:
+        known = found.get(name)
+        if known is None:
             yield name, field
-        elif rest := dict(_lacking(field.get("properties", {}), found[name].get("properties", {}))):
+        elif field.get("dynamic") is not None and _kind(known) == "object" and "dynamic" not in known:
+            yield name, {"type": "object", "dynamic": field["dynamic"]}  # or it would be as the index is from now on
+        elif field.get("fields", {}).keys() - known.get("fields", {}).keys():
+            yield name, {**known, "fields": {**field["fields"], **known.get("fields", {})}}
+        elif rest := dict(_lacking(field.get("properties", {}), known.get("properties", {}))):
             yield name, {"properties": rest}

@@ -19,15 +19,20 @@ class RedisStore:
 
     features = StoreFeatures(durable=True, atomic_claims=True, shared=True, counted_groups=True)
 
-    def __init__(self, url: str, *, shape: EntryShape | None = None, entries: str | None = None) -> None:
+    def __init__(
+        self, url: str, *, shape: EntryShape | None = None, entries: str | None = None, names: str | None = None
+    ) -> None:
         """
         entries   a key: the open letters are members of the sorted set there too, each as `shape` encodes it
+        names     what keys begin with: each open letter has one, `names:ID OF ITS MESSAGE`, with the time it came here
         """
         if (shape is None) != (entries is None):
             raise ConfigError("a Redis store takes a shape and the key of its entries together, or neither")
         if entries is not None and (not entries or set(entries) & set("{}")):
             raise ConfigError(f"entries={entries!r}: a key that is not empty and has no braces")
-        access = Access(open_link(url), entries)
+        if names and (entries is None or "+cluster" in url.partition("://")[0]):
+            raise ConfigError(f"names={names!r}: it takes entries, and no cluster, where such keys are on other nodes")
+        access = Access(open_link(url), entries, names)
         self.url = url
         self.letters = RedisLetters(access, shape)
         self.ledger = RedisLedger(access, self.letters)

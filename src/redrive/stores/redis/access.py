@@ -44,10 +44,11 @@ class Access:
     All keys have one hash tag, so on a cluster a store lies on one node, and every step is atomic.
     """
 
-    def __init__(self, link: Link, entries: str | None = None) -> None:
+    def __init__(self, link: Link, entries: str | None = None, names: str | None = None) -> None:
         self._link = link
         self._tag = "{" + (entries or link.address.prefix) + "}"
         self._entries = entries
+        self._names = names
         self._is_ready = False
         self.letters = f"{self._tag}:letters"
 
@@ -55,7 +56,7 @@ class Access:
         return ":".join((self._tag, *parts)).encode("utf-8", "surrogatepass")
 
     async def on_letters(self, name: str, *arguments: Value) -> Any:
-        keys = [self.letters] if self._entries is None else [self.letters, self._entries]
+        keys = [key for key in (self.letters, self._entries, self._names) if key is not None]
         await self.ready()
         return await self._link.run(script(name), keys, arguments)
 
@@ -78,9 +79,9 @@ class Access:
 
     async def ready(self) -> None:
         """Refuse, at first use, a Redis that could lose letters, and a store whose entries we would not keep."""
+        await self._link.trust()
         if self._is_ready:
             return
-        await self._link.trust()
         about, ours = self.key("about"), (self._entries or "").encode()
         theirs = await self._link.command("HGET", about, "entries")
         if theirs is None and not await self._link.command("HSETNX", about, "entries", ours):

@@ -16,6 +16,7 @@ from msgspec.structs import astuple
 
 from redrive.clock import microseconds, moment
 from redrive.model import Category, Failure, Letter, Message, MessageId, Reason, Stage, State
+from redrive.stores.redis.packing import pack, unpack
 
 
 class Head(Struct, frozen=True, array_like=True, gc=False):
@@ -28,7 +29,7 @@ class Head(Struct, frozen=True, array_like=True, gc=False):
     group: str
     tenant: str | bool
     created_at: int
-    updated_at: int
+    updated_at: int | bool  # False: when it was created
     next_retry_at: int | bool
     expires_at: int | bool
     priority: int
@@ -37,7 +38,7 @@ class Head(Struct, frozen=True, array_like=True, gc=False):
     retries: int
     resends: int
     replay: str | bool
-    transport: str
+    transport: str  # empty: default
     depends_on: tuple[MessageId, ...]
     score: float | bool  # of its entry; made unique by the store
     is_body_in_entry: bool
@@ -53,6 +54,7 @@ _Failure = tuple[str, str, Category, bool, datetime, int, Stage, str | None, str
 
 
 _FAILURES = tuple[_Failure, ...]
+_WORTH_PACKING = 400  # bytes
 
 
 class _Document(Struct, frozen=True, array_like=True, gc=False):
@@ -68,7 +70,8 @@ class _Document(Struct, frozen=True, array_like=True, gc=False):
     not_before: datetime | None
     reason: Reason
     max_retries: int
-    failures: list[Any]  # as `_shortened` makes them
+    failures: list[Any] | bytes  # as `_shortened` makes them; packed, if that is much shorter
+    foreign: bool = False  # what was written before it was known lacks it
 
 
 _encode = msgspec.msgpack.Encoder().encode
@@ -113,7 +116,7 @@ def head_of(
             letter.group,
             _or_false(message.tenant),
             microseconds(letter.created_at),
-            microseconds(letter.updated_at),
+            letter.updated_at != letter.created_at and microseconds(letter.updated_at),
             _micros(letter.next_retry_at),
             _micros(letter.expires_at),
             message.priority,
@@ -122,7 +125,7 @@ def head_of(
             letter.retries,
             letter.resends,
             _or_false(letter.replay),
-            letter.transport,
+            "" if letter.transport == _DEFAULT else letter.transport,
             letter.depends_on,
             score,
             is_body_in_entry,
@@ -159,7 +162,8 @@ def document_of(letter: Letter, body: bytes | tuple[int, int]) -> bytes:
             message.not_before,
             letter.reason,
             letter.max_retries,
-            _shortened([astuple(failure) for failure in letter.failures]),
+            _packed(_shortened([astuple(failure) for failure in letter.failures])),
+            letter.foreign,
         )
     )
 
@@ -167,7 +171,7 @@ def document_of(letter: Letter, body: bytes | tuple[int, int]) -> bytes:
 def _told_by_head(id: str, head: Head) -> Letter:
     failure = Failure("", "", head.category, False, _NEVER, 0)
     message = Message("", head.source, b"", _NEVER, tenant=_or_none(head.tenant), priority=head.priority)
-    return _assembled(id, head, message, (failure,), Reason.ATTEMPTS, 0)
+    return _assembled(id, head, message, (failure,), Reason.ATTEMPTS)
 
 
 def _letter(id: str, head: Head, document: bytes, entry: bytes) -> Letter:
@@ -188,7 +192,7 @@ def _letter(id: str, head: Head, document: bytes, entry: bytes) -> Letter:
         rest.origin,
         rest.not_before,
     )
-    return _assembled(id, head, message, _failures(rest.failures), rest.reason, rest.max_retries)
+    return _assembled(id, head, message, _failures(rest.failures), rest.reason, rest.max_retries, rest.foreign)
 
 
 def _shortened(failures: list[tuple[Any, ...]]) -> list[Any]:
@@ -200,7 +204,13 @@ def _shortened(failures: list[tuple[Any, ...]]) -> list[Any]:
     ]
 
 
-def _failures(shortened: list[Any]) -> tuple[Failure, ...]:
+def _packed(failures: list[Any]) -> list[Any] | bytes:
+    data = _encode(failures)
+    return failures if len(data) < _WORTH_PACKING else pack(data)
+
+
+def _failures(kept: list[Any] | bytes) -> tuple[Failure, ...]:
+    shortened = msgspec.msgpack.decode(unpack(kept)) if isinstance(kept, bytes) else kept
     row = shortened[0]
     rows = [row]
     for changed in shortened[1:]:
@@ -212,7 +222,13 @@ def _failures(shortened: list[Any]) -> tuple[Failure, ...]:
 
 
 def _assembled(
-    id: str, head: Head, message: Message, failures: tuple[Failure, ...], reason: Reason, max_retries: int
+    id: str,
+    head: Head,
+    message: Message,
+    failures: tuple[Failure, ...],
+    reason: Reason,
+    max_retries: int = 0,
+    foreign: bool = False,
 ) -> Letter:
     return Letter(
         id=id,
@@ -222,8 +238,8 @@ def _assembled(
         reason=reason,
         group=head.group,
         created_at=moment(head.created_at),
-        updated_at=moment(head.updated_at),
-        transport=head.transport,
+        updated_at=moment(head.created_at if head.updated_at is False else head.updated_at),
+        transport=head.transport or _DEFAULT,
         next_retry_at=_moment(head.next_retry_at),
         retries=head.retries,
         max_retries=max_retries,
@@ -233,10 +249,12 @@ def _assembled(
         expires_at=_moment(head.expires_at),
         owner=_or_none(head.owner),
         lease_until=_moment(head.lease_until),
+        foreign=foreign,
     )
 
 
 _NEVER = moment(0)
+_DEFAULT = "default"
 
 
 def _or_false(value: str | None) -> str | bool:

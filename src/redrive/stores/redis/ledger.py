@@ -12,12 +12,10 @@ from msgspec.structs import replace
 
 from redrive.clock import microseconds, moment
 from redrive.forensics.query import Query
-from redrive.model import State
-from redrive.stores.base import Cursor, Entry, EntryStatus, number_in
+from redrive.stores.base import REPLAYABLE, Cursor, Entry, EntryStatus, number_in
 from redrive.stores.redis.access import Access
 from redrive.stores.redis.letters import RedisLetters
 
-_FREEZABLE = (State.PENDING, State.EXHAUSTED)
 _DRAFT_LIVES = 3600  # seconds after which the draft of somebody who died is forgotten
 _TOGETHER = 500
 
@@ -67,7 +65,7 @@ class RedisLedger:
         return {status: count for status, count in zip(EntryStatus, counts, strict=True) if count}
 
     async def _draft(self, draft: str, query: Query, now: datetime) -> None:
-        allowed = _FREEZABLE if query.states is None else tuple(state for state in query.states if state in _FREEZABLE)
+        allowed = REPLAYABLE if query.states is None else tuple(state for state in query.states if state in REPLAYABLE)
         line, at = 0, microseconds(now)
         lines, selected = self._lines(draft), self._selected(draft)
         async for some in self._letters.reader.selected(replace(query, states=allowed), oldest_first=True):

@@ -17,7 +17,7 @@ from redrive.forensics.query import Query
 from redrive.model import Category, Letter, LetterId, Owner, State, claimed, rejoined
 from redrive.stores.base import AT_REST, MAY_BECOME, Cursor, Group, Page, Tally
 from redrive.stores.rounds import by_id, rounds
-from redrive.stores.shape import Shape
+from redrive.stores.shape import Shape, decoded, encoded
 from redrive.stores.sqlite.access import Access, as_json
 from redrive.stores.sqlite.query import arms, cursor_of, is_counted, numbered, position, where
 
@@ -154,7 +154,7 @@ class SqliteLetters:
     def _row(self, letter: Letter) -> tuple[Any, ...]:
         message, last = letter.message, letter.failures[-1]
         # the body has a column of its own, so that it can be searched; it is not written twice
-        document = self._shape.encode(replace(letter, message=replace(message, body=b"")))
+        document = encoded(self._shape, replace(letter, message=replace(message, body=b"")))
         return (
             letter.id,
             letter.state,
@@ -200,7 +200,7 @@ class SqliteLetters:
             body,
             document,
         ) = row
-        letter = self._shape.decode(document)
+        letter = decoded(self._shape, document)
         return replace(
             letter,
             message=replace(letter.message, body=body),

@@ -15,7 +15,8 @@ SELECT coalesce(max(seq), 0) FROM letters;
 SELECT id FROM letters WHERE id IN (SELECT value FROM json_each(:ids)) AND seq <= :before;
 
 -- name: rejoin
-UPDATE letters SET state = :state, category = :category, group_id = :group_id, updated_at = :updated_at,
+UPDATE letters SET state = :state, category = :category, group_id = :group_id, created_at = :created_at,
+       updated_at = :updated_at,
        next_retry_at = :next_retry_at, expires_at = :expires_at, owner = NULL, lease_until = NULL,
        transport = :transport, error_type = :error_type, error_message = :error_message, code = :code,
        retries = :retries, replay = :replay, body = :body, priority = :priority, tenant = :tenant, key = :key,
@@ -117,7 +118,7 @@ INSERT OR IGNORE INTO ledger (replay, letter_id, status, at)
 SELECT :replay, id, 'selected', :now FROM ({letters} ORDER BY created_at, seq);
 
 -- name: freeze_arm
-SELECT id, created_at, seq FROM letters WHERE {where} AND +state IN ('pending', 'exhausted');
+SELECT id, created_at, seq FROM letters WHERE {where} AND +state IN ('pending', 'exhausted', 'sent');
 
 -- name: mark
 -- An outcome that is known is not overwritten by `sent`, nor by what a repeat of the same batch says.

@@ -7,6 +7,7 @@ everybody has it. A success at the first attempt touches none of it.
 from __future__ import annotations
 
 from datetime import datetime, timedelta
+from hashlib import blake2b
 
 from redrive.clock import Clock
 from redrive.errors import Unavailable
@@ -30,11 +31,13 @@ class Accepted:
         if message.attempt == 1 and not message.was_sent_back:
             return frozenset()
         found = await self._store.documents.get(_KIND, message.id)
-        return frozenset() if found is None else frozenset(found.body["recipients"])
+        if found is None or found.body.get("of", _digest(message)) != _digest(message):
+            return frozenset()  # there is none, or it is about another e-mail of the same id
+        return frozenset(found.body["recipients"])
 
     async def add(self, message: Message, recipients: frozenset[str]) -> None:
         """Note recipients, trying until it is written or the attempt's time is over: else they get it again."""
-        body = {"recipients": sorted(recipients), "at": self._clock.now().isoformat()}
+        body = {"recipients": sorted(recipients), "at": self._clock.now().isoformat(), "of": _digest(message)}
         while True:
             try:
                 await self._store.documents.put(_KIND, message.id, body)
@@ -53,3 +56,7 @@ class Accepted:
             if now - datetime.fromisoformat(document.body["at"]) > _KEPT:
                 gone += await self._store.documents.delete(_KIND, document.id)
         return gone
+
+
+def _digest(message: Message) -> str:
+    return blake2b(message.body, digest_size=8).hexdigest()

@@ -14,6 +14,7 @@ from redrive.errors import UsageError
 from redrive.systems.email.constants import EMAIL_JOB_RETRY_CONFIG
 from redrive.systems.email.rules import is_retryable_error
 
+_UNTRIED = ("500", "552", "554")  # the codes of what was no job, too large or too old before any attempt
 _ISO = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?(Z|[+-]\d\d:?\d\d)")
 
 
@@ -61,9 +62,9 @@ def _names(entry: DLQEntry) -> str | None:
 
 
 def _attempts(entry: DLQEntry, most: int) -> str | None:
-    if entry.failedAttempts < 1:
-        return f"failedAttempts is {entry.failedAttempts}: it is 1 or more"
     code = None if entry.lastFailureCode is UNSET else entry.lastFailureCode
+    if entry.failedAttempts < (0 if code in _UNTRIED else 1):
+        return f"failedAttempts is {entry.failedAttempts}: it is 1 or more, or 0 where nobody tried it"
     if entry.failedAttempts < most and is_retryable_error(code):
         return f"failedAttempts is {entry.failedAttempts}: before {most} only a permanent error comes here"
     return None

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from datetime import timedelta
 from types import TracebackType
@@ -15,15 +15,17 @@ from redrive.app import Redrive
 from redrive.clock import Clock
 from redrive.config.load import load
 from redrive.config.settings import Retention, Settings
-from redrive.errors import ConfigError, Unavailable, nearest
+from redrive.errors import ConfigError, NotNow, StoreUnavailable, Unavailable, nearest
 from redrive.flow.backoff import constant, exponential
 from redrive.flow.classify import Classifier
+from redrive.flow.lineage import sent_back
+from redrive.forensics.query import Query
 from redrive.limits import Fair, Rate
-from redrive.model import Message, MessageId
+from redrive.model import Letter, Message, MessageId, State, letter_id
 from redrive.policy import Again, Policy
 from redrive.stores.base import Store
 from redrive.systems.email.accepted import Accepted
-from redrive.systems.email.dlq import dlq_url
+from redrive.systems.email.dlq import dlq_url, queue_url
 from redrive.systems.email.job import EmailJob, read_job
 from redrive.systems.email.rules import judge
 from redrive.systems.email.senders import Mail, Sender, SendError, open_sender
@@ -31,6 +33,10 @@ from redrive.systems.email.settings import EmailSettings
 from redrive.transports.base import KeepsLimits, Transport
 
 _SWEEP_EVERY = timedelta(hours=1)
+_PAUSE = timedelta(seconds=1)
+_PAGE = 500
+_OWNER = "email-add"
+_AT_REST = (State.PENDING, State.EXHAUSTED)
 Job = EmailJob | Mapping[str, Any] | bytes
 
 
@@ -56,7 +62,7 @@ class EmailGateway:
         self._sender = sender
         self.app = Redrive(
             settings=replace(self.settings, retention=_retention(self.email)),
-            transport=transport or self.email.redis,
+            transport=transport or queue_url(self.email),
             store=store or dlq_url(self.email),
             clock=clock,
             classifier=Classifier([judge]),
@@ -87,8 +93,32 @@ class EmailGateway:
         """Queue many in one round trip; if one of them is no e-mail job, none is queued."""
         messages = [self._message(job) for job in jobs]
         self._limit()
-        await self.app.send_messages(messages)
+        dead = await self._dead(messages)
+        await self.app.send_messages([_again(message, dead.get(message.id)) for message in messages])
+        if dead:
+            await self._on_their_way(list(dead.values()))
         return [message.id for message in messages]
+
+    async def _dead(self, messages: Sequence[Message]) -> dict[MessageId, Letter]:
+        """The letters of jobs that are in the DLQ: added again, each goes on as its letter, which leaves when it is
+        sent. Otherwise who reprocesses the DLQ would send it a second time."""
+        found: dict[MessageId, Letter] = {}
+        with suppress(StoreUnavailable):  # a queue does not wait for its DLQ
+            for start in range(0, len(messages), _PAGE):
+                ids = tuple(letter_id(message.source, message.id) for message in messages[start : start + _PAGE])
+                page = await self.app.store.letters.search(Query(ids=ids, states=_AT_REST), limit=_PAGE)
+                found |= {letter.message.id: letter for letter in page.letters}
+        return found
+
+    async def _on_their_way(self, letters: Sequence[Letter]) -> None:
+        """Note that these are queued, so that no replay sends them as well. What is sent by now stays as it is."""
+        now, ids = self.app.clock.now(), tuple(letter.id for letter in letters)
+        with suppress(StoreUnavailable):
+            claimed = await self.app.store.letters.claim(
+                Query(ids=ids, states=_AT_REST), to=State.REPLAYING, owner=_OWNER, now=now, until=now, limit=len(ids)
+            )
+            mine = [letter.id for letter in claimed]
+            await self.app.store.letters.move(mine, expect=[State.REPLAYING], to=State.REPLAYING, owner=_OWNER, now=now)
 
     def _limit(self) -> None:
         """Set the limits of the queue, so that companies take turns also where no worker has ever run."""
@@ -105,7 +135,10 @@ class EmailGateway:
     async def _send(self, job: EmailJob, message: Message) -> None:
         """Make one attempt, without recipients who have it already; if a part was accepted now, it is noted first."""
         accepted = Accepted(self.app.store, self.app.clock)
-        before = await accepted.of(message)
+        try:
+            before = await accepted.of(message)
+        except Unavailable as error:  # nobody has seen this attempt
+            raise NotNow(f"who has it already is not known: {error}", pause=_PAUSE) from error
         left = tuple(recipient for recipient in job.recipients if recipient not in before)
         try:
             if left:
@@ -115,7 +148,8 @@ class EmailGateway:
                 await accepted.add(message, before | frozenset(error.accepted))
             raise
         if before:
-            await accepted.forget(message)
+            with suppress(Unavailable):  # it is sent: what is left behind is swept away
+                await accepted.forget(message)
         self.on_sent(message.attempt)
 
     async def sweep(self) -> None:
@@ -139,6 +173,14 @@ class EmailGateway:
         await self.aclose()
 
 
+def _again(message: Message, letter: Letter | None) -> Message:
+    """The job as it is queued: where it has a letter, its outcome finds it."""
+    if letter is None:
+        return message
+    known = sent_back(letter, now=message.enqueued_at)
+    return replace(message, headers=known.headers)
+
+
 def policy_of(email: EmailSettings) -> Policy:
     """Attempts, backoff and cool-down as they are set."""
     backoff = exponential(email.base_delay, cap=email.max_delay, jitter=email.jitter / 100)
@@ -147,7 +189,10 @@ def policy_of(email: EmailSettings) -> Policy:
 
 
 def rate_of(email: EmailSettings) -> Rate | None:
-    return None if email.rate is None else Rate(email.rate, email.rate_per, adaptive=email.adaptive)
+    """The rate as it holds at the server that takes the e-mail, however slow it or a worker is."""
+    if email.rate is None:
+        return None
+    return Rate(email.rate, email.rate_per, adaptive=email.adaptive, to_the_end=True)
 
 
 def fair_of(email: EmailSettings) -> Fair | None:
@@ -156,7 +201,16 @@ def fair_of(email: EmailSettings) -> Fair | None:
         return None
     tiers = {name: _weight("email.tiers", text, {}) for name, text in _pairs("email.tiers", email.tiers)}
     weights = {name: _weight("email.weights", text, tiers) for name, text in _pairs("email.weights", email.weights)}
-    return Fair(in_a_row=email.batch, weights=weights)
+    try:
+        return Fair(
+            in_a_row=email.batch,
+            weights=weights,
+            base_priority=email.base_priority,
+            increment=email.priority_increment,
+            most_urgent=email.max_priority,
+        )
+    except ConfigError as error:
+        raise ConfigError(f"email.base_priority, email.max_priority: {error}") from None
 
 
 def _pairs(key: str, items: Iterable[str]) -> list[tuple[str, str]]:

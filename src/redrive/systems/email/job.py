@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import re
-from email.utils import parseaddr
 from typing import Annotated
 
 import msgspec
 from msgspec import Meta, Struct, field
 
 from redrive.errors import UsageError
+from redrive.systems.email.addresses import Mailbox, read_address, read_addresses
+from redrive.untrusted import UNREADABLE
 
 _CONTROLS = re.compile(r"[\x00-\x1f\x7f]")
-_SPACE = re.compile(r"\s")
 _MOST_HEADERS = 100
 _OWN_HEADERS = frozenset(
     (
@@ -38,8 +38,8 @@ class EmailJob(Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=
     subject: str
     html: str | None = None
     text: str | None = None
-    cc: list[str] = []
-    bcc: list[str] = []
+    cc: str | list[str] = []
+    bcc: str | list[str] = []
     reply_to: str | None = None
     headers: dict[str, str] = {}
 
@@ -52,43 +52,52 @@ class EmailJob(Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=
             raise ValueError("it has neither html nor text: give one of them, or both")
         if _CONTROLS.search(self.subject.replace("\t", " ")):
             raise ValueError("subject has control characters: a line break in it would forge a header")
+        _ = self.sender, self.reply_to_boxes
         if not self.recipients:
             raise ValueError("it has no recipient: give at least one address in to, cc or bcc")
-        for address in (self.from_, *self._to, *self.cc, *self.bcc, *([self.reply_to] if self.reply_to else [])):
-            address_of(address)
         _check_headers(self.headers)
 
     @property
-    def _to(self) -> list[str]:
-        return [self.to] if isinstance(self.to, str) else self.to
+    def sender(self) -> Mailbox:
+        """Whom it is from."""
+        return read_address(self.from_)
 
     @property
-    def to_list(self) -> list[str]:
-        """The addresses of `to`, which may be given as one text."""
-        return self._to
+    def to_boxes(self) -> tuple[Mailbox, ...]:
+        """Every address of `to`; the next ones are those of `cc`, `bcc` and `replyTo`."""
+        return _boxes(self.to)
+
+    @property
+    def cc_boxes(self) -> tuple[Mailbox, ...]:
+        return _boxes(self.cc) if self.cc else ()
+
+    @property
+    def bcc_boxes(self) -> tuple[Mailbox, ...]:
+        return _boxes(self.bcc) if self.bcc else ()
+
+    @property
+    def reply_to_boxes(self) -> tuple[Mailbox, ...]:
+        return _boxes(self.reply_to) if self.reply_to else ()
 
     @property
     def recipients(self) -> tuple[str, ...]:
         """Every address that it goes to, bare, each once, in order."""
-        return tuple(dict.fromkeys(address_of(address) for address in (*self._to, *self.cc, *self.bcc)))
+        first: dict[tuple[str, str], str] = {}
+        for box in (*self.to_boxes, *self.cc_boxes, *self.bcc_boxes):
+            first.setdefault(box.key, box.address)
+        return tuple(first.values())
 
 
-def address_of(text: str) -> str:
-    """The bare address of `Ana <ana@example.com>`, or ValueError where there is none."""
-    if _CONTROLS.search(text):
-        raise ValueError(f"{text!r} has control characters: it is no address")
-    address = parseaddr(text)[1]
-    local, at, domain = address.rpartition("@")
-    if not (local and at and domain) or _SPACE.search(address) or "@" in local.strip('"'):
-        raise ValueError(f"{text!r} is no address: write ana@example.com or Ana <ana@example.com>")
-    return address
+def _boxes(given: str | list[str]) -> tuple[Mailbox, ...]:
+    """The addresses of a text or of a list of texts; each text may hold several."""
+    return tuple(box for text in ([given] if isinstance(given, str) else given) for box in read_addresses(text))
 
 
 def read_job(data: bytes, name: str = "the job") -> EmailJob:
     """The job of those bytes, or a UsageError that says what is wrong with it."""
     try:
         return msgspec.json.decode(data, type=EmailJob)
-    except (msgspec.MsgspecError, UnicodeError, RecursionError) as error:
+    except UNREADABLE as error:
         raise UsageError(f"{name} is no e-mail job: {error}") from error
 
 

@@ -9,6 +9,7 @@ import re
 from redrive.errors import UsageError
 from redrive.flow.classify import Verdict
 from redrive.flow.codes import Family, category_of, find_code, parse_code
+from redrive.flow.fairness import priority_of
 from redrive.model import Category
 from redrive.systems.email.constants import (
     EMAIL_JOB_FAIRNESS_CONFIG,
@@ -43,12 +44,16 @@ def is_retryable_error(code: str | int | None) -> bool:
     return not (_SMTP.fullmatch(name) and name.startswith("5"))
 
 
-def calculate_round_robin_priority(rounds_without_processing: int) -> int:
+def calculate_round_robin_priority(
+    rounds_without_processing: int,
+    *,
+    base: int = EMAIL_JOB_FAIRNESS_CONFIG["ROUND_ROBIN_BASE_PRIORITY"],
+    increment: int = EMAIL_JOB_FAIRNESS_CONFIG["PRIORITY_INCREMENT_PER_ROUND"],
+    maximum: int = EMAIL_JOB_FAIRNESS_CONFIG["MAX_ROUND_ROBIN_PRIORITY"],
+) -> int:
     """How urgent a company is after so many rounds without a turn: from 5 down to 1, and 1 is the most urgent."""
     _whole("rounds_without_processing", rounds_without_processing, least=0)
-    config = EMAIL_JOB_FAIRNESS_CONFIG
-    earned = rounds_without_processing * config["PRIORITY_INCREMENT_PER_ROUND"]
-    return int(max(config["MAX_ROUND_ROBIN_PRIORITY"], config["ROUND_ROBIN_BASE_PRIORITY"] - earned))
+    return priority_of(rounds_without_processing, base, increment, maximum)
 
 
 def canonical_code(code: str) -> str:

@@ -33,6 +33,12 @@ class EmailSettings(Struct, frozen=True, kw_only=True):
     adaptive: Annotated[bool, About("Go slower while the server throttles, and recover slowly")] = False
     fair: Annotated[bool, About("Companies take turns")] = True
     batch: Annotated[int, About("At most so many jobs in a row for a company while another waits", least=1)] = 3
+    base_priority: Annotated[int, About("The priority of a company that was just served; lower is more urgent", 0)] = 5
+    priority_increment: Annotated[
+        int, About("How much more urgent it is with each round that passes it by", least=0)
+    ] = 1
+    max_priority: Annotated[int, About("The most urgent priority there is", least=0)] = 1
+    mirror: Annotated[str, About("Keep the queue under BullMQ's names too: `bull:email:send:wait`; empty: no")] = "bull"
     tiers: Annotated[tuple[str, ...], About("Tiers of companies and the turns they get: `gold=3`")] = ()
     weights: Annotated[tuple[str, ...], About("Companies and their tier, or the turns they get: `acme=gold`")] = ()
     dlq_ttl: Annotated[timedelta, About("How long a dead letter is kept", least=TICK)] = timedelta(days=7)

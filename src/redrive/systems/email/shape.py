@@ -11,13 +11,13 @@ from datetime import datetime, timedelta
 import msgspec
 from msgspec import UNSET, Raw, Struct, UnsetType
 
-from redrive.model import Letter, Message, Reason
+from redrive.model import Letter, Message, Reason, Stage
 from redrive.systems.email.entry import iso
 from redrive.systems.email.rules import canonical_code, is_retryable_error
+from redrive.untrusted import UNREADABLE
 
 _WEEK = timedelta(days=7)
 _NOBODY = "unknown"
-_UNREADABLE = (msgspec.MsgspecError, UnicodeError, RecursionError)
 _FINAL = {Reason.UNDECODABLE: "500", Reason.TOO_LARGE: "552"}
 _FAILED = "554"
 """What the entry says where a job died early by no code of a server: a permanent error has a permanent code."""
@@ -60,18 +60,30 @@ class EmailShape:
                 outboxId=message.id,
                 companyId=_company(message),
                 originalData=_original(message.body),
-                failedAttempts=max(last.attempt, len(letter.failures)),
+                failedAttempts=failed_attempts(letter),
                 lastFailureReason=last.message.strip() or last.type,
-                lastFailureCode=_code(letter),
+                lastFailureCode=UNSET if (code := code_of(letter)) is None else code,
                 lastFailureTimestamp=iso(last.at),
                 enqueuedAt=iso(message.enqueued_at),
-                movedToDLQAt=iso(letter.created_at),
+                movedToDLQAt=iso(moved_at(letter)),
                 ttl=self._ttl,
             )
         )
 
     def moved_at(self, letter: Letter) -> datetime:
-        return letter.created_at
+        return moved_at(letter)
+
+
+def moved_at(letter: Letter) -> datetime:
+    """When it died last."""
+    return max(letter.created_at, letter.last.at)
+
+
+def failed_attempts(letter: Letter) -> int:
+    """How many attempts were made, by all its lives: what was refused before an attempt is none."""
+    last = letter.last
+    made = last.attempt - (last.stage is Stage.DELIVERY)
+    return max(made, sum(failure.stage is not Stage.DELIVERY for failure in letter.failures))
 
 
 def _company(message: Message) -> str:
@@ -79,7 +91,7 @@ def _company(message: Message) -> str:
         return message.tenant
     try:
         return msgspec.json.decode(message.body, type=_Company).company_id.strip() or _NOBODY
-    except _UNREADABLE:
+    except UNREADABLE:
         return _NOBODY
 
 
@@ -88,14 +100,15 @@ def _original(body: bytes) -> Raw:
     try:
         msgspec.json.decode(body, type=dict[str, Raw])
         body.decode("utf-8")
-    except _UNREADABLE:
+    except UNREADABLE:
         return Raw(msgspec.json.encode({"base64": b64encode(body).decode()}))
     return Raw(body)
 
 
-def _code(letter: Letter) -> str | UnsetType:
-    """The code of the last failure. Before the last attempt only a permanent error comes here, and it says so."""
+def code_of(letter: Letter) -> str | None:
+    """The code of the last failure, in entries, statistics and filters. Before the last attempt only a permanent error
+    comes here, and it says so."""
     code = None if letter.last.code is None else canonical_code(letter.last.code)
     if letter.reason not in (Reason.ATTEMPTS, Reason.CRASHED, Reason.PARKED) and is_retryable_error(code):
         return _FINAL.get(letter.reason, _FAILED)
-    return UNSET if code is None else code
+    return code

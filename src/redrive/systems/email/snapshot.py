@@ -18,6 +18,7 @@ from redrive.model import Letter
 from redrive.systems.email.entry import iso
 from redrive.systems.email.settings import EmailSettings
 from redrive.transports.base import TakesTurns, Transport
+from redrive.untrusted import UNREADABLE
 
 if TYPE_CHECKING:
     from redrive.drivers.redis import Link
@@ -158,7 +159,7 @@ def _counted(data: bytes) -> _Counted:
     """The fields of an entry; one that somebody else wrote is counted as unknown."""
     try:
         return _decode(data)
-    except (msgspec.MsgspecError, UnicodeError):
+    except UNREADABLE:
         return _Counted("unknown")
 
 

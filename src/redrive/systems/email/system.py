@@ -9,5 +9,6 @@ system = System(
     about="The e-mail gateway on Redis: worker, jobs, DLQ, fairness",
     settings="redrive.systems.email.settings:EmailSettings",
     command="redrive.systems.email.commands:email",
+    rules="redrive.systems.email:rules.yml",
     stores=dict.fromkeys(("email+redis", "email+rediss", "email+redis+cluster", "email+rediss+cluster"), _STORE),
 )

@@ -17,7 +17,7 @@ from redrive.cli.confirm import confirm
 from redrive.cli.exits import NOTHING, Stopped
 from redrive.cli.lazy import common
 from redrive.cli.options import as_json, span, yes
-from redrive.cli.output import line, show, table, tell_json
+from redrive.cli.output import line, say, show, table, tell_json
 from redrive.cli.scrape import Place, beside, scraped
 from redrive.cli.session import actor, loaded
 from redrive.config.settings import Settings
@@ -232,14 +232,17 @@ def redrive(queue: str, limit: int | None, yes: bool, as_json: bool) -> None:
 
     The copy is confirmed before the dead message is acknowledged: none can be lost. Stop it when you like.
     """
-    depth = next((depth for depth in _ask(lambda dead: dead.queues()) if depth.queue == queue), None)
-    number = limit if depth is None or depth.messages is None else min(limit or depth.messages, depth.messages)
-    if depth is not None and not depth.messages:
+    plan = _ask(lambda dead: dead.plan(queue, limit))
+    if not plan.found:
         raise Stopped(f"{queue} is empty", NOTHING)
-    if depth is not None:
-        confirm(f"Send {number:,} of {depth.messages:,} messages of {queue} back to {depth.source}?", yes=yes)
-    done = _ask(lambda dead: dead.redrive(queue, number or 1, actor=actor(), progress=_progress(as_json)))
-    tell_json(done) if as_json else show(f"{done.sent:,} of {done.found:,} messages of {queue} are on their way")
+    confirm(f"{plan.note}\nSend {plan.wanted:,} of {plan.found:,} messages of {queue} back to {plan.source}?", yes=yes)
+    done = _ask(lambda dead: dead.redrive(queue, plan.wanted, actor=actor(), progress=_progress(as_json)))
+    if as_json:
+        tell_json(done)
+        return
+    show(f"{done.sent:,} of {done.found:,} messages of {queue} are on their way")
+    if done.refused:
+        say(f"{done.refused:,} stay in {queue}: the broker will never take them ({done.why})")
 
 
 def _progress(quiet: bool) -> Callable[[int, int], None] | None:

@@ -15,7 +15,7 @@ from redrive.service import Service
 from redrive.systems.files.settings import FilesSettings
 from redrive.systems.files.worker import broker_url
 from redrive.transports.rabbitmq.options import options_of
-from redrive.transports.rabbitmq.redrive import DeadMessage, DeadMessages, Redriven
+from redrive.transports.rabbitmq.redrive import BATCH, DeadMessage, DeadMessages, Redriven
 
 _SUFFIX = ".dlq"
 
@@ -51,6 +51,21 @@ class Shown(Struct, frozen=True):
     size: int
 
 
+class Plan(Struct, frozen=True):
+    """What a re-drive is about to do."""
+
+    queue: str
+    source: str
+    found: int  # in the dead-letter queue
+    wanted: int
+    at_most_twice: int = BATCH
+    note: str = (
+        f"A re-drive that is killed leaves at most {BATCH} messages in both queues. Workers of `redrive files` that "
+        "share one store drop the repeats; every other consumer handles these twice, unless it looks at "
+        "x-redriven-id itself."
+    )
+
+
 class DeadLetterQueues:
     """What may be done with the messages of the dead-letter queues."""
 
@@ -84,6 +99,12 @@ class DeadLetterQueues:
         done = await self._queues.redrive(_source(queue), limit=limit, by=actor, progress=progress)
         await self._service.note(actor, "files.re-drive", f"{done.sent} of {done.found} from {queue}")
         return done
+
+    async def plan(self, queue: str, limit: int | None = None) -> Plan:
+        """What `redrive` would do now."""
+        self._check(queue)
+        found = await self._queues.count(queue) or 0
+        return Plan(queue, _source(queue), found, found if limit is None else min(limit, found))
 
     def _check(self, queue: str) -> None:
         if queue not in self._files.queues:

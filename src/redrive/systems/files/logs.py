@@ -13,7 +13,7 @@ from redrive.flow.around import Call
 from redrive.forensics.redact import Redactor
 from redrive.model import Failure, Message
 from redrive.telemetry.events import Event, MessageBuried, MessageRetried
-from redrive.transports.rabbitmq.wire import type_of
+from redrive.transports.rabbitmq.typed import type_of
 
 Line = dict[str, Any]
 _MOST = 10_000

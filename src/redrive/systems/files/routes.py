@@ -6,13 +6,13 @@ from typing import Annotated, Any
 
 from litestar import Request, Router, get, post
 from litestar.di import NamedDependency, Provide
-from litestar.params import FromPath, JSONBody
+from litestar.params import FromPath, JSONBody, QueryParameter
 from msgspec import Meta, Struct
 
 from redrive.access.tokens import Role
 from redrive.admin.letters import Limit
 from redrive.service import Service
-from redrive.systems.files.dead_letters import DeadLetterQueues, Depth, Shown
+from redrive.systems.files.dead_letters import DeadLetterQueues, Depth, Plan, Shown
 from redrive.systems.files.settings import FilesSettings
 from redrive.transports.rabbitmq.redrive import Redriven
 
@@ -47,6 +47,16 @@ async def peek_dead_messages(
     return list(await dead_letters.messages(queue, limit))
 
 
+@get("/queues/{queue:str}/re-drive", role=Role.ADMIN)
+async def plan_redrive(
+    dead_letters: NamedDependency[DeadLetterQueues],
+    queue: FromPath[str],
+    limit: Annotated[int, QueryParameter(ge=1, le=1_000_000)] = 10,
+) -> Plan:
+    """What a re-drive would do now, and what has to be known of it before."""
+    return await dead_letters.plan(queue, limit)
+
+
 @post("/queues/{queue:str}/re-drive", role=Role.ADMIN, status_code=200)
 async def redrive_dead_messages(
     dead_letters: NamedDependency[DeadLetterQueues],
@@ -54,13 +64,17 @@ async def redrive_dead_messages(
     queue: FromPath[str],
     data: JSONBody[Again],
 ) -> Redriven:
-    """Send messages of a dead-letter queue back, to the queue they came from and to no other."""
+    """Send messages of a dead-letter queue back, to the queue they came from and to no other.
+
+    A re-drive that is killed leaves at most 500 messages in both queues. Workers of `redrive files` that share one
+    store drop the repeats; every other consumer handles these twice, unless it looks at `x-redriven-id` itself.
+    """
     return await dead_letters.redrive(queue, data.limit, actor=actor)
 
 
 router = Router(
     "/admin/dlq",
-    route_handlers=[list_dead_letter_queues, peek_dead_messages, redrive_dead_messages],
+    route_handlers=[list_dead_letter_queues, peek_dead_messages, plan_redrive, redrive_dead_messages],
     dependencies={"dead_letters": Provide(dead_letter_queues, sync_to_thread=False)},
     tags=["files"],
 )

@@ -7,6 +7,7 @@ system = System(
     about="File processing on RabbitMQ: topology, worker, dead-letter queues",
     settings="redrive.systems.files.settings:FilesSettings",
     command="redrive.systems.files.commands:files",
+    rules="redrive.systems.files:rules.yml",
     switch="url",
     routes="redrive.systems.files.routes:router",
     checks="redrive.systems.files.checks:examine",

@@ -9,7 +9,7 @@ from redrive.systems.base import exports
 if TYPE_CHECKING:
     from redrive.systems.pipeline.engine import Engine
     from redrive.systems.pipeline.faults import ErrorType
-    from redrive.systems.pipeline.graph import Graph, Node
+    from redrive.systems.pipeline.graph import Graph, GraphNode, Node
     from redrive.systems.pipeline.module import Module, Rejected
     from redrive.systems.pipeline.pipeline_pb2 import (
         DlqConfig,
@@ -32,6 +32,7 @@ __all__ = [
     "Engine",
     "ErrorType",
     "Graph",
+    "GraphNode",
     "Module",
     "Node",
     "PipeStream",
@@ -50,6 +51,7 @@ __getattr__ = exports(
         "faults": ("ErrorType",),
         "graph": (
             "Graph",
+            "GraphNode",
             "Node",
         ),
         "module": (

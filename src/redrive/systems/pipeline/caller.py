@@ -1,11 +1,11 @@
-"""The caller of a module: spreads calls over its healthy instances, leaves dead and hanging ones aside, and fails calls
-at once when none is left. gRPC's own `round_robin` was tried instead: docs/decisions/0027-grpc-round-robin.md."""
+"""The caller of a module: spreads calls over its healthy instances, leaves dead and hanging ones aside, and holds calls
+back when none is left. gRPC's own `round_robin` was tried instead: docs/decisions/0027-grpc-round-robin.md."""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Collection, Sequence
-from datetime import timedelta
+from datetime import datetime, timedelta
 from math import ceil
 from operator import attrgetter
 from typing import TypeAlias
@@ -14,9 +14,11 @@ import grpc
 
 from redrive.clock import Clock
 from redrive.config.durations import spoken
+from redrive.errors import NotNow
 from redrive.flow.breaker import Breaker, BreakerRule, Position
 from redrive.flow.deadline import Deadline, Deadlines
-from redrive.systems.pipeline.faults import ErrorType, NodeFault, fault_of
+from redrive.systems.pipeline.faults import ErrorType, GivenUp, NodeFault, fault_of
+from redrive.systems.pipeline.gate import Gate
 from redrive.systems.pipeline.instance import Instance
 from redrive.systems.pipeline.pipeline_pb2 import ProcessResponse
 from redrive.systems.pipeline.wire import Tls
@@ -53,6 +55,7 @@ class Caller:
         self.module = module
         self.instances: dict[str, Instance] = {}
         self.breaker = Breaker(RULE, clock.elapsed, self._moved)
+        self.gate = Gate(self.breaker, clock, self._somebody_is_there)
         self._current: Sequence[Instance] = ()  # those of the addresses that were last given
         self._listed: Collection[str] | None = None
         self._deadlines: dict[timedelta, Deadlines] = {}
@@ -65,16 +68,28 @@ class Caller:
         self._turn = float("-inf")  # of the next stream that is given up without a call
         self._answered = float("-inf")  # when it last was
         self._last: NodeFault | None = None
-        self._verdict = asyncio.Event()
+        self._since: datetime | None = None  # when the breaker was closed for the last time
 
-    async def __call__(self, request: bytes, timeout: timedelta) -> tuple[ProcessResponse, str]:
-        """The answer and who gave it; NodeFault if there is none. The request is a ProcessRequest as it travels."""
-        if self.breaker.position is not Position.CLOSED:
-            await self._let_in()
+    async def __call__(
+        self, request: bytes, timeout: timedelta, *, id: str = "", attempt: int = 1, patience: timedelta = timedelta()
+    ) -> tuple[ProcessResponse, str]:
+        """The answer and who gave it; NodeFault if there is none; NotNow if the breaker was in its way, and it is to be
+        asked for again. The request is a ProcessRequest as it travels.
+
+        id         of the stream's message, by which it is known when it comes again
+        patience   how long it may be held back before it is given up
+        """
+        held = self.breaker.position is not Position.CLOSED
+        if held and not await self.gate.enter(id, attempt, patience):
+            await self._take_turn()
+            raise self._given_up(attempt, patience)
         try:
             answer = await self._on_some_instance(request, timeout)
-        except NobodyKnown:
-            self._forget()  # nothing was called, and the first that is known may be called at once
+        except NobodyKnown as fault:
+            if held:  # nothing was called, so no attempt is spent
+                self._forget()
+                raise NotNow from None
+            self._judge(fault)
             raise
         except NodeFault as fault:
             self._judge(fault if fault.blames_instance else None)
@@ -95,21 +110,19 @@ class Caller:
         return any(instance.busy for instance in self.instances.values())
 
     async def aclose(self) -> None:
+        await self.gate.aclose()
         await asyncio.gather(*(instance.aclose() for instance in self.instances.values()))
 
-    async def _let_in(self) -> None:
-        """Wait until a call may be tried while the breaker is not closed: one goes first, and its outcome decides for
-        all that wait."""
-        while not self.breaker.capacity(1):
-            if self.breaker.position is Position.OPEN:
-                await self._take_turn()
-                if self.breaker.position is Position.OPEN and self._last is not None:
-                    raise NodeFault(self._last.kind, f"not called, because calls keep failing: {self._last}")
-            else:
-                await self._verdict.wait()
-        if self.breaker.position is Position.HALF_OPEN:
-            self._verdict.clear()
-        self.breaker.sent(1)
+    def _given_up(self, attempt: int, patience: timedelta) -> NodeFault:
+        """Why a stream is dead that the breaker has held back for all its patience."""
+        last = self._last or NodeFault(ErrorType.MODULE_UNAVAILABLE, "nothing is known of it")
+        since = "" if self._since is None else f" since {self._since:%Y-%m-%d %H:%M:%S} UTC"
+        before = "never called" if attempt == 1 else f"not called again after {attempt - 1} failed attempts"
+        return GivenUp(
+            last.kind,
+            f"{before}: the breaker of module {self.module!r} is open{since}, and the stream was held back for "
+            f"{spoken(patience)} (`patience` of its node). Calls failed with: {last}",
+        )
 
     async def _take_turn(self) -> None:
         """Limit how fast streams are given up while other modules work: giving one up costs as much as processing it.
@@ -193,10 +206,17 @@ class Caller:
         well = [instance for instance in wanted if not instance.aside]
         return min(well, key=attrgetter("busy")) if well else min(wanted, key=attrgetter("pause.seconds"))
 
+    async def _somebody_is_there(self) -> bool:
+        """Whether there is an address to call. The first one that is known again is called at once."""
+        found = bool(await self._addresses())
+        if found and isinstance(self._last, NobodyKnown):
+            self.breaker.hopeful()
+        return found
+
     def _forget(self) -> None:
         """The outcome of the call says nothing of the module."""
         self.breaker.forgotten()
-        self._verdict.set()
+        self.gate.look()
 
     def _judge(self, fault: NodeFault | None) -> None:
         if fault is None:
@@ -204,9 +224,14 @@ class Caller:
         else:
             self._last = fault
             self.breaker.failed()
-        self._verdict.set()
+        self.gate.look()
         if fault is None and self.breaker.position is Position.CLOSED:
             self._last = None
 
     def _moved(self, position: Position) -> None:
+        if position is Position.CLOSED:
+            self._since = None
+            self.gate.opened()
+        elif self._since is None:
+            self._since = self._clock.now()
         self._events.emit(BreakerMoved(target=f"module/{self.module}", state=position))

@@ -27,10 +27,10 @@ from redrive.config.settings import Settings
 from redrive.flow.replay import Replay
 from redrive.forensics.query import Query
 from redrive.service import Service
-from redrive.systems.pipeline.dlq import dead_streams
+from redrive.systems.pipeline.dlq import Chosen, dead_streams
 from redrive.systems.pipeline.engine import Engine, with_pipeline
 from redrive.systems.pipeline.faults import ErrorType
-from redrive.systems.pipeline.graph import Graph
+from redrive.systems.pipeline.graph import Graph, Node
 from redrive.systems.pipeline.module import Module
 from redrive.systems.pipeline.pipeline_pb2 import Document
 from redrive.systems.pipeline.settings import PipelineSettings
@@ -282,6 +282,14 @@ def _show_trace(found: Trace) -> None:
 @click.option("--limit", type=click.IntRange(1), help="At most so many, the oldest first.")
 @click.option("--since", type=moment, metavar="TIME", help="Dead at this time or later (ISO; UTC if it has no offset).")
 @click.option("--error-type", type=click.Choice([str(kind) for kind in ErrorType]), help="Dead for this reason.")
+@click.option(
+    "--from",
+    "origin",
+    type=click.Choice(["letters", "topic"]),
+    default="letters",
+    show_default=True,
+    help="Read the letters of the store, or the DLQ topic itself.",
+)
 @click.option("--rate", "pace", type=rate, metavar="50/s", help="At most so many a second (50, 50/s, 3000/m).")
 @click.option("--dry-run", is_flag=True, help="Say how many, and send nothing.")
 @waiting
@@ -294,6 +302,7 @@ def replay(
     limit: int | None,
     since: datetime | None,
     error_type: str | None,
+    origin: str,
     pace: float | None,
     dry_run: bool,
     patience: Patience,
@@ -304,16 +313,21 @@ def replay(
 ) -> None:
     """Send dead streams of a node back to its input topic: exactly those that are dead now, each once.
 
-    NODE is its id, or its name in the graph.
+    NODE is its id, or its name in the graph. With `--from topic` the store need not know them: what the DLQ topic has
+    is sent, and remembered in the group `{pipeline.group}-replay`, so that the next call sends only what is new.
     """
     there, settings = graph.node(node), with_pipeline(settings)
+    chosen = Chosen(limit=limit, since=since, kind=error_type)
+    if origin == "topic":
+        _replay_topic(graph, there, chosen, settings, dry_run=dry_run, yes=yes, as_json=as_json)
+        return
 
-    async def chosen(service: Service) -> tuple[Query, int]:
-        query = await dead_streams(service, graph, there, limit=limit, since=since, kind=error_type)
+    async def found(service: Service) -> tuple[Query, int]:
+        query = await dead_streams(service, graph, there, chosen)
         return query, await service.count(query)
 
-    asked, count = ask(chosen, Needs.LETTERS, settings)
-    some = "1 stream" if count == 1 else f"{count:,} streams"
+    asked, count = ask(found, Needs.LETTERS, settings)
+    some = _streams(count)
     if dry_run:
         tell_json({"node_id": there.id, "streams": count}) if as_json else show(f"{some} would be sent back")
         return
@@ -326,3 +340,28 @@ def replay(
         return await service.replay(asked, actor=actor(), rate=pace, reason=f"pipeline replay of {node}")
 
     follow_replay(start, patience, as_json=as_json, settings=settings)
+
+
+def _replay_topic(
+    graph: Graph, node: Node, chosen: Chosen, settings: Settings, *, dry_run: bool, yes: bool, as_json: bool
+) -> None:
+    from redrive.systems.pipeline.topic_replay import replay_topic
+
+    def sent(*, dry_run: bool) -> int:
+        def run(service: Service) -> Awaitable[int]:
+            return replay_topic(service, graph, node, chosen, actor=actor(), dry_run=dry_run)
+
+        return ask(run, Needs.NOTHING, settings)  # the store need not be there
+
+    count = sent(dry_run=True)
+    if not dry_run and not count:
+        raise Stopped(f"no dead stream on {graph.dlq_topic(node)} matches: nothing was sent", NOTHING)
+    if not dry_run:
+        confirm(f"Send {_streams(count)} of {graph.dlq_topic(node)} back to {graph.topic(node)}?", yes=yes)
+        count = sent(dry_run=False)
+    does = "would be sent back" if dry_run else "sent back"
+    tell_json({"node_id": node.id, "streams": count}) if as_json else show(f"{_streams(count)} {does}")
+
+
+def _streams(count: int) -> str:
+    return "1 stream" if count == 1 else f"{count:,} streams"

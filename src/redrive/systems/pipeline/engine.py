@@ -37,6 +37,7 @@ from redrive.systems.pipeline.pipeline_pb2 import (
 )
 from redrive.systems.pipeline.settings import PipelineSettings
 from redrive.systems.pipeline.streams import open_streams
+from redrive.systems.pipeline.unwrap import NO_STREAM, unwrapped
 from redrive.systems.pipeline.wire import MOST_INLINE, Tls, inline_size, request_for
 from redrive.worker import Worker
 
@@ -118,10 +119,10 @@ class Engine:
     # -- one node --------------------------------------------------------------------------------------------------
 
     def _handler(self, node: Node) -> Callable[..., Any]:
-        call, request = self._caller(node.module), request_for(node.id)
+        call, request, patience = self._caller(node.module), request_for(node.id), node.held_for
 
         async def process(body: bytes, message: Message) -> None:
-            stream = _read(body)
+            body, stream = _read(body)
             if stream.hop_count >= node.max_hops:
                 raise NodeFault(
                     ErrorType.MAX_HOPS,
@@ -129,7 +130,9 @@ class Engine:
                 )
             _check_inline(stream, "the document")
             began = self.clock.now()
-            response, address = await call(request(body), node.timeout)
+            response, address = await call(
+                request(body), node.timeout, id=message.id, attempt=message.attempt, patience=patience
+            )
             _check_inline(response, f"what module {node.module!r} made of it")
             self._advance(stream, response, self._step(node, stream, message, began, address))
             if onward := self._onward(node, stream, message):
@@ -242,16 +245,27 @@ def _stream_of(document: Document | DocumentRef | PipeStream, metadata: dict[str
     return stream
 
 
-def _read(body: bytes) -> PipeStream:
+def _read(body: bytes) -> tuple[bytes, PipeStream]:
+    """The stream, and its bytes. They may have come in a DlqMessage: somebody has sent it back as it was."""
     try:
         stream = PipeStream.FromString(body)
     except DecodeError as error:
-        raise NodeFault(ErrorType.MALFORMED, f"the record is no PipeStream: {error}") from None
+        return _inside(body, f"{NO_STREAM}: {error}")
+    if not stream.stream_id.isprintable():  # it may be a DlqMessage; if not, it is a strange name
+        inner = unwrapped(body)
+        body, stream = (body, stream) if inner is None else (inner, PipeStream.FromString(inner))
     if not stream.stream_id:
-        raise NodeFault(ErrorType.MALFORMED, "the record is no PipeStream: it has no stream_id")
+        return _inside(body, f"{NO_STREAM}: it has no stream_id")
     if stream.hop_count < 0:
         raise NodeFault(ErrorType.MALFORMED, f"the stream's hop_count is {stream.hop_count}")
-    return stream
+    return body, stream
+
+
+def _inside(body: bytes, otherwise: str) -> tuple[bytes, PipeStream]:
+    inner = unwrapped(body)
+    if inner is None:
+        raise NodeFault(ErrorType.MALFORMED, otherwise)
+    return inner, PipeStream.FromString(inner)
 
 
 def _check_inline(carrier: PipeStream | ProcessResponse, what: str) -> None:

@@ -83,6 +83,14 @@ class NodeFault(HandlerError):
         return self.never_arrived or self.kind is ErrorType.TIMEOUT
 
 
+class GivenUp(NodeFault):
+    """The stream was held back for all its patience, and is not tried again."""
+
+    def __init__(self, kind: ErrorType, message: str) -> None:
+        super().__init__(kind, message)
+        self.retryable = False
+
+
 def fault_of(error: grpc.aio.AioRpcError, module: str, address: str) -> NodeFault:
     """The row of the trigger table that an error of gRPC belongs to."""
     code, details = error.code(), (error.details() or "").strip()

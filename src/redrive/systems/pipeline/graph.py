@@ -19,10 +19,13 @@ from redrive.model import Category
 from redrive.policy import Policy
 from redrive.systems.pipeline.pipeline_pb2 import DlqConfig
 from redrive.transports.kafka.options import topic_named
+from redrive.untrusted import UNREADABLE, checked_tree
 
 RETRIES = 3
 """Where a node says nothing else: the contract's default."""
 BACKOFF = timedelta(seconds=1)
+LEAST_PATIENCE = timedelta(minutes=1)
+"""How long a stream is held back at least while its module cannot be called, where its node says nothing else."""
 _LONGEST_ATTEMPT = timedelta(hours=1)  # the call has its own deadline; the rest of an attempt waits for Kafka
 log = logging.getLogger("redrive.pipeline")
 
@@ -44,6 +47,8 @@ class Node(Struct, frozen=True, kw_only=True):
     timeout: timedelta = timedelta(seconds=30)
     max_hops: int = 50
     dlq_config: DlqConfig = field(default_factory=DlqConfig)
+    kafka_input_topic: str | None = None  # what it reads; None: `{cluster}.{id}`
+    patience: timedelta | None = None  # how long the breaker of its module may hold a stream back; None: see `held_for`
 
     @property
     def label(self) -> str:
@@ -55,16 +60,32 @@ class Node(Struct, frozen=True, kw_only=True):
         return config.enabled if config.HasField("enabled") else True
 
     @property
+    def backoff(self) -> timedelta:
+        config = self.dlq_config
+        return config.retry_backoff.ToTimedelta() if config.HasField("retry_backoff") else BACKOFF
+
+    @property
+    def held_for(self) -> timedelta:
+        """How long a stream is held back while its module cannot be called: its patience; or else as long as all its
+        attempts would take, were each of them made and timed out, and a minute at least."""
+        if self.patience is not None:
+            return self.patience
+        attempts = self.dlq_config.max_retries or RETRIES
+        return max(LEAST_PATIENCE, attempts * self.timeout + self.backoff * (attempts * (attempts - 1) // 2))
+
+    @property
     def policy(self) -> Policy:
         """Its DlqConfig: so many attempts, with `retry_backoff * attempt` between them and none after the last."""
-        config = self.dlq_config
-        backoff = config.retry_backoff.ToTimedelta() if config.HasField("retry_backoff") else BACKOFF
-        again = Policy(attempts=config.max_retries or RETRIES, backoff=linear(backoff))
+        again = Policy(attempts=self.dlq_config.max_retries or RETRIES, backoff=linear(self.backoff))
         once = Policy(attempts=1)
         final: dict[Category | str, Policy] = dict.fromkeys(
             (Category.VALIDATION, Category.PERMANENT, Category.PERMISSION), once
         )
         return Policy(again.attempts, again.backoff, timeout=_LONGEST_ATTEMPT, categories=final)
+
+
+GraphNode = Node
+"""Its name in the document."""
 
 
 class Graph:
@@ -88,6 +109,7 @@ class Graph:
         self.modules = {name: tuple(addresses) for name, addresses in (modules or {}).items()}
         self.finished = f"{cluster}.finished" if finished == "" else finished
         self._check(nodes)
+        self._by_topic = {self.topic(node): node for node in nodes}
         self.cycle = self._cycle()
         if self.cycle:
             way = " → ".join(self.nodes[id].label for id in self.cycle)
@@ -105,7 +127,7 @@ class Graph:
 
     def topic(self, node: Node) -> str:
         """The topic a node reads."""
-        return f"{self.cluster}.{node.id}"
+        return node.kafka_input_topic or f"{self.cluster}.{node.id}"
 
     def dlq_topic(self, node: Node) -> str:
         """The topic of its dead streams."""
@@ -113,7 +135,7 @@ class Graph:
 
     def node_of(self, topic: str) -> Node | None:
         """The node that reads that topic."""
-        return self.nodes.get(topic.removeprefix(f"{self.cluster}."))
+        return self._by_topic.get(topic)
 
     @property
     def entries(self) -> list[Node]:
@@ -134,7 +156,11 @@ class Graph:
         if len(self.nodes) < len(nodes):
             twice = next(node.id for node in nodes if sum(other.id == node.id for other in nodes) > 1)
             raise ConfigError(f"the graph has two nodes {twice}: an id is a node's own")
-        inputs = {self.topic(node) for node in nodes}
+        inputs = {topic_named(self.topic(node)) for node in nodes}
+        if len(inputs) < len(nodes):
+            raise ConfigError("the graph has two nodes that read one topic: `kafka_input_topic` is a node's own")
+        if self.finished in inputs:
+            raise ConfigError(f"a node reads {self.finished!r}, which streams come to when no node follows")
         for node in nodes:
             self._check_node(node, inputs)
 
@@ -154,6 +180,8 @@ class Graph:
                 )
         if node.timeout <= timedelta():
             raise ConfigError(f"node {node.id}: timeout has to be longer than nothing")
+        if node.patience is not None and node.patience < timedelta():
+            raise ConfigError(f"node {node.id}: patience cannot be shorter than nothing; 0s holds no stream back")
         if node.max_hops < 1:
             raise ConfigError(f"node {node.id}: max_hops={node.max_hops}: at least 1, or no stream gets through")
         if node.dlq_config.max_retries < 0:
@@ -190,8 +218,8 @@ class Graph:
         except ImportError as error:
             raise MissingExtra("a graph in YAML", "yaml") from error
         try:
-            found = yaml.safe_load(Path(path).read_text())
-        except (OSError, yaml.YAMLError, UnicodeDecodeError) as error:
+            found = checked_tree(yaml.safe_load(Path(path).read_text()))
+        except (OSError, yaml.YAMLError, *UNREADABLE) as error:
             raise ConfigError(f"{path} cannot be read: {error}") from error
         try:
             return cls.of(found)
@@ -203,7 +231,7 @@ class Graph:
         """From plain data, as YAML has it."""
         try:
             read = msgspec.convert(given, _Graph)
-        except msgspec.ValidationError as error:
+        except UNREADABLE as error:
             raise ConfigError(f"the graph cannot be used: {error}") from error
         nodes = [_node(given, read.max_hops) for given in read.nodes]
         return cls(read.cluster, nodes, modules=read.modules, finished=read.finished)
@@ -223,6 +251,8 @@ class _Node(Struct, forbid_unknown_fields=True):
     name: str = ""
     timeout: str = "30s"
     max_hops: int | None = None
+    kafka_input_topic: str | None = None
+    patience: str | None = None
     dlq_config: _Config = field(default_factory=_Config)
 
 
@@ -242,6 +272,7 @@ def _node(given: _Node, max_hops: int) -> Node:
     try:
         config.retry_backoff.FromTimedelta(duration(said.retry_backoff))
         timeout = duration(given.timeout)
+        patience = None if given.patience is None else duration(given.patience)
     except ConfigError as error:
         raise ConfigError(f"node {given.id}: {error}") from error
     return Node(
@@ -252,4 +283,6 @@ def _node(given: _Node, max_hops: int) -> Node:
         timeout=timeout,
         max_hops=max_hops if given.max_hops is None else given.max_hops,
         dlq_config=config,
+        kafka_input_topic=given.kafka_input_topic,
+        patience=patience,
     )

@@ -12,16 +12,16 @@ from msgspec.structs import replace
 
 from redrive.clock import Clock
 from redrive.errors import TransportUnavailable
-from redrive.model import Letter
-from redrive.systems.pipeline.dlq import UNREADABLE, dlq_message
-from redrive.systems.pipeline.graph import Graph, Node
-from redrive.systems.pipeline.pipeline_pb2 import DlqMessage
+from redrive.flow.lineage import sent_back
+from redrive.systems.pipeline.dlq_topic import KIND, DlqTopic
+from redrive.systems.pipeline.graph import Graph
 from redrive.systems.pipeline.streams import Record
-from redrive.transports.kafka.dlq import FORM, DeadLetterTopic, Form, record_of
+from redrive.systems.pipeline.unwrap import unwrapped
+from redrive.transports.base import Delivery
+from redrive.transports.kafka.dlq import FORM, letter_in
 from redrive.transports.kafka.driver import NAME, Consumer, KafkaException, TopicPartition, driver_log, why
 from redrive.transports.kafka.options import Options, options_of
 from redrive.transports.kafka.transport import KafkaTransport
-from redrive.transports.kafka.writer import Parcel
 
 _PATIENCE = 30.0
 _AT_ONCE = 1000
@@ -41,29 +41,21 @@ class KafkaStreams(KafkaTransport):
         super().__init__(options, clock=clock, lease=lease)
         self._graph = graph
 
-    def dead_letter_place(self, source: str) -> DeadLetterTopic | None:
+    def dead_letter_place(self, source: str) -> DlqTopic | None:
         """The DLQ topic of its node, where the node has one."""
         node = self._graph.node_of(source)
-        if node is None or not node.has_dlq:
-            return None
-        return DeadLetterTopic(self.writer, self._graph.dlq_topic(node), form=self._form_at(node))
+        return DlqTopic(self.writer, self._graph.dlq_topic(node), node) if node is not None and node.has_dlq else None
+
+    async def receive(self, source: str, limit: int) -> Sequence[Delivery]:
+        """Streams; one that was copied here from a DLQ topic, headers and all, is what a replay would have sent."""
+        deliveries = await super().receive(source, limit)
+        return [_sent_back(delivery) if delivery.message.headers else delivery for delivery in deliveries]
 
     async def make(self, partitions: int) -> None:
         await self.topics.make(self._graph.topics, partitions)
 
     async def records(self, stream_id: str, since: datetime | None) -> Sequence[Record]:
         return await asyncio.to_thread(self._read_records, stream_id.encode(), since)
-
-    def _form_at(self, node: Node) -> Form:
-        def form(letter: Letter, topic: str) -> Parcel:
-            """The record of a dead stream on its topic."""
-            value, has_stream = dlq_message(letter, node)
-            parcel = record_of(letter, topic)
-            original = [] if has_stream else [(UNREADABLE, letter.message.body)]
-            kind = (FORM, DlqMessage.DESCRIPTOR.full_name.encode())
-            return replace(parcel, value=value, headers=[*parcel.headers, kind, *original])
-
-        return form
 
     # -- what the topics hold --------------------------------------------------------------------------------------
 
@@ -111,6 +103,17 @@ class KafkaStreams(KafkaTransport):
         begun = consumer.offsets_for_times(places, timeout=_PATIENCE) if places else []
         consumer.assign(begun)
         return {(place.topic, place.partition) for place in begun}
+
+
+def _sent_back(delivery: Delivery) -> Delivery:
+    message = delivery.message
+    letter = letter_in(message.headers, message) if message.header(FORM) == KIND[1] else None
+    body = None if letter is None or letter.message.source != message.source else unwrapped(message.body)
+    if letter is None or body is None:
+        return delivery
+    back = sent_back(replace(letter, message=replace(letter.message, body=body)), now=message.enqueued_at, by_hand=True)
+    headers = tuple(pair for pair in back.headers if pair[0] != FORM)
+    return replace(delivery, message=replace(back, headers=headers, attempt=1 + delivery.token[0].tried))
 
 
 def _record(raw: Any) -> Record:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
 from datetime import UTC, datetime
+from hashlib import blake2b
 
 from google.protobuf.message import DecodeError
 from msgspec.structs import replace
@@ -15,12 +15,11 @@ from redrive.systems.pipeline.dlq import UNREADABLE, stream_in
 from redrive.systems.pipeline.engine import TRANSPORT
 from redrive.systems.pipeline.faults import ErrorType, NodeFault
 from redrive.systems.pipeline.pipeline_pb2 import DlqMessage
+from redrive.systems.pipeline.unwrap import stream_bytes
 from redrive.transports.base import Delivery
-from redrive.transports.kafka.dlq import STUB, letter_in
+from redrive.transports.kafka.dlq import DEAD, STUB, letter_in
 
 _NODE = re.compile(r"dlq\.(.+\.[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12})")  # dlq.{cluster}.{node-uuid}
-_STREAM = 1  # the field of a DlqMessage
-_SIZES = {1: 8, 5: 4}  # of wire types with a fixed one
 _REASONS: dict[str, Reason] = {ErrorType.MALFORMED: Reason.UNDECODABLE, ErrorType.MAX_HOPS: Reason.PERMANENT}
 
 
@@ -38,7 +37,7 @@ class PipelineReader:
 
     def __call__(self, delivery: Delivery, now: datetime) -> Letter | None:
         message = delivery.message
-        if message.header(STUB) is not None:
+        if message.header(STUB) is not None and message.header(DEAD) is None:
             return None  # the letter itself is in the store of who wrote it
         try:
             dead = DlqMessage.FromString(message.body)
@@ -49,16 +48,18 @@ class PipelineReader:
         if ours is not None:
             story = replace(ours.message, body=bare.body, headers=_bare(ours.message, dead).headers)
             return replace(ours, message=story, transport=self._transport)
-        return self._foreign(bare, dead, now)
+        return self._foreign(bare, dead, message.body + (message.header(UNREADABLE) or b""), now)
 
-    def _foreign(self, message: Message, dead: DlqMessage, now: datetime) -> Letter:
-        """The letter of another engine's dead stream. Its id is where it died: published twice, it is one letter."""
+    def _foreign(self, message: Message, dead: DlqMessage, said: bytes, now: datetime) -> Letter:
+        """The letter of another engine's dead stream. Its id is what its DlqMessage says: published twice, it is one
+        letter. Topic and offset alone do not tell two of them apart, for nobody says which partition it was."""
         source = self._home(dead)
         stream_id = stream_in(message.body).stream_id
+        place = f"{dead.original_topic}@{dead.original_offset}"
         named = replace(
             message,
             source=source,
-            id=f"{dead.original_topic}@{dead.original_offset}:{stream_id}" if dead.original_topic else message.id,
+            id=f"{place}:{stream_id}:{_digest(said)}" if dead.original_topic else message.id,
             key=message.key or stream_id.encode() or None,
             correlation_id=stream_id or None,
         )
@@ -86,41 +87,12 @@ def _bare(message: Message, dead: DlqMessage) -> Message:
     """The message with the stream as its body, byte for byte as it came; or with the bytes that are no stream."""
     body = message.header(UNREADABLE) or b""
     if dead.HasField("stream"):
-        body = _stream(message.body, dead)
+        body = stream_bytes(message.body, dead)
     return replace(message, body=body, headers=tuple(header for header in message.headers if header[0] != UNREADABLE))
 
 
-def _stream(data: bytes, dead: DlqMessage) -> bytes:
-    """A message that was written in several pieces is those pieces together."""
-    try:
-        return b"".join(value for number, value in _fields(data) if number == _STREAM)
-    except KeyError:  # a group among what we do not know
-        return dead.stream.SerializeToString()
-
-
-def _fields(data: bytes) -> Iterator[tuple[int, bytes]]:
-    """Number and content of each field of a message that is known to be one."""
-    at = 0
-    while at < len(data):
-        tag, at = _varint(data, at)
-        match tag & 7:
-            case 0:
-                _, end = _varint(data, at)
-            case 2:
-                size, at = _varint(data, at)
-                end = at + size
-            case kind:
-                end = at + _SIZES[kind]
-        yield tag >> 3, data[at:end]
-        at = end
-
-
-def _varint(data: bytes, at: int) -> tuple[int, int]:
-    value = shift = 0
-    while data[at] & 128:
-        value |= (data[at] & 127) << shift
-        shift, at = shift + 7, at + 1
-    return value | data[at] << shift, at + 1
+def _digest(said: bytes) -> str:
+    return blake2b(said, digest_size=8).hexdigest()
 
 
 def _failure(dead: DlqMessage, otherwise: datetime) -> Failure:

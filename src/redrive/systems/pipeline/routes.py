@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 from datetime import datetime
+from enum import StrEnum
 from typing import Annotated, Any
 
 from litestar import Request, Router, post
 from litestar.di import NamedDependency, Provide
-from litestar.params import FromPath, JSONBody
+from litestar.params import FromPath, JSONBody, QueryParameter
 from msgspec import Meta, Struct
 
 from redrive.access.tokens import Role
 from redrive.admin.background import Background
 from redrive.flow.replay import Replay
 from redrive.service import Service
-from redrive.systems.pipeline.dlq import dead_streams
+from redrive.systems.pipeline.dlq import Chosen, dead_streams
 from redrive.systems.pipeline.graph import Graph
 from redrive.systems.pipeline.settings import PipelineSettings
 
@@ -28,12 +29,19 @@ class ReplayRequest(Struct, frozen=True, forbid_unknown_fields=True):
     dry_run: bool = False
 
 
+class From(StrEnum):
+    """Where dead streams are read."""
+
+    LETTERS = "letters"  # of the store
+    TOPIC = "topic"  # the DLQ topic itself
+
+
 class Replayed(Struct, frozen=True):
     """What is sent, or would be."""
 
     node_id: str
     total: int
-    replay: Replay | None  # None: it was a dry run
+    replay: Replay | None  # None: it was a dry run, or straight from the topic
 
 
 def graph_of(request: Request[Any, Any, Any], service: NamedDependency[Service]) -> Graph:
@@ -52,11 +60,19 @@ async def replay_dead_streams(
     background: NamedDependency[Background],
     actor: NamedDependency[str],
     node_id: FromPath[str],
-    data: JSONBody[ReplayRequest],
+    data: JSONBody[ReplayRequest | None] = None,
+    origin: Annotated[From, QueryParameter(name="from")] = From.LETTERS,
 ) -> Replayed:
-    """Send dead streams of a node back to its input topic, in the background; exactly those that are there now."""
-    node = graph.node(node_id)
-    query = await dead_streams(service, graph, node, limit=data.limit, since=data.since, kind=data.error_type)
+    """Send dead streams of a node back to its input topic: without a body all that are there now. Those of the store go
+    in the background; with `from=topic` what the DLQ topic itself has is sent before the answer comes."""
+    node, data = graph.node(node_id), data or ReplayRequest()
+    chosen = Chosen(limit=data.limit, since=data.since, kind=data.error_type)
+    if origin is From.TOPIC:
+        from redrive.systems.pipeline.topic_replay import replay_topic
+
+        total = await replay_topic(service, graph, node, chosen, actor=actor, dry_run=data.dry_run)
+        return Replayed(node.id, total, None)
+    query = await dead_streams(service, graph, node, chosen)
     if data.dry_run:
         return Replayed(node.id, await service.count(query), None)
     replay = await service.replay(query, actor=actor, reason=f"pipeline replay of {node.label}")

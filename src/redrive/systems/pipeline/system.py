@@ -8,6 +8,7 @@ system = System(
     extra="grpc",
     settings="redrive.systems.pipeline.settings:PipelineSettings",
     command="redrive.systems.pipeline.commands:pipeline",
+    rules="redrive.systems.pipeline:rules.yml",
     switch="graph",
     routes="redrive.systems.pipeline.routes:router",
     prepare="redrive.systems.pipeline.engine:with_pipeline",

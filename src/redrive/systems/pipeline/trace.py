@@ -17,6 +17,7 @@ from redrive.systems.pipeline.faults import error_type
 from redrive.systems.pipeline.graph import Graph
 from redrive.systems.pipeline.pipeline_pb2 import DlqMessage, PipeStream, Step
 from redrive.systems.pipeline.streams import Record, Streams
+from redrive.systems.pipeline.unwrap import bare_stream
 
 _MOST = 1000  # letters of one stream
 
@@ -89,7 +90,7 @@ class Tracer:
                 stream, error = dead.stream, f"{dead.error_type}: {dead.error_message}"
                 node = self._graph.nodes.get(dead.failed_node_id)
             else:
-                stream, node = PipeStream.FromString(record.value), self._graph.node_of(topic)
+                stream, node = PipeStream.FromString(bare_stream(record.value)), self._graph.node_of(topic)
         except DecodeError:
             return None
         label = node.label if node else "an unknown node" if error else "finished"

@@ -14,8 +14,10 @@ from redrive.clock import Clock, SystemClock
 from redrive.collect.collector import Collector
 from redrive.collect.foreign import text_of
 from redrive.config.settings import Settings
-from redrive.model import Letter, LetterId
+from redrive.forensics.query import Query
+from redrive.model import OPEN, Letter, LetterId
 from redrive.stores.base import Store
+from redrive.stores.paging import every_letter
 from redrive.systems.tickets.reader import TicketReader
 from redrive.systems.tickets.settings import TicketSettings
 from redrive.systems.tickets.store import store_url
@@ -26,6 +28,8 @@ from redrive.transports.kafka.dlq import STUB
 from redrive.transports.kafka.transport import KafkaTransport
 
 log = structlog.get_logger("redrive.tickets")
+_ALERT = "TicketInDLQ"
+_PAGE = 200
 
 
 class DlqConsumer:
@@ -59,6 +63,7 @@ class DlqConsumer:
         log.info("dlq_consumer_started", topic=self.settings.of(TicketSettings).dlq_topic, group=self.group)
         async with Alerts.of(self.app) as alerts:
             self._alerts = alerts
+            alerts.ends_when(_ALERT, self._is_over)
             return await self._collector.run(follow=follow)
 
     def stop(self) -> None:
@@ -74,7 +79,16 @@ class DlqConsumer:
         if letter is None:
             self._stubs.append(text_of(delivery.message.header(STUB)))
             return None
-        return replace(as_ticket(letter, self.settings.of(TicketSettings).topic), updated_at=now)
+        ticket = as_ticket(letter, self.settings.of(TicketSettings).topic)
+        return replace(ticket, updated_at=now, foreign=False)  # whoever wrote it: it goes back to our workers
+
+    async def _is_over(self, alert: Alert) -> bool:
+        """Whether none of its tickets waits any more: those of its task type that died of its error."""
+        about = Query(sources=(self.settings.of(TicketSettings).topic,), states=OPEN)
+        async for letter in every_letter(self.app.store.letters, about, size=_PAGE):
+            if _labels(letter, self._types.label(letter.message.body)) == alert.labels:
+                return False
+        return True
 
     async def _stored(self, letters: Sequence[Letter]) -> None:
         """Report one alert for each kind of ticket and error, however many died; those too large for the topic too."""
@@ -90,11 +104,16 @@ class DlqConsumer:
             self._alerts.report(_alert(letter, self._types.label(letter.message.body), self.clock.now()))
 
 
+def _labels(letter: Letter, kind: str) -> dict[str, str]:
+    return {"task_type": kind, "error_type": letter.last.type.rpartition(".")[2]}
+
+
 def _alert(letter: Letter, kind: str, now: datetime) -> Alert:
-    error = letter.last.type.rpartition(".")[2]
+    labels = _labels(letter, kind)
+    error = labels["error_type"]
     return Alert(
         key=f"ticket-dlq/{kind}/{error}",
-        name="TicketInDLQ",
+        name=_ALERT,
         severity=Severity.CRITICAL,
         summary=f"tickets of type {kind} are dead: {error}",
         starts_at=now,
@@ -103,7 +122,6 @@ def _alert(letter: Letter, kind: str, now: datetime) -> Alert:
             "error": letter.last.message[:500],
             "retries": str(letter.last.attempt),
         },
-        labels={"task_type": kind, "error_type": error},
-        group=letter.group,
-        source=letter.message.source,
+        labels=labels,
+        source=letter.message.source,  # no group: tickets of one error may have several
     )

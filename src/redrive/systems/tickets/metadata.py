@@ -6,12 +6,14 @@ from typing import Any
 
 import msgspec
 
+from redrive.untrusted import UNREADABLE, read_json
+
 METADATA = "dlq_metadata"
 
 
 def with_metadata(body: bytes, said: dict[str, Any]) -> bytes:
     """A JSON object with one field more; its own bytes stay as they are, and `metadata_in` finds them again."""
-    value = msgspec.json.decode(body)
+    value = read_json(body)
     if METADATA in value or not value:
         return msgspec.json.encode({**value, METADATA: said})
     return body.rstrip()[:-1] + _tail(said)
@@ -22,8 +24,8 @@ def metadata_in(body: bytes) -> tuple[bytes, dict[str, Any]] | None:
     if METADATA.encode() not in body:
         return None
     try:
-        value = msgspec.json.decode(body)
-    except (msgspec.MsgspecError, UnicodeDecodeError):
+        value = read_json(body)
+    except UNREADABLE:
         return None
     said = value.pop(METADATA, None) if isinstance(value, dict) else None
     if not isinstance(said, dict):

@@ -5,10 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from redrive.errors import MissingExtra, Unavailable
-from redrive.model import Letter
-from redrive.systems.tickets.settings import TicketSettings
+from redrive.model import Letter, Message
 from redrive.systems.tickets.ticket import REASONS, TaskTypes
-from redrive.telemetry.events import Event, MessageRetried
 from redrive.telemetry.metrics import Metrics
 
 try:
@@ -23,16 +21,15 @@ if TYPE_CHECKING:
 class TicketMetrics:
     """Counts in the registry of the worker's metrics."""
 
-    def __init__(self, metrics: Metrics, topic: str) -> None:
+    def __init__(self, metrics: Metrics) -> None:
         registry = metrics.registry
-        self._topic = topic
         self._types = TaskTypes()
         self.messages = Counter(
             "worker_agent_dlq_messages", "Tickets sent to the DLQ", ["reason", "task_type"], registry=registry
         )
         self.retries = Histogram(
             "worker_agent_ticket_retry_count",
-            "Failed attempts of tickets, when they are retried or die",
+            "Failures of a ticket when it is done (0: none) or dead",
             buckets=(0, 1, 2, 3, 5, 10, 20),
             registry=registry,
         )
@@ -43,10 +40,9 @@ class TicketMetrics:
             registry=registry,
         )
 
-    def observe(self, event: Event) -> None:
-        """Count retries; a subscriber to events."""
-        if isinstance(event, MessageRetried) and event.source == self._topic:
-            self.retries.observe(event.failure.attempt)
+    def done(self, message: Message) -> None:
+        """Count a ticket that its handler has done."""
+        self.retries.observe(message.attempt - 1)
 
     def published(self, letter: Letter) -> None:
         """Count a ticket that the DLQ topic has taken."""
@@ -62,8 +58,8 @@ class TicketMetrics:
 def measured(worker: TicketWorker) -> Metrics:
     """The metrics of a worker: Redrive's and the contract's."""
     metrics = Metrics(worker.app.events)
-    own = TicketMetrics(metrics, worker.settings.of(TicketSettings).topic)
-    worker.app.events.subscribe(own.observe)
+    own = TicketMetrics(metrics)
+    worker.done.append(own.done)
     worker.transport.published.append(own.published)
     worker.transport.refused.append(own.refused)
     return metrics

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from datetime import datetime
 
-import msgspec
 from msgspec.structs import replace
 
 from redrive.collect.foreign import failure_of, moment_of
 from redrive.collect.kafka import KafkaReader
 from redrive.model import Letter, Message
 from redrive.systems.tickets.metadata import metadata_in
+from redrive.untrusted import read_json
 
 
 class TicketReader(KafkaReader):
@@ -34,7 +34,7 @@ class TicketReader(KafkaReader):
             attempt=_whole(said.get("retry_count")) or 1,
         )
         since = moment_of(_whole(said.get("dlq_published_at")), now)
-        id = msgspec.json.decode(body).get("ticket_id")
+        id = read_json(body).get("ticket_id")
         name = str(id) if isinstance(id, str | int) and str(id) else message.id
         letter = self.letter(replace(message, body=body), self.source, name, failure, now)
         return replace(letter, created_at=min(since, now))

@@ -32,7 +32,7 @@ from redrive.transports.kafka.driver import (
     why,
 )
 from redrive.transports.kafka.options import Options
-from redrive.transports.kafka.wire import TOMBSTONE, Reading, value_of
+from redrive.transports.kafka.wire import Reading, own_headers, value_of
 from redrive.transports.kafka.writer import TooLarge
 
 T = TypeVar("T")
@@ -128,9 +128,9 @@ class Relay:
                 producer.abort_transaction(_PATIENCE)
             raise
 
-    def _headers(self, letter: Letter) -> list[tuple[str, bytes]]:
+    def _headers(self, letter: Letter) -> list[tuple[str, bytes | None]]:
         """The headers of a record: its own, and those by which its success finds its letter."""
-        own = [pair for pair in letter.message.headers if pair[0] not in (TOMBSTONE, LETTER)]
+        own = [pair for pair in own_headers(letter.message.headers) if pair[0] != LETTER]
         return [*own, (LETTER, as_ticket(letter, self._topic).id.encode())]
 
     def _consuming(self) -> dict[str, Any]:

@@ -10,9 +10,9 @@ from bson.binary import Binary
 from redrive.model import Letter
 from redrive.stores.shape import NATIVE, Document, DocumentShape
 from redrive.systems.tickets.metadata import METADATA
-from redrive.systems.tickets.ticket import fields_of, metadata_of, task_type, ticket_id
+from redrive.systems.tickets.ticket import fields_of, id_in, metadata_of, task_type
 
-OURS = "redrive"
+OURS, LEFT_OUT = "redrive", "fields_left_out"
 _RESERVED = ("_id", "_store", OURS)
 _DEEPEST = 60  # MongoDB ends at 100
 _LEAST, _MOST = -(1 << 63), (1 << 63) - 1
@@ -26,14 +26,12 @@ class TicketShape(DocumentShape):
     def dump(self, letter: Letter) -> Document:
         fields = fields_of(letter.message.body)
         own = {_key(name): _value(value) for name, value in (fields or {}).items() if name not in _RESERVED}
-        return {
-            **own,
-            "ticket_id": ticket_id(letter.message.body) or letter.message.id,
-            "task_type": task_type(fields),
-            METADATA: metadata_of(letter),
-            "processed_at": letter.updated_at,
-            OURS: Binary(NATIVE.encode(letter)),
-        }
+        return {**own, **_contract(letter, fields), OURS: Binary(NATIVE.encode(letter))}
+
+    def dump_small(self, letter: Letter, kept: Letter, why: str) -> Document:
+        """The contract's fields without the ticket's other ones, which are more than MongoDB takes."""
+        contract = _contract(letter, fields_of(letter.message.body))
+        return {**contract, LEFT_OUT: why, OURS: Binary(NATIVE.encode(kept))}
 
     def load(self, document: Document) -> Letter:
         return NATIVE.decode(document[OURS])
@@ -43,6 +41,16 @@ class TicketShape(DocumentShape):
 
     def decode(self, data: bytes) -> Letter:
         return NATIVE.decode(data)
+
+
+def _contract(letter: Letter, fields: dict[str, Any] | None) -> Document:
+    id = id_in(letter.message.body)
+    return {
+        "ticket_id": letter.message.id if id is None else _value(id),
+        "task_type": task_type(fields),
+        METADATA: metadata_of(letter),
+        "processed_at": letter.updated_at,
+    }
 
 
 def _value(value: Any, depth: int = 0) -> Any:

@@ -9,6 +9,7 @@ system = System(
     about="The ticket worker on Kafka: topics, worker, DLQ, republish",
     settings="redrive.systems.tickets.settings:TicketSettings",
     command="redrive.systems.tickets.commands:tickets",
+    rules="redrive.systems.tickets:rules.yml",
     formats=(
         Format(
             name="tickets",

@@ -13,6 +13,7 @@ from redrive.model import Letter, Message, Reason, letter_id
 from redrive.systems.tickets.metadata import with_metadata
 from redrive.transports.kafka.dlq import record_of
 from redrive.transports.kafka.writer import Parcel
+from redrive.untrusted import UNREADABLE, is_too_deep, read_json
 
 COUNTER = "ticket:retry_count:{}"
 REASONS = {
@@ -43,19 +44,25 @@ class NoTicket(ValueError):
 def fields_of(body: bytes) -> dict[str, Any] | None:
     """The ticket's own fields; None where the bytes are no JSON object."""
     try:
-        found = msgspec.json.decode(body)
-    except (msgspec.MsgspecError, UnicodeDecodeError):
+        found = read_json(body)
+    except UNREADABLE:
         return None
     return found if isinstance(found, dict) else None
 
 
 def ticket_id(body: bytes) -> str | None:
-    """Its id; None where the bytes are no ticket. Nothing else of them is decoded."""
+    """Its id as a text; None where the bytes are no ticket. Nothing else of them is decoded."""
+    found = id_in(body)
+    return None if found is None else str(found)
+
+
+def id_in(body: bytes) -> str | int | None:
+    """Its id as it stands there; None where the bytes are no ticket."""
     try:
-        found = _decode_id(body).ticket_id
-    except (msgspec.MsgspecError, UnicodeDecodeError):
+        found = None if is_too_deep(body) else _decode_id(body).ticket_id
+    except UNREADABLE:
         return None
-    return None if found is None or found == "" else str(found)
+    return None if found == "" else found
 
 
 def task_type(fields: dict[str, Any] | None) -> str:

@@ -13,9 +13,10 @@ from redrive.clock import Clock, SystemClock
 from redrive.config.load import load
 from redrive.config.settings import Settings
 from redrive.errors import ConfigError, TransportUnavailable, Unavailable
+from redrive.flow.around import Call
 from redrive.flow.backoff import Backoff, exponential
 from redrive.flow.decode import Decoder, signature_of
-from redrive.model import Category, Letter
+from redrive.model import Category, Letter, Message
 from redrive.policy import Policy
 from redrive.stores.base import Store
 from redrive.systems.tickets.config import with_values
@@ -36,6 +37,7 @@ from redrive.transports.kafka.counters import open_counters
 from redrive.transports.kafka.dlq import DeadLetterTopic
 from redrive.transports.kafka.options import Options, options_of
 from redrive.transports.kafka.transport import KafkaTransport
+from redrive.untrusted import DEEPEST, is_too_deep
 
 log = structlog.get_logger("redrive.tickets")
 
@@ -65,7 +67,17 @@ class TicketWorker:
         self.app = Redrive(settings=self.settings, transport=self.transport, store=store, clock=clock)
         policy = policy_of(tickets, backoff or exponential("1s", cap="30s", jitter=0.25))
         decode = _checked(signature_of(handle).decode)
-        self.app.handler(tickets.topic, policy=policy, concurrency=tickets.concurrency, decode=decode)(handle)
+        self.done: list[Callable[[Message], None]] = []  # told of each ticket that its handler has done
+        handler = self.app.handler(
+            tickets.topic, policy=policy, concurrency=tickets.concurrency, decode=decode, around=self._tell_done
+        )
+        handler(handle)
+
+    async def _tell_done(self, message: Message, call: Call) -> Any:
+        result = await call()
+        for told in self.done:
+            told(message)
+        return result
 
 
 class TicketTransport(KafkaTransport):
@@ -166,7 +178,8 @@ def _checked(decode: Decoder) -> Decoder:
     def checked(body: bytes) -> Any:
         value = decode(body)
         if ticket_id(body) is None:
-            raise NoTicket("the value has no `ticket_id`: a ticket is a JSON object with one")
+            said = "is too deep to be read" if is_too_deep(body) else "has no `ticket_id`"
+            raise NoTicket(f"the value {said}: a ticket is a JSON object with one, of at most {DEEPEST} levels")
         return value
 
     return checked

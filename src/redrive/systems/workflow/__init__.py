@@ -2,6 +2,7 @@
 
     policies.py      when a task is retried
     task.py          a failed task is a view of a letter
+    values.py        what JSON has no type for
     queue.py         DeadLetterQueue: enqueue, look, retry, put away
     enqueue.py       from a failed execution to its letter
     calls.py         one call of the callback, and what its answer says
@@ -12,6 +13,11 @@
     transport.py     replays from the console and the CLI (transports/letters)
     integration.py   which failed executions are enqueued
     alerting.py      alerts when it goes wrong
+    facts.py         what happens to tasks, as events and lines
+    observe.py       the log, and an app's own observability object
+    metrics.py       for Prometheus
+    lifetime.py      statistics that survive a restart
+    dependencies.py  tasks that wait for others
     app.py           WorkflowApp: runs workflows
     settings.py      the document's settings, from its file and its environment
 
@@ -28,8 +34,9 @@ if TYPE_CHECKING:
     from redrive.systems.workflow.access import AccessManager, RoleManager
     from redrive.systems.workflow.alerting import alerts_of
     from redrive.systems.workflow.app import Adapter, WorkflowApp
-    from redrive.systems.workflow.errors import AccessDenied, BadTask, DuplicateTask, QueueFull
+    from redrive.systems.workflow.errors import AccessDenied, BadTask, DependencyCycle, DuplicateTask, QueueFull
     from redrive.systems.workflow.integration import DLQIntegration, DLQIntegrationStrategy, create_dlq_integration
+    from redrive.systems.workflow.metrics import metrics_of
     from redrive.systems.workflow.policies import POLICY_OF, DeadLetterStatus, ErrorCategory, RetryPolicy
     from redrive.systems.workflow.queue import DeadLetterQueue
     from redrive.systems.workflow.settings import WorkflowSettings
@@ -47,6 +54,7 @@ __all__ = [
     "DLQIntegrationStrategy",
     "DeadLetterQueue",
     "DeadLetterStatus",
+    "DependencyCycle",
     "DuplicateTask",
     "ErrorCategory",
     "FailedTask",
@@ -59,6 +67,7 @@ __all__ = [
     "WorkflowShape",
     "alerts_of",
     "create_dlq_integration",
+    "metrics_of",
 ]
 
 __getattr__ = exports(
@@ -69,6 +78,7 @@ __getattr__ = exports(
             "RoleManager",
         ),
         "alerting": ("alerts_of",),
+        "metrics": ("metrics_of",),
         "app": (
             "Adapter",
             "WorkflowApp",
@@ -77,6 +87,7 @@ __getattr__ = exports(
         "errors": (
             "AccessDenied",
             "BadTask",
+            "DependencyCycle",
             "DuplicateTask",
             "QueueFull",
         ),

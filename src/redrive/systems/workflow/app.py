@@ -19,6 +19,7 @@ from redrive.stores.base import Store
 from redrive.systems.workflow.access import AccessManager
 from redrive.systems.workflow.calls import ErrorText, as_error
 from redrive.systems.workflow.integration import DLQIntegration, create_dlq_integration
+from redrive.systems.workflow.policies import ErrorCategory
 from redrive.systems.workflow.queue import DeadLetterQueue
 from redrive.systems.workflow.settings import WorkflowSettings
 from redrive.telemetry.events import Events
@@ -39,8 +40,8 @@ class ErrorRecoveryManager:
     def __init__(self, classifier: Classifier) -> None:
         self.classifier = classifier
 
-    async def classify_error(self, error: BaseException | str) -> Category:
-        return self.classifier(as_error(error)).category
+    async def classify_error(self, error: BaseException | str) -> ErrorCategory:
+        return ErrorCategory(self.classifier(as_error(error)).category)
 
 
 class WorkflowApp:
@@ -150,6 +151,7 @@ class WorkflowApp:
     async def aclose(self) -> None:
         """Stop retrying, and let go of the queue. The OpenSearch client is yours."""
         if self.dlq is not None:
+            await self.dlq_integration.aclose()
             await self.dlq.aclose()
 
     async def __aenter__(self) -> WorkflowApp:
@@ -166,7 +168,7 @@ def _result(
 ) -> dict[str, Any]:  # fmt: skip
     failed = {repo: answer for repo, answer in zip(repos, answers, strict=True) if isinstance(answer, BaseException)}
     for error in failed.values():
-        if not isinstance(error, Exception):  # our own end, not the adapter's failure
+        if not isinstance(error, Exception | asyncio.CancelledError):  # our own end, not the adapter's failure
             raise error
     result: dict[str, Any] = {
         "workflow_id": id,

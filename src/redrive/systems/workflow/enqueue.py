@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from pathlib import PurePath
 from typing import Any
 
 from msgspec import Struct
@@ -17,6 +18,7 @@ from redrive.model import Category, Failure, Letter, Message, Reason
 from redrive.policy import category_named
 from redrive.systems.workflow.calls import as_error
 from redrive.systems.workflow.policies import AnyPolicy, Policies
+from redrive.systems.workflow.settings import bounded
 from redrive.systems.workflow.task import TRANSPORT, message_of
 from redrive.systems.workflow.templates import Template, Templates
 from redrive.transports.base import Delivery
@@ -27,7 +29,7 @@ class Execution(Struct, frozen=True, kw_only=True):
 
     task_id: str
     task: Mapping[str, Any]
-    repos: Iterable[str]
+    repos: Iterable[str | PurePath]
     error: str | BaseException
     retry_policy: AnyPolicy | None = None
     max_retries: int | None = None
@@ -61,7 +63,7 @@ class Enqueuer:
         template = self._templates.find(execution.template, failed, task)
         given = execution if template is None else execution.filled_by(template)
         name = self._policies.default if given.retry_policy is None else self._policies.name_of(given.retry_policy)
-        retries = self._max_retries if given.max_retries is None else whole(given.max_retries)
+        retries = self._max_retries if given.max_retries is None else retries_of(given.max_retries)
         return letter_of(
             Delivery(_message(given, name, failed), None),
             failed,
@@ -89,8 +91,6 @@ def _message(given: Execution, policy: str, failed: Failure) -> Message:
     )
 
 
-def whole(number: Any) -> int:
-    """That many retries."""
-    if not isinstance(number, int) or isinstance(number, bool) or number < 0:
-        raise UsageError(f"max_retries={number!r}: it is a whole number, 0 or more")
-    return number
+def retries_of(number: Any) -> int:
+    """That many retries, within the bounds of the document."""
+    return int(bounded("max_retries", "dlq_default_max_retries", number, UsageError))

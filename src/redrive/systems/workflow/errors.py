@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from redrive.errors import UsageError
 
 
@@ -29,7 +31,20 @@ class BadTask(UsageError):
     """A field of the task cannot be kept."""
 
     def __init__(self, field: str, why: str) -> None:
-        super().__init__(f"{field}: {why}; a task is kept as JSON, so give it text, numbers, lists and dicts")
+        super().__init__(
+            f"{field}: {why}; a task is kept outside of this process, so give it text, numbers, lists, dicts, sets, "
+            f"bytes, times and paths"
+        )
+
+
+class DependencyCycle(UsageError):
+    """A task would wait for itself."""
+
+    def __init__(self, way: Sequence[str]) -> None:
+        super().__init__(
+            f"task {way[0]!r} was not enqueued: {' waits for '.join(map(repr, way))}, so none of them would ever be "
+            f"retried. Leave one of them out of `after`"
+        )
 
 
 class AccessDenied(UsageError):

@@ -2,30 +2,37 @@
 
 from __future__ import annotations
 
+import asyncio
 import functools
 import logging
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from enum import StrEnum
 from typing import Any, Protocol
 
 from redrive.clock import SystemClock
-from redrive.errors import ConfigError, RedriveError, UsageError, nearest
+from redrive.errors import ConfigError, UsageError, nearest
 from redrive.model import Category
 from redrive.systems.workflow.calls import CURRENT, as_error, error_in, has_failed_status
-from redrive.systems.workflow.policies import POLICY_OF, AnyPolicy, RetryPolicy
+from redrive.systems.workflow.policies import POLICY_OF, AnyPolicy, RetryPolicy, Word
 from redrive.systems.workflow.queue import DeadLetterQueue
 from redrive.systems.workflow.task import FailedTask
 
 log = logging.getLogger("redrive")
 
 
-class DLQIntegrationStrategy(StrEnum):
+class DLQIntegrationStrategy(Word):
     """Which failed workflows are enqueued."""
 
     AUTOMATIC = "automatic"  # all of them, with the default policy
     SELECTIVE = "selective"  # those whose category is worth a retry, with its policy
     MANUAL = "manual"  # only those that somebody enqueues
     DISABLED = "disabled"  # none
+
+
+class CancelledExecution(TimeoutError):
+    """The execution was cancelled before it ended, as a timeout around it does. It may well succeed next time."""
+
+    def __init__(self) -> None:
+        super().__init__("the execution was cancelled before it ended, as a timeout does")
 
 
 class HasQueue(Protocol):
@@ -41,6 +48,7 @@ class DLQIntegration:
         self._app = app
         self._strategy = _strategy(strategy)
         self._clock = SystemClock()
+        self._capturing: set[asyncio.Future[dict[str, Any]]] = set()
 
     @property
     def strategy(self) -> DLQIntegrationStrategy:
@@ -94,10 +102,9 @@ class DLQIntegration:
         ) -> Any:
             try:
                 result = await execute(task, adapter_name, repos, *rest, **more)
-            except Exception as error:
+            except (Exception, asyncio.CancelledError) as error:
                 if not hasattr(error, "dlq_task_id"):  # one execution may run inside another
-                    fate = await self._fate(self._id({}), task, adapter_name, repos, error)
-                    error.dlq_task_id = fate["dlq_task_id"]  # type: ignore[attr-defined]
+                    await self._capture(task, adapter_name, repos, error)
                 raise
             if not _has_failed(result) or "dlq_enqueued" in result:
                 return result
@@ -105,6 +112,30 @@ class DLQIntegration:
             return {**result, **await self._fate(self._id(result), task, adapter_name, left, error_in(result))}
 
         return watched
+
+    async def _capture(
+        self, task: Mapping[str, Any], adapter: str, repos: Sequence[str], error: BaseException
+    ) -> None:  # fmt: skip
+        """Enqueue an execution that raised, or that somebody cancelled, as a timeout around it does.
+
+        Whoever cancels once more, because he has no time to wait, ends the waiting and not the enqueueing.
+        """
+        why = CancelledExecution() if isinstance(error, asyncio.CancelledError) else error
+        task_id = self._id({})
+        capturing = asyncio.ensure_future(self._fate(task_id, task, adapter, repos, why))
+        self._capturing.add(capturing)
+        capturing.add_done_callback(self._capturing.discard)
+        try:
+            fate = await asyncio.shield(capturing)
+        except asyncio.CancelledError as again:
+            again.dlq_task_id = task_id  # type: ignore[attr-defined]
+            raise
+        error.dlq_task_id = fate["dlq_task_id"]  # type: ignore[attr-defined]
+
+    async def aclose(self) -> None:
+        """Wait for executions that are just being enqueued."""
+        if self._capturing:
+            await asyncio.wait(self._capturing)
 
     async def _fate(
         self, task_id: str, task: Mapping[str, Any], adapter: str, repos: Sequence[str], error: str | BaseException
@@ -115,7 +146,7 @@ class DLQIntegration:
             return {"dlq_enqueued": False, "dlq_task_id": current.message.id}
         try:
             kept = await self.handle_failure(task_id, {**task, "adapter": adapter}, repos, error)
-        except RedriveError as problem:
+        except Exception as problem:
             log.error("workflow %s failed and could not be enqueued: %s", task_id, problem)
             return {"dlq_enqueued": False, "dlq_task_id": None, "dlq_error": str(problem)}
         return {"dlq_enqueued": kept is not None, "dlq_task_id": None if kept is None else kept.task_id}

@@ -17,15 +17,31 @@ from redrive.flow.backoff import Backoff, custom, exponential, immediate, linear
 from redrive.model import Category, Letter, State
 from redrive.policy import Again, Policy
 
-ErrorCategory = Category
-"""The document's name for it."""
 BackoffFunction: TypeAlias = Callable[[int], Duration | None]
 """From the number of retries made so far to the delay before the next; None: wait for a person."""
 log = logging.getLogger("redrive")
 _MOST_KEPT = 1000
 
 
-class RetryPolicy(StrEnum):
+class Word(StrEnum):
+    """A word of the document. It prints as its text, in lists and dicts too."""
+
+    def __repr__(self) -> str:
+        return repr(self.value)
+
+
+class ErrorCategory(Word):
+    """What kind of trouble an error is: equal to the core's Category of that name."""
+
+    TRANSIENT = "transient"
+    NETWORK = "network"
+    RESOURCE = "resource"
+    PERMISSION = "permission"
+    VALIDATION = "validation"
+    PERMANENT = "permanent"
+
+
+class RetryPolicy(Word):
     """How long a task waits for its next retry."""
 
     NEVER = "never"  # for a person
@@ -37,7 +53,7 @@ class RetryPolicy(StrEnum):
 AnyPolicy: TypeAlias = RetryPolicy | str | BackoffFunction
 
 
-class DeadLetterStatus(StrEnum):
+class DeadLetterStatus(Word):
     """Where a task stands. A replay of it is a retry to this system."""
 
     PENDING = "pending"
@@ -49,11 +65,13 @@ class DeadLetterStatus(StrEnum):
     @property
     def states(self) -> tuple[State, ...]:
         """Those of a letter that mean this."""
-        return (State.RETRYING, State.REPLAYING) if self is DeadLetterStatus.RETRYING else (State(self.value),)
+        return (
+            (State.RETRYING, State.REPLAYING, State.SENT) if self is DeadLetterStatus.RETRYING else (State(self.value),)
+        )
 
     @classmethod
     def of(cls, state: State) -> DeadLetterStatus:
-        return cls.RETRYING if state is State.REPLAYING else cls(state.value)
+        return cls.RETRYING if state in (State.REPLAYING, State.SENT) else cls(state.value)
 
 
 POLICY_OF: Mapping[Category, RetryPolicy] = {

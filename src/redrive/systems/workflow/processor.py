@@ -27,9 +27,9 @@ from redrive.flow.deadline import Deadline, Deadlines
 from redrive.flow.decide import decide
 from redrive.flow.decision import Decision
 from redrive.flow.settle import settle
-from redrive.model import Done, Message, Release, State
+from redrive.model import Done, LetterId, Message, Release, State
 from redrive.systems.workflow.calls import CURRENT, Calls
-from redrive.systems.workflow.task import SOURCE, FailedTask, body_of
+from redrive.systems.workflow.task import SOURCE, narrowed
 from redrive.telemetry.events import BreakerMoved, LeaseLost, LettersMoved, LettersRetried
 from redrive.transports.base import Delivery, Settlement
 from redrive.transports.letters import LettersTransport
@@ -57,8 +57,8 @@ class Processor:
         calls: Calls,
         *,
         rule: BreakerRule,
-        before: Callable[[], Awaitable[None]],
-        done: Callable[[Decision], None],
+        before: Callable[[], Awaitable[object]],
+        done: Callable[[Sequence[Decision]], Awaitable[None]],
     ) -> None:
         self._context = context
         self._transport = transport
@@ -66,13 +66,15 @@ class Processor:
         self._deadlines = Deadlines(context.handler.timeout)
         self._rule = rule
         self._before = before  # every cycle
-        self._done = done  # called with every retry whose outcome is written
+        self._done = done  # called with retries whose outcomes are written
         self._breakers: dict[str, Breaker] = {}
         self._running: set[asyncio.Task[None]] = set()
         self._outcomes: list[Decision] = []  # not written yet
-        self._refused: list[Delivery] = []  # taken, but their target's breaker is open
+        self._refused: list[Delivery] = []  # taken, but their target's breaker is open, or they had their turn
         self._writer: asyncio.Task[None] | None = None
         self._filling = asyncio.Lock()
+        self._due = context.clock.now()  # when this cycle began: what becomes due later is for the next
+        self._tried: set[LetterId] = set()  # in this cycle
         self._wake = asyncio.Event()
         self._ended = asyncio.Event()  # some task, since somebody looked
         self._stopping = False
@@ -129,7 +131,7 @@ class Processor:
             log.exception("a cycle of the retry processor failed, and is tried again")
 
     async def cycle(self) -> Cycle:
-        """Retry everything that is due now, to its end; returns what it did."""
+        """Retry everything that is due now, once and to its end; returns what it did."""
         before = replace(self.counts)
         self._stopping = self._stopping and self.is_running
         await self._tick()
@@ -145,6 +147,7 @@ class Processor:
         await self.write()
         await self._before()
         await self.rescue()
+        self._due, self._tried = self._context.clock.now(), set()
         await self._fill()
 
     async def rescue(self) -> None:
@@ -155,11 +158,14 @@ class Processor:
     # -- taking ----------------------------------------------------------------------------------------------------
 
     async def _fill(self) -> None:
-        """Begin what is due, until there is no capacity or nothing due is left."""
+        """Begin what was due when the cycle began, until there is no capacity or nothing of it is left.
+
+        A task that fails and may be retried at once waits for the next cycle, however long this one has still to go.
+        """
         async with self._filling:
             self._backlog = False
             while (capacity := self._capacity) > 0 and not self._stopping and len(self._refused) < _MOST_REFUSED:
-                taken = await self._transport.take(SOURCE, capacity)
+                taken = await self._transport.take(SOURCE, capacity, due=self._due)
                 self._begin_all(taken)
                 if len(taken) < capacity:
                     break
@@ -173,13 +179,14 @@ class Processor:
         return self._context.handler.concurrency - len(self._running)
 
     def _begin_all(self, deliveries: Sequence[Delivery]) -> None:
-        """Begin all that their breakers let pass; what a person sent back passes always."""
+        """Begin all that their breakers let pass and that were not tried in this cycle; what a person sent back passes
+        always."""
         retried = 0
         for delivery in deliveries:
             breaker = self._breaker(delivery.message)
             if delivery.token.letter.state is State.REPLAYING:
                 self._begin(delivery)
-            elif breaker.capacity(1):
+            elif delivery.token.letter.id not in self._tried and breaker.capacity(1):
                 breaker.sent(1)
                 self._begin(delivery)
                 retried += 1
@@ -190,6 +197,7 @@ class Processor:
 
     def _begin(self, delivery: Delivery) -> None:
         self.counts.started += 1
+        self._tried.add(delivery.token.letter.id)
         task = asyncio.get_running_loop().create_task(self._retry(delivery))
         self._running.add(task)
         task.add_done_callback(self._finished)
@@ -203,7 +211,7 @@ class Processor:
             self._wake.set()
 
     async def _put_back(self) -> None:
-        """Release what a breaker refused: the next cycle looks at it again."""
+        """Release what was taken and not begun: the next cycle looks at it again."""
         refused, self._refused = self._refused, []
         await self._transport.settle([Settlement(delivery, Release()) for delivery in refused])
 
@@ -230,8 +238,7 @@ class Processor:
         if failure is None:
             return Decision(delivery, _DONE, None, seconds), answer.value
         if answer.left is not None:
-            body = body_of(FailedTask(letter).task, answer.left)
-            message = replace(message, body=body, enqueued_at=letter.message.enqueued_at)
+            message = replace(narrowed(message, answer.left), enqueued_at=letter.message.enqueued_at)
         delivery = replace(delivery, message=message)
         outcome = decide(message, failure, context.policy_for(delivery), context.clock.now(), context.clock.rng)
         return Decision(delivery, outcome, failure, seconds), answer.value
@@ -275,7 +282,7 @@ class Processor:
         for item in batch:
             self.counts.succeeded += item.failure is None
             self.counts.failed += item.failure is not None
-            self._done(item)
+        await self._done(batch)
 
     # -- the target ------------------------------------------------------------------------------------------------
 

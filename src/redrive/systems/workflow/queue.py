@@ -7,13 +7,11 @@ import os
 import socket
 import sys
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import timedelta
-from pathlib import Path
+from pathlib import Path, PurePath
 from types import TracebackType
 from typing import Any
-
-import msgspec
 
 from redrive.clock import Clock, SteadyClock, SystemClock
 from redrive.config.durations import Duration
@@ -33,8 +31,12 @@ from redrive.systems.workflow import statistics
 from redrive.systems.workflow.access import AccessManager, require
 from redrive.systems.workflow.calls import CURRENT, Callback, Calls
 from redrive.systems.workflow.capacity import Capacity
-from redrive.systems.workflow.enqueue import Enqueuer, Execution, whole
+from redrive.systems.workflow.dependencies import check_dependencies
+from redrive.systems.workflow.enqueue import Enqueuer, Execution, retries_of
 from redrive.systems.workflow.errors import DuplicateTask
+from redrive.systems.workflow.facts import TaskEnqueued, TaskExhausted, TaskRetried
+from redrive.systems.workflow.lifetime import Lifetimes
+from redrive.systems.workflow.observe import QueueLog, events_of
 from redrive.systems.workflow.policies import (
     AnyPolicy,
     BackoffFunction,
@@ -44,10 +46,11 @@ from redrive.systems.workflow.policies import (
     as_planned,
 )
 from redrive.systems.workflow.processor import Cycle, Processor
+from redrive.systems.workflow.settings import bounded
 from redrive.systems.workflow.shape import INDEX, WORKFLOW
 from redrive.systems.workflow.spool import SpooledStore
-from redrive.systems.workflow.statistics import Lifetime
-from redrive.systems.workflow.task import SOURCE, TRANSPORT, FailedTask, policy_of
+from redrive.systems.workflow.statistics import Health
+from redrive.systems.workflow.task import SOURCE, TRANSPORT, FailedTask, decoded, policy_of
 from redrive.systems.workflow.templates import Template, Templates
 from redrive.telemetry.events import Event, Events, LettersMoved, LettersPruned, MessageBuried
 from redrive.transports.base import Delivery, Settlement
@@ -69,7 +72,8 @@ class DeadLetterQueue:
     max_size               how many open tasks it holds at most
     opensearch_client      keeps them in OpenSearch (index `mahavishnu_dlq`); what is enqueued while it is away is kept
                            in memory, or in the SQLite file `spool`, and handed over when it is back
-    observability_manager  an Events, or a function that is called with each Event
+    observability_manager  an Events, a function that is called with each Event, a logger, or an object with log_info,
+                           log_warning and log_error
     store                  keeps them elsewhere: a URL, a path of a SQLite file, or a Store; by default in memory
     retry_callback         how a task is retried, before start_retry_processor names another
     parallel               how many retries run at once; retry_timeout is how long one may take
@@ -80,7 +84,7 @@ class DeadLetterQueue:
         self,
         max_size: int = 10_000,
         opensearch_client: Any = None,
-        observability_manager: Events | Callable[[Event], None] | None = None,
+        observability_manager: Any = None,
         *,
         store: Store | str | Path | None = None,
         spool: str | Path | None = None,
@@ -95,21 +99,22 @@ class DeadLetterQueue:
         classifier: Classifier | None = None,
         clock: Clock | None = None,
     ) -> None:
-        if not isinstance(max_size, int) or max_size < 1:
-            raise ConfigError(f"max_size={max_size!r}: the queue holds at least one task")
+        bounded("max_size", "dlq_max_size", max_size)
+        bounded("default_max_retries", "dlq_default_max_retries", default_max_retries)
         if not isinstance(parallel, int) or parallel < 1:
             raise ConfigError(f"parallel={parallel!r}: at least one task is retried at a time")
-        self.events = _events(observability_manager)
+        self.events = events_of(observability_manager)
         self.classifier = classifier or Classifier(fallback=Category.PERMANENT)
         self.clock: Clock = SteadyClock(clock or SystemClock())
-        self._owned = not (store is not None and not isinstance(store, str | Path))
+        self._unsubscribe = self.events.subscribe(QueueLog(self.clock.elapsed))
         self.store = self._opened(opensearch_client, store, spool, index)
+        self._closes = self.store is not store
         self._policies = Policies(default_retry_policy)
         self._templates = Templates()
         self._rbac = rbac_manager
         self._capacity = Capacity(self.store, max_size, self.clock, self.events)
-        self._lifetime = Lifetime()
-        self._known: list[Tally] = []  # as last seen, for when the store is away
+        self._lifetime = Lifetimes(self.store.documents, self.clock)
+        self._known: Sequence[Tally] = ()  # as last seen, for when the store is away
         self._known_policies: Counter[str] = Counter()
         self._interval: float = _INTERVAL
         self._calls = Calls(retry_callback)
@@ -117,14 +122,14 @@ class DeadLetterQueue:
         self._transport = LettersTransport(self.store, clock=self.clock, lease=timeout + _MARGIN, resolves=False)
         context = self._context(timeout, parallel)
         self._worker = context.worker
-        self._enqueuer = Enqueuer(context, self._policies, self._templates, whole(default_max_retries))
+        self._enqueuer = Enqueuer(context, self._policies, self._templates, default_max_retries)
         self._processor = Processor(
             context,
             self._transport,
             self._calls,
             rule=breaker or BreakerRule(),
-            before=self._capacity.measure,
-            done=self._count,
+            before=self._capacity.ask,
+            done=self._retried,
         )
 
     def _context(self, timeout: timedelta, parallel: int) -> Context:
@@ -134,7 +139,8 @@ class DeadLetterQueue:
         handler = Handler(
             source=SOURCE,
             call=self._calls.handle,
-            decode=msgspec.json.decode,
+            decode=decoded,
+            decode_wants_message=True,
             wants_message=False,
             policy=Policy(),
             policy_of=self._policy_of,
@@ -166,8 +172,10 @@ class DeadLetterQueue:
 
     def _emit(self, event: Event) -> None:
         """Pass an event of the core on, and count what is exhausted."""
-        self._lifetime.exhausted += isinstance(event, MessageBuried) and event.state is State.EXHAUSTED
         self.events.emit(event)
+        if isinstance(event, MessageBuried) and event.state is State.EXHAUSTED:
+            self._lifetime.add(exhausted=1)
+            self.events.emit(TaskExhausted(task_id=event.message, error=event.failure.message))
 
     @property
     def retry_callback(self) -> Callback | None:
@@ -185,20 +193,19 @@ class DeadLetterQueue:
 
     @max_size.setter
     def max_size(self, number: int) -> None:
-        self._capacity.max_size = number
+        self._capacity.max_size = bounded("max_size", "dlq_max_size", number)
 
     def _opened(self, client: Any, store: Store | str | Path | None, spool: str | Path | None, index: str) -> Store:
-        if client is None:
-            if spool is not None:
-                raise ConfigError("a spool catches what OpenSearch does not take: give opensearch_client, or `store`")
-            return MemoryStore() if store is None else _store(store)
-        if store is not None:
+        if client is not None and store is not None:
             raise ConfigError("opensearch_client and store both say where tasks are kept: give one of them")
-        from redrive.stores.opensearch import OpenSearchStore
-
-        first = OpenSearchStore(client, index=index, shape=WORKFLOW, clock=self.clock)
+        first = _first(client, store, index, self.clock)
+        if isinstance(first, MemoryStore | SpooledStore):
+            if spool is not None:
+                raise ConfigError("a spool catches what a store does not take: give opensearch_client, or `store`")
+            return first
         behind = MemoryStore() if spool is None else _store(spool)
-        return SpooledStore(first, behind, self.events, self.clock)
+        owned = client is not None or isinstance(store, str | Path)
+        return SpooledStore(first, behind, self.events, self.clock, owned=owned)
 
     # -- putting in --------------------------------------------------------------------------------------------------
 
@@ -206,7 +213,7 @@ class DeadLetterQueue:
         self,
         task_id: str,
         task: Mapping[str, Any],
-        repos: Iterable[str],
+        repos: Iterable[str | PurePath],
         error: str | BaseException,
         retry_policy: AnyPolicy | None = None,
         max_retries: int | None = None,
@@ -232,7 +239,7 @@ class DeadLetterQueue:
             task_id=task_id,
             task=task,
             repos=repos if isinstance(repos, str) else list(repos),
-            error=error,
+            error=error if isinstance(error, str | BaseException) else str(error),
             retry_policy=retry_policy,
             max_retries=max_retries,
             metadata=metadata,
@@ -241,6 +248,8 @@ class DeadLetterQueue:
             template=template,
         )
         letter = self._enqueuer.letter(execution, known)
+        if execution.after and (not isinstance(self.store, SpooledStore) or self.store.letters.is_available):
+            await check_dependencies(task_id, execution.after, self._find)
         if known is not None and known.state in OPEN:
             if known.message.body != letter.message.body:
                 raise DuplicateTask(task_id)
@@ -250,9 +259,24 @@ class DeadLetterQueue:
         else:
             async with self._capacity.for_one(task_id):
                 await self.store.letters.record([letter])
-        self._lifetime.enqueued_total += 1
+        self._lifetime.add(enqueued_total=1)
         self.events.emit(MessageBuried.of(letter, SOURCE))
-        return FailedTask(letter)
+        enqueued = FailedTask(letter)
+        self._tell_of(enqueued)
+        return enqueued
+
+    def _tell_of(self, task: FailedTask) -> None:
+        """Emit that it was enqueued."""
+        self.events.emit(
+            TaskEnqueued(
+                task_id=task.task_id,
+                retry_policy=str(task.retry_policy),
+                max_retries=task.max_retries,
+                error_category=task.error_category.value,
+                error=task.last_error,
+                spooled=isinstance(self.store, SpooledStore) and not self.store.letters.is_available,
+            )
+        )
 
     def register_backoff(self, name: str, function: BackoffFunction) -> None:
         """`retry_policy="name"` from now on waits as that function of the retry count says."""
@@ -263,7 +287,7 @@ class DeadLetterQueue:
         if template.retry_policy is not None:
             self._policies.name_of(template.retry_policy)
         if template.max_retries is not None:
-            whole(template.max_retries)
+            retries_of(template.max_retries)
         self._templates.register(template)
 
     # -- looking -----------------------------------------------------------------------------------------------------
@@ -281,8 +305,8 @@ class DeadLetterQueue:
         error_category: Category | str | None = None,
     ) -> list[FailedTask]:
         """Newest first. Without a status, those that are open: pending, retrying or exhausted."""
-        if limit is not None and limit < 0:
-            raise UsageError(f"limit={limit}: a list has no fewer than 0 tasks")
+        if limit is not None and (not isinstance(limit, int) or limit < 0):
+            raise UsageError(f"limit={limit!r}: it is a number of tasks, 0 or more")
         query = Query(
             sources=(SOURCE,),
             states=OPEN if status is None else _status(status).states,
@@ -294,10 +318,10 @@ class DeadLetterQueue:
         """The queue in numbers. While its store is away: as last seen, and what waits for it."""
         available = True
         try:
-            self._known = [tally for tally in await self.store.letters.tallies() if tally.source == SOURCE]
+            self._known = await self._capacity.ask()
             self._known_policies = await self._policy_counts()
-            self._capacity.learn(self._known)
-        except StoreUnavailable:
+            await self._lifetime.read()
+        except (StoreUnavailable, ConfigError):
             available = False
         tallies, policies = list(self._known), Counter(self._known_policies)
         spooled = 0
@@ -308,12 +332,18 @@ class DeadLetterQueue:
         return statistics.shown(
             tallies,
             policies,
-            self._lifetime,
+            self._lifetime.total,
             max_size=self.max_size,
             is_running=self._processor.is_running,
             interval=self._interval,
             persistence={"available": available, "waiting": spooled, "breakers": self._processor.breakers},
         )
+
+    async def get_health(self) -> Health:
+        """The few numbers that alerts look at: cheaper than all statistics. Raises StoreUnavailable."""
+        tallies = await self._capacity.ask()
+        exhausted = statistics.breakdown(tallies)[DeadLetterStatus.EXHAUSTED]
+        return Health(statistics.open_count(tallies), self.max_size, exhausted, await self._lifetime.read())
 
     async def _policy_counts(self) -> Counter[str]:
         query = Query(sources=(SOURCE,), states=OPEN)
@@ -336,7 +366,8 @@ class DeadLetterQueue:
         self._calls.callback = callback or self._calls.callback
         if self._calls.callback is None:
             raise UsageError(_NO_CALLBACK)
-        span = positive("check_interval_seconds", timedelta(seconds=check_interval_seconds))
+        bounded("check_interval_seconds", "dlq_retry_interval_seconds", check_interval_seconds)
+        span = timedelta(seconds=check_interval_seconds)
         self._interval = check_interval_seconds
         if not self._processor.is_running:
             self._processor.start(span)
@@ -361,7 +392,7 @@ class DeadLetterQueue:
         delivery = await self._transport.take_one(letter_id(SOURCE, task_id))
         if delivery is None:
             return _answer(task_id, error=await self._why_not(task_id))
-        self._lifetime.manually_retried += 1
+        self._lifetime.add(manually_retried=1)
         try:  # in a task of its own: what runs in it knows that it is a retry
             attempted, value = await asyncio.create_task(self._processor.attempt(delivery))
         except BaseException:
@@ -374,11 +405,28 @@ class DeadLetterQueue:
 
     async def _why_not(self, task_id: str) -> str:
         letter = await self.store.letters.get(letter_id(SOURCE, task_id))
-        return f"there is no task {task_id!r}" if letter is None else _why_not(letter)
+        if letter is not None:
+            return _why_not(letter)
+        gone = ": what was resolved, or never enqueued, is not in memory" if isinstance(self.store, MemoryStore) else ""
+        return f"there is no task {task_id!r}{gone}"
 
-    def _count(self, attempted: Decision) -> None:
-        self._lifetime.retry_success += attempted.failure is None
-        self._lifetime.retry_failed += attempted.failure is not None
+    async def _retried(self, batch: Sequence[Decision]) -> None:
+        """Count retries whose outcomes are written. What is resolved leaves memory; a store that lasts keeps it."""
+        for item in batch:
+            self._tell_of_retry(item)
+        resolved = [item.delivery.token.letter.id for item in batch if item.failure is None]
+        self._lifetime.add(retry_success=len(resolved), retry_failed=len(batch) - len(resolved))
+        if resolved and isinstance(self.store, MemoryStore):
+            await self.store.letters.prune(Query(ids=tuple(resolved), states=(State.RESOLVED,)), limit=len(resolved))
+
+    def _tell_of_retry(self, item: Decision) -> None:
+        """Emit what a retry came to."""
+        letter, error = item.delivery.token.letter, None if item.failure is None else item.failure.message
+        by_hand, name = letter.state is State.REPLAYING, letter.message.id
+        attempt = len(letter.failures) + 1
+        self.events.emit(
+            TaskRetried(task_id=name, success=error is None, attempt=attempt, by_hand=by_hand, error=error)
+        )
 
     # -- putting away ------------------------------------------------------------------------------------------------
 
@@ -389,7 +437,7 @@ class DeadLetterQueue:
             [letter_id(SOURCE, task_id)], expect=[*OPEN, State.RESOLVED], to=State.ARCHIVED, now=self.clock.now()
         )
         if moved:
-            self._lifetime.archived += 1
+            self._lifetime.add(archived=1)
             self.events.emit(LettersMoved(to=State.ARCHIVED, count=1, actor=user_id or self._worker))
         return bool(moved)
 
@@ -409,7 +457,9 @@ class DeadLetterQueue:
     async def aclose(self) -> None:
         """Stop retrying, and let go of the store, unless it was given."""
         await self.stop_retry_processor()
-        if self._owned:
+        await self._lifetime.aclose()
+        self._unsubscribe()
+        if self._closes:
             await self.store.aclose()
 
     async def __aenter__(self) -> DeadLetterQueue:
@@ -421,16 +471,12 @@ class DeadLetterQueue:
         await self.aclose()
 
 
-def _events(manager: Any) -> Events:
-    if manager is None or isinstance(manager, Events):
-        return manager if isinstance(manager, Events) else Events()
-    if isinstance(found := getattr(manager, "events", None), Events):
-        return found
-    if not callable(manager):
-        raise ConfigError(f"observability_manager={manager!r}: give an Events, or a function that takes an Event")
-    events = Events()
-    events.subscribe(manager)
-    return events
+def _first(client: Any, store: Store | str | Path | None, index: str, clock: Clock) -> Store:
+    if client is None:
+        return MemoryStore() if store is None else _store(store)
+    from redrive.stores.opensearch import OpenSearchStore
+
+    return OpenSearchStore(client, index=index, shape=WORKFLOW, clock=clock)
 
 
 def _store(where: Store | str | Path) -> Store:

@@ -14,7 +14,7 @@ from msgspec.structs import fields
 from redrive.config.load import parsed
 from redrive.config.parse import meant_by, value_of
 from redrive.config.settings import About, Key
-from redrive.errors import ConfigError, nearest
+from redrive.errors import ConfigError, RedriveError, nearest
 from redrive.systems.workflow.policies import RetryPolicy
 
 FILE = Path("settings/mahavishnu.yaml")
@@ -65,6 +65,17 @@ def _checked(name: str, raw: object, place: str) -> Any:
     except ValueError:
         hint = nearest(str(raw), key.about.choices)
         raise ConfigError(f"{name} = {raw!r}{place}: it takes {key.takes}{hint}") from None
+
+
+def bounded(name: str, setting: str, value: Any, error: type[RedriveError] = ConfigError) -> Any:
+    """The value of an argument that means the same as a setting, if it is within the setting's bounds."""
+    about = keys()[setting].about
+    assert isinstance(about.least, int)
+    assert isinstance(about.most, int)
+    allowed = (int, float) if setting == "dlq_retry_interval_seconds" else (int,)
+    if isinstance(value, bool) or not isinstance(value, allowed) or not about.least <= value <= about.most:
+        raise error(f"{name}={value!r}: it takes {keys()[setting].takes} (as {setting} does)")
+    return value
 
 
 def _from_file(path: Path | None) -> dict[str, tuple[object, str]]:

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable
+from typing import Any, ClassVar
 
 import msgspec
 
 from redrive.model import Letter
 from redrive.stores.shape import Document, DocumentShape
 from redrive.systems.workflow.policies import DeadLetterStatus
-from redrive.systems.workflow.task import FIELDS, FailedTask, policy_of
+from redrive.systems.workflow.task import FailedTask, policy_of
+from redrive.untrusted import UNREADABLE
 
 INDEX = "mahavishnu_dlq"
 _KEYWORD: Document = {
@@ -17,10 +19,12 @@ _KEYWORD: Document = {
     "ignore_above": 8000,
     "fields": {"keyword": {"type": "keyword", "ignore_above": 8000}},
 }
-_OBJECT: Document = {"type": "object", "enabled": False}  # kept as it is: two tasks may have one name for two types
+_TASK: Document = {"type": "object", "enabled": False}  # kept as it is: two tasks may have one name for two types
+_METADATA: Document = {"type": "object", "dynamic": True}  # searched by whatever people put in
+_STRINGS: Document = {"match_mapping_type": "string", "path_match": "metadata.*", "mapping": _KEYWORD}
 _TYPES: Document = {
     "task_id": _KEYWORD,
-    "task": _OBJECT,
+    "task": _TASK,
     "repos": _KEYWORD,
     "error": {"type": "text"},
     "failed_at": {"type": "date"},
@@ -29,7 +33,7 @@ _TYPES: Document = {
     "retry_policy": _KEYWORD,
     "next_retry_at": {"type": "date"},
     "status": _KEYWORD,
-    "metadata": _OBJECT,
+    "metadata": _METADATA,
     "error_category": _KEYWORD,
     "last_error": {"type": "text"},
     "total_attempts": {"type": "integer"},
@@ -42,6 +46,7 @@ class WorkflowShape(DocumentShape):
 
     name = "workflow"
     mapping = _TYPES
+    mapping_options: ClassVar[Document] = {"date_detection": False, "dynamic_templates": [{"metadata": _STRINGS}]}
 
     def dump(self, letter: Letter) -> Document:
         ours: Document = msgspec.to_builtins(letter)
@@ -49,6 +54,18 @@ class WorkflowShape(DocumentShape):
         if msgspec.json.encode({"task": shown["task"], "repos": shown["repos"]}) == letter.message.body:
             del ours["message"]["body"]  # `task` and `repos` say it, to the byte
         return {**shown, "redrive": ours}
+
+    @property
+    def simpler(self) -> tuple[Callable[[Letter], Document], ...]:
+        """For an index that will not have a task as it is, because some field of its own is of another type."""
+        return self._without_details, self._ours_alone
+
+    def _without_details(self, letter: Letter) -> Document:
+        """Task and metadata cannot be searched then."""
+        return {**self._shown(letter), "task": {}, "metadata": {}, "redrive": msgspec.to_builtins(letter)}
+
+    def _ours_alone(self, letter: Letter) -> Document:
+        return {"redrive": msgspec.to_builtins(letter)}
 
     def load(self, document: Document) -> Letter:
         ours = document["redrive"]
@@ -58,10 +75,9 @@ class WorkflowShape(DocumentShape):
         return msgspec.convert(ours, Letter)
 
     def _shown(self, letter: Letter) -> Document:
-        view = FailedTask(letter)
         try:
-            return {name: msgspec.to_builtins(getattr(view, name)) for name in FIELDS}
-        except (msgspec.MsgspecError, TypeError, KeyError, ValueError):
+            return FailedTask(letter).to_dict()
+        except (*UNREADABLE, TypeError, KeyError, AttributeError):
             return _of_a_stranger(letter)
 
 

@@ -1,4 +1,4 @@
-"""A store with a spool: a second store that takes new tasks while the first does not answer.
+"""A store with a spool: a second store that takes new tasks while the first does not, for whatever reason.
 
 Only new tasks are spooled: they are handed over, oldest first, as soon as the first store answers again. Nothing of
 the spool is retried before that, because an answer that got lost may have been a yes, and then somebody else may have
@@ -15,7 +15,7 @@ from datetime import datetime, timedelta
 from typing import TypeVar
 
 from redrive.clock import Clock, Pause
-from redrive.errors import StoreUnavailable
+from redrive.errors import RedriveError, Unavailable, UsageError
 from redrive.forensics.query import Query
 from redrive.model import Letter, LetterId, Owner, State
 from redrive.stores.base import Cursor, Group, Page, Store, Tally
@@ -32,9 +32,10 @@ _FIRST_PAUSE, _LONGEST_PAUSE = 1.0, 30.0
 class SpooledStore:
     """The first store, and a spool for its letters."""
 
-    def __init__(self, first: Store, spool: Store, events: Events, clock: Clock) -> None:
+    def __init__(self, first: Store, spool: Store, events: Events, clock: Clock, *, owned: bool = True) -> None:
         self.features = first.features
         self.first = first
+        self._owned = owned  # whether the first is closed with it
         self.spool = spool
         self.letters = SpooledLetters(first, spool, events, clock)
         self.ledger = first.ledger
@@ -45,7 +46,8 @@ class SpooledStore:
 
     async def aclose(self) -> None:
         await self.letters.aclose()
-        await self.first.aclose()
+        if self._owned:
+            await self.first.aclose()
         await self.spool.aclose()
 
 
@@ -66,7 +68,8 @@ class SpooledLetters:
         self._pause = _FIRST_PAUSE  # the last one
         self._away_until: float | None = None
         self._is_down = False
-        self._name = ""
+        self._name = "store"
+        self._refused: set[LetterId] = set()  # by the first store, for good: the log says why
 
     @property
     def spooled(self) -> int:
@@ -88,7 +91,7 @@ class SpooledLetters:
 
     async def record(self, letters: Sequence[Letter]) -> None:
         if self._is_asked:
-            with suppress(StoreUnavailable):  # an event says so, and the spool takes what it did not
+            with suppress(Exception):  # an event says so, and the spool takes what it did not
                 await self._asked(lambda: self._first.record(letters))
                 return
         await self._spool.record(letters)
@@ -98,7 +101,7 @@ class SpooledLetters:
     async def get(self, id: LetterId) -> Letter | None:
         try:
             found = await self._asked(lambda: self._first.get(id))
-        except StoreUnavailable:
+        except Exception:
             kept = await self._spool.get(id)
             if kept is None:
                 raise
@@ -108,7 +111,7 @@ class SpooledLetters:
     async def seen(self, id: LetterId) -> Letter | None:
         """The letter as far as it can be known without waiting for a store that is away: for whoever enqueues."""
         if self._is_asked:
-            with suppress(StoreUnavailable):
+            with suppress(Exception):
                 return await self.get(id)
         return await self._spool.get(id)
 
@@ -162,7 +165,9 @@ class SpooledLetters:
         try:
             await self.hand_over()
             answer = await work()
-        except StoreUnavailable as error:
+        except UsageError:
+            raise
+        except Exception as error:  # a wrong mapping, or a client that somebody closed, is as good as away
             self._note_away(error)
             self._watch()
             raise
@@ -171,7 +176,7 @@ class SpooledLetters:
 
     async def hand_over(self) -> int:
         """Give the first store all that waits; how many it took. Raises StoreUnavailable if it still is away."""
-        if self._looked and not self._holds:
+        if self._looked and self._holds <= len(self._refused):
             return 0
         async with self._handing_over:
             self._looked = True
@@ -186,12 +191,14 @@ class SpooledLetters:
 
         Returns how many the first store took.
         """
-        refused = await record_each(self._first, letters, refusals=(Exception,))
-        for letter in letters:
+        left = [letter for letter in letters if letter.id not in self._refused]
+        refused = await record_each(self._first, left)
+        for letter in left:
             if error := refused.get(letter.id):
                 log.error("the store refuses task %r: it stays in the spool", letter.message.id, exc_info=error)
-        taken = tuple(letter.id for letter in letters if letter.id not in refused)
-        await self._spool.prune(Query(ids=taken), limit=len(letters))
+        self._refused |= refused.keys()
+        taken = tuple(letter.id for letter in left if letter.id not in refused)
+        await self._spool.prune(Query(ids=taken), limit=len(taken))
         return len(taken)
 
     def _watch(self) -> None:
@@ -200,25 +207,20 @@ class SpooledLetters:
             self._watcher = asyncio.get_running_loop().create_task(self._keep_trying())
 
     async def _keep_trying(self) -> None:
-        while self._holds or self._is_down:
+        while self._holds > len(self._refused) or self._is_down:
             await self._clock.sleep(self._pause)
-            try:
+            with suppress(Exception):  # an event says why, and it is tried again
                 await self.count(Query(ids=()))
-            except StoreUnavailable:
-                continue
-            except Exception:
-                log.exception("the spool could not be handed over, and is tried again")
-            else:
-                return  # what still waits was refused for good: the log says why
 
-    def _note_away(self, error: StoreUnavailable) -> None:
+    def _note_away(self, error: Exception) -> None:
         """Emit that it is away: at once, and again whenever a pause was in vain."""
         if self._is_down and not self._is_asked:
             return
         self._pause = self._pauses.next()
-        self._is_down, self._name = True, error.name
+        self._is_down, self._name = True, error.name if isinstance(error, Unavailable) else self._name
         self._away_until = self._clock.elapsed() + self._pause
-        self._events.emit(BackendDown(backend=error.name, why=str(error), pause=timedelta(seconds=self._pause)))
+        why = str(error) if isinstance(error, RedriveError) else f"{type(error).__name__}: {error}"
+        self._events.emit(BackendDown(backend=self._name, why=why, pause=timedelta(seconds=self._pause)))
 
     def _note_back(self) -> None:
         self._away_until = None
@@ -231,7 +233,7 @@ class SpooledLetters:
         if self._watcher is not None:
             self._watcher.cancel()
             await asyncio.wait([self._watcher])
-        with suppress(StoreUnavailable):
+        with suppress(Exception):
             await self.hand_over()
         if self._holds and not self._keeps:
             log.error("%d tasks are lost with this process: give the queue a spool on disk (spool=…)", self._holds)

@@ -10,22 +10,32 @@ from msgspec import Struct
 
 from redrive.model import OPEN
 from redrive.stores.base import Tally
+from redrive.systems.workflow.lifetime import Lifetime
 from redrive.systems.workflow.policies import DeadLetterStatus
 from redrive.systems.workflow.task import SOURCE
 
 
-class Lifetime(Struct):
-    """What happened since this queue was opened, in this process."""
+class Health(Struct, frozen=True):
+    """What the document's monitoring looks at."""
 
-    enqueued_total: int = 0
-    retry_success: int = 0
-    retry_failed: int = 0
-    exhausted: int = 0
-    manually_retried: int = 0
-    archived: int = 0
+    size: int
+    max_size: int
+    exhausted: int
+    lifetime: Lifetime
 
-    def shown(self) -> dict[str, int]:
-        return {name: getattr(self, name) for name in self.__struct_fields__}
+    @property
+    def utilization(self) -> float:
+        return share(self.size, self.max_size)
+
+    @property
+    def retries(self) -> int:
+        """How many were made, each that failed included."""
+        return self.lifetime.retry_success + self.lifetime.retry_failed
+
+    @property
+    def success_rate(self) -> float:
+        """How many of them succeeded, in per cent."""
+        return 100 * self.lifetime.retry_success / self.retries
 
 
 def open_count(tallies: Iterable[Tally]) -> int:

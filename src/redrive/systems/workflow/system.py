@@ -7,6 +7,8 @@ _STORE = "redrive.systems.workflow.stores:open_store"
 
 system = System(
     name="workflow",
+    about="Failed workflow tasks in a process of yours: alert rules",
+    rules="redrive.systems.workflow:rules.yml",
     transports=dict.fromkeys(("workflow+sqlite", "workflow+opensearch", "workflow+opensearch+https"), _TRANSPORT),
     stores=dict.fromkeys(("workflow+opensearch", "workflow+opensearch+https"), _STORE),
 )

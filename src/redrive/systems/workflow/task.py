@@ -1,31 +1,34 @@
 """A failed task is a view of a letter: what the document calls its fields, read from where Redrive keeps them.
 
-The message's body is the task and its repositories as JSON; policy and metadata travel in headers.
+The message's body is the task and its repositories as JSON; policy, metadata, and the kinds of values that JSON has no
+type for (values.py) travel in headers.
 """
 
 from __future__ import annotations
 
-import math
+import logging
 from collections.abc import Iterable, Mapping
 from datetime import datetime
 from functools import cache, cached_property
+from pathlib import PurePath
 from typing import Any
 
 import msgspec
+from msgspec.structs import replace
 
-from redrive.errors import UsageError, nearest
 from redrive.flow.validate import headers_of
 from redrive.flow.validate import text_of as named
-from redrive.model import Category, Headers, Letter, Message, State
+from redrive.model import Headers, Letter, Message, State, with_headers
 from redrive.systems.workflow.errors import BadTask
-from redrive.systems.workflow.policies import DeadLetterStatus, RetryPolicy
+from redrive.systems.workflow.policies import DeadLetterStatus, ErrorCategory, RetryPolicy
+from redrive.systems.workflow.values import Kinds, read, written
+from redrive.untrusted import read_json
 
 SOURCE = "workflow"
 TRANSPORT = "workflow"
-POLICY, METADATA = "workflow-policy", "workflow-metadata"
+POLICY, METADATA, KINDS = "workflow-policy", "workflow-metadata", "workflow-kinds"
 PRIORITIES = {"high": -1, "medium": 0, "low": 1}
-_DEEPEST = 50
-_LARGEST = 2**63
+log = logging.getLogger("redrive")
 
 
 class FailedTask:
@@ -36,8 +39,7 @@ class FailedTask:
 
     @cached_property
     def _work(self) -> Mapping[str, Any]:
-        work: Mapping[str, Any] = msgspec.json.decode(self.letter.message.body)
-        return work
+        return work_in(self.letter.message)
 
     @property
     def task_id(self) -> str:
@@ -98,14 +100,13 @@ class FailedTask:
         return DeadLetterStatus.of(self.letter.state)
 
     @property
-    def error_category(self) -> Category:
-        return self.letter.category
+    def error_category(self) -> ErrorCategory:
+        return ErrorCategory(self.letter.category)
 
     @cached_property
     def metadata(self) -> dict[str, Any]:
-        data = self.letter.message.header(METADATA)
-        found: dict[str, Any] = {} if data is None else msgspec.json.decode(data)
-        return found
+        found: dict[str, Any] = read({"metadata": _metadata(self.letter.message)}, kinds_in(self.letter.message))
+        return dict(found["metadata"])
 
     @property
     def depends_on(self) -> tuple[str, ...]:
@@ -113,7 +114,8 @@ class FailedTask:
 
     def to_dict(self) -> dict[str, Any]:
         """The document's fields, as JSON has them."""
-        return {name: msgspec.to_builtins(getattr(self, name)) for name in FIELDS}
+        plain = {**read_json(self.letter.message.body), "metadata": _metadata(self.letter.message)}
+        return {name: plain[name] if name in plain else msgspec.to_builtins(getattr(self, name)) for name in FIELDS}
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, FailedTask) and self.letter == other.letter
@@ -154,26 +156,65 @@ def policy_of(letter: Letter) -> str:
     return RetryPolicy(name) if name in RetryPolicy.__members__.values() else name
 
 
-def body_of(task: Mapping[str, Any], repos: Iterable[str]) -> bytes:
-    """The bytes of what is to be done again. A field that JSON would lose or change is an error that names it."""
+def body_of(task: Mapping[str, Any], repos: Iterable[str | PurePath], kinds: Kinds) -> bytes:
+    """The bytes of what is to be done again. A field that cannot be kept is an error that names it."""
     if not isinstance(task, Mapping):
         raise BadTask("task", f"it is a {type(task).__name__}, not a dict")
+    for key in task:
+        if not isinstance(key, str):
+            raise BadTask("task", f"the key {key!r} is no text")
     places = None if isinstance(repos, str) else list(repos)
-    if places is None or not all(isinstance(repo, str) for repo in places):
+    if places is None or not all(isinstance(repo, str | PurePath) for repo in places):
         raise BadTask("repos", f"{repos!r} is no list of texts")
-    check_json("task", task)
-    check_json("repos", places)
-    return msgspec.json.encode({"task": task, "repos": places})
+    plain = {"task": written("task", task, kinds, "/task"), "repos": written("repos", places, kinds, "/repos")}
+    return msgspec.json.encode(plain)
 
 
-def headers(policy: str, metadata: Mapping[str, Any] | None, after: Iterable[str] | str) -> Headers:
+def work_in(message: Message) -> dict[str, Any]:
+    """The task and its repositories, each value of the type that it was given with."""
+    work: dict[str, Any] = read(read_json(message.body), kinds_in(message))
+    return work
+
+
+def decoded(body: bytes, message: Message) -> dict[str, Any]:
+    """What a callback is called with."""
+    return work_in(message)
+
+
+def kinds_in(message: Message) -> Kinds:
+    """The kinds of its values, as far as JSON has no type for them."""
+    data = message.header(KINDS)
+    kinds: Kinds = {} if data is None else read_json(data)
+    return kinds
+
+
+def _metadata(message: Message) -> dict[str, Any]:
+    """As JSON has it."""
+    data = message.header(METADATA)
+    found: dict[str, Any] = {} if data is None else read_json(data)
+    return found
+
+
+def narrowed(message: Message, repos: Iterable[str | PurePath]) -> Message:
+    """The message of a task that is left to do in these repositories only."""
+    kinds = {place: kind for place, kind in kinds_in(message).items() if place.startswith("/metadata")}
+    body = body_of(work_in(message)["task"], repos, kinds)
+    header = msgspec.json.encode(kinds) if kinds else None
+    return replace(message, body=body, headers=with_headers(message.headers, workflow_kinds=header))
+
+
+def headers(policy: str, metadata: Mapping[str, Any] | None, after: Iterable[str] | str, kinds: Kinds) -> Headers:
     """What travels beside the body."""
-    if not metadata and not after:
+    if metadata is not None and not isinstance(metadata, Mapping):
+        raise BadTask("metadata", f"it is a {type(metadata).__name__}, not a dict")
+    if not metadata and not after and not kinds:
         return _plain_headers(str(policy))
     pairs: dict[str, str | bytes] = {POLICY: str(policy)}
     if metadata:
-        check_json("metadata", metadata)
-        pairs[METADATA] = msgspec.json.encode(metadata)
+        texts = {str(key): value for key, value in metadata.items()}
+        pairs[METADATA] = msgspec.json.encode(written("metadata", texts, kinds, "/metadata"))
+    if kinds:
+        pairs[KINDS] = msgspec.json.encode(kinds)
     return headers_of(pairs, after)
 
 
@@ -183,62 +224,31 @@ def _plain_headers(policy: str) -> Headers:
     return headers_of({POLICY: policy}, ())
 
 
-def priority_of(metadata: Mapping[str, Any] | None) -> int:
-    """What `metadata["priority"]` says: high before medium before low."""
-    name = (metadata or {}).get("priority", "medium")
-    if not isinstance(name, str) or name not in PRIORITIES:
-        raise UsageError(f"metadata['priority']={name!r}{nearest(str(name), PRIORITIES)}")
-    return PRIORITIES[name]
-
-
-def check_json(field: str, value: Any, depth: int = 0) -> None:
-    """Raise for what would not come back as it was given."""
-    if depth > _DEEPEST:
-        raise BadTask(field, f"it is nested deeper than {_DEEPEST} levels")
-    match value:
-        case None | bool():
-            return
-        case str():
-            if not _is_text(value):
-                raise BadTask(field, f"{value!r} is text that UTF-8 cannot write")
-        case int():
-            if not -_LARGEST <= value < _LARGEST:
-                raise BadTask(field, f"{value} is a number of more than 64 bits")
-        case float():
-            if not math.isfinite(value):
-                raise BadTask(field, f"{value} is no number that JSON has")
-        case Mapping():
-            for key, inner in value.items():
-                if not isinstance(key, str) or not _is_text(key):
-                    raise BadTask(field, f"the key {key!r} is no text")
-                check_json(f"{field}.{key}", inner, depth + 1)
-        case list() | tuple():
-            for number, inner in enumerate(value):
-                check_json(f"{field}[{number}]", inner, depth + 1)
-        case _:
-            raise BadTask(field, f"a {type(value).__name__} cannot be kept")
-
-
-def _is_text(value: str) -> bool:
-    try:
-        value.encode()
-    except UnicodeEncodeError:
-        return False
-    return True
+def priority_of(task_id: str, metadata: Mapping[str, Any] | None) -> int:
+    """What `metadata["priority"]` says: high before medium before low. Whatever else it says is kept, and is medium."""
+    given = (metadata or {}).get("priority", "medium")
+    name = str(given).strip().lower()
+    if name not in PRIORITIES:
+        log.warning(
+            "task %r has the priority %r: it is kept, and retried as medium (of high, medium, low)", task_id, given
+        )
+    return PRIORITIES.get(name, PRIORITIES["medium"])
 
 
 def message_of(
-    task_id: str, task: Mapping[str, Any], repos: Iterable[str], policy: str, metadata: Mapping[str, Any] | None,
-    after: Iterable[str] | str, now: datetime, attempt: int,
+    task_id: str, task: Mapping[str, Any], repos: Iterable[str | PurePath], policy: str,
+    metadata: Mapping[str, Any] | None, after: Iterable[str] | str, now: datetime, attempt: int,
 ) -> Message:  # fmt: skip
     """The message that a task becomes."""
+    kinds: Kinds = {}
+    body = body_of(task, repos, kinds)
     return Message(
         id=named("task_id", task_id),
         source=SOURCE,
-        body=body_of(task, repos),
+        body=body,
         enqueued_at=now,
-        headers=headers(policy, metadata, after),
+        headers=headers(policy, metadata, after, kinds),
         attempt=attempt,
-        priority=priority_of(metadata),
+        priority=priority_of(task_id, metadata),
         origin=str(task.get("adapter", "")),
     )

@@ -63,6 +63,7 @@ LETTERS = {
         replay="r-1",
         depends_on=("m-1", "m-2"),
         expires_at=START + timedelta(days=30),
+        foreign=True,
     ),
 }
 

@@ -6,7 +6,7 @@ import pytest
 from msgspec.structs import replace
 
 from redrive.model import State
-from redrive.stores.base import Entry, EntryStatus, Store
+from redrive.stores.base import REPLAYABLE, Entry, EntryStatus, Store
 from redrive.testing.builders import make_letter, make_message
 from redrive.testing.clock import START
 from redrive.testing.reference import Reference
@@ -21,14 +21,14 @@ class Ledger:
     async def test_a_selection_is_frozen_once(self, store: Store) -> None:
         letters = [make_letter(state=state, at=START - n * MINUTE) for n, state in enumerate((*State, State.PENDING))]
         await store.letters.record(letters)
-        allowed = [letter for letter in letters if letter.state in (State.PENDING, State.EXHAUSTED)]
-        assert await store.ledger.freeze("r", ALL, now=LATER) == 3
+        allowed = [letter for letter in letters if letter.state in REPLAYABLE]
+        assert await store.ledger.freeze("r", ALL, now=LATER) == 4
         await store.letters.record([make_letter() for _ in range(3)])
-        assert await store.ledger.freeze("r", ALL, now=LATER + HOUR) == 3
+        assert await store.ledger.freeze("r", ALL, now=LATER + HOUR) == 4
         entries, _ = await store.ledger.entries("r")
         oldest_first = [letter.id for letter in sorted(allowed, key=lambda letter: letter.created_at)]
         assert list(entries) == [Entry("r", id, EntryStatus.SELECTED, LATER) for id in oldest_first]
-        assert await store.ledger.freeze("another", ALL, now=LATER) == 6
+        assert await store.ledger.freeze("another", ALL, now=LATER) == 7
 
     async def test_a_selection_of_nothing_is_frozen_too(self, store: Store) -> None:
         assert await store.ledger.freeze("r", ALL, now=START) == 0

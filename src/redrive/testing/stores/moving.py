@@ -57,6 +57,18 @@ class Moving:
         await store.letters.move([taken.id], expect=[to], to=to, owner="me", now=LATER)
         assert await store.letters.get(taken.id) == replace(taken, owner=None, lease_until=None, next_retry_at=None)
 
+    async def test_a_letter_that_went_to_a_consumer_of_others_is_sent_and_can_go_again(self, store: Store) -> None:
+        await store.letters.record([make_letter(next_retry_at=START, foreign=True)])
+        [taken] = await claim(store, ALL, to=State.REPLAYING, owner="me", replay="r-1")
+        await store.letters.move([taken.id], expect=[State.REPLAYING], to=State.SENT, owner="me", now=LATER)
+        sent = replace(taken, state=State.SENT, owner=None, lease_until=None, next_retry_at=None)
+        assert await store.letters.get(taken.id) == sent
+        assert await store.ledger.freeze("r-2", ALL, now=LATER) == 1
+        [again] = await claim(store, ALL, to=State.REPLAYING, owner="you", replay="r-2")
+        assert (again.state, again.resends, again.replay) == (State.REPLAYING, 2, "r-2")
+        await store.letters.move([again.id], expect=[State.REPLAYING], to=State.SENT, owner="you", now=LATER)
+        assert await store.letters.prune(ALL, limit=5) == [again.id]
+
     @pytest.mark.parametrize("to", MAY_BECOME)
     async def test_a_claim_that_is_undone_leaves_no_trace(self, store: Store, to: State) -> None:
         letter = make_letter(next_retry_at=START, retries=1, resends=4, updated_at=LATER)

@@ -5,10 +5,10 @@ from __future__ import annotations
 from redrive.forensics.query import Query
 from redrive.model import State
 from redrive.stores.base import Store
-from redrive.testing.builders import make_letter
+from redrive.testing.builders import make_failure, make_letter, make_message
 from redrive.testing.clock import START
 from redrive.testing.reference import Reference, counted
-from redrive.testing.stores.backend import ALL, MINUTE, every_page
+from redrive.testing.stores.backend import ALL, HOUR, MINUTE, every_page
 from redrive.testing.stores.examples import corpus
 from redrive.testing.stores.queries import QUERIES
 
@@ -45,3 +45,17 @@ class Pruning:
                 assert set(await store.letters.prune(query, limit=limit)) == reference.prune(query, limit=limit), name
             assert await every_page(store, ALL, oldest_first=True) == reference.selected(ALL), name
             assert counted(await store.letters.tallies()) == reference.tallies(), name
+
+    async def test_a_letter_that_died_again_is_as_old_as_its_last_death(self, store: Store) -> None:
+        """One that was buried a hundred days ago and again today is not deleted as a hundred days old."""
+        message, today = make_message(id="reborn"), START + 2400 * HOUR
+        old, other = make_letter(message), make_letter(make_message(id="other"), at=START + 24 * HOUR)
+        await store.letters.record([old, other])
+        await store.letters.record([make_letter(message, make_failure(attempt=2, at=today), at=today)])
+        newest_first = [letter.id for letter in (await store.letters.search(ALL)).letters]
+        assert newest_first == [old.id, other.id]
+        assert await store.letters.count(Query(since=today)) == 1
+        assert await store.letters.prune(Query(before=today), limit=10) == [other.id]
+        kept = await store.letters.get(old.id)
+        assert kept is not None
+        assert [failure.at for failure in kept.failures] == [START, today]

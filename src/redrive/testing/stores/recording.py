@@ -66,7 +66,7 @@ class Recording:
             new,
             message=replace(message, attempt=2),
             failures=(*old.failures, *new.failures),
-            created_at=old.created_at,
+            created_at=LATER,
             resends=1,
             replay="r-1",
             depends_on=("a",),

@@ -10,7 +10,7 @@ from typing import TypeVar
 import pytest
 
 from redrive.model import Done, Message
-from redrive.transports.base import Delivery, Depth, SendStatus, Settlement, Transport
+from redrive.transports.base import CountsBegun, Delivery, Depth, SendStatus, Settlement, Transport
 
 T = TypeVar("T")
 EVERY_BYTE = bytes(range(256))
@@ -68,6 +68,16 @@ async def drain(
         await transport.settle([Settlement(delivery, Done()) for delivery in some])
         got += some
     return got
+
+
+async def attempting(
+    backend: TransportBackend, transport: Transport, number: int = 1, source: str = "orders"
+) -> Sequence[Delivery]:
+    """Receive so many, and begin their attempts."""
+    deliveries = await backend.eventually(transport.receive(source, number))
+    if isinstance(transport, CountsBegun):
+        await transport.begin(deliveries)
+    return deliveries
 
 
 async def assert_waits(backend: TransportBackend, transport: Transport, source: str = "orders") -> None:

@@ -9,8 +9,8 @@ from redrive.flow.lineage import lineage, sent_back
 from redrive.model import Done, Release, Retry
 from redrive.testing.builders import make_failure, make_letter, make_message
 from redrive.testing.clock import START
-from redrive.testing.transports.backend import TransportBackend, assert_waiting, assert_waits, take
-from redrive.transports.base import Depth, Settlement, Transport
+from redrive.testing.transports.backend import TransportBackend, assert_waiting, assert_waits, attempting, take
+from redrive.transports.base import CountsBegun, Depth, Settlement, Transport
 
 
 class Leases:
@@ -27,11 +27,31 @@ class Leases:
         self, backend: TransportBackend, transport: Transport
     ) -> None:
         await transport.send([make_message(id="held")])
-        await backend.eventually(transport.receive("orders", 1))
+        await attempting(backend, transport)
         await backend.let_pass(backend.lease * 1.1)
         [again] = await backend.eventually(transport.receive("orders", 1))
         assert (again.message.id, again.redelivered) == ("held", True)
         assert again.message.attempt == (2 if transport.features.counts_attempts else 1)
+
+    async def test_what_was_received_and_not_begun_is_not_counted_when_its_lease_ends(
+        self, backend: TransportBackend, transport: Transport
+    ) -> None:
+        """Where the transport counts what begins: its worker died before it came to it, and nobody saw that attempt."""
+        if not isinstance(transport, CountsBegun):
+            return
+        await transport.send([make_message(id="begun"), make_message(id="fetched")])
+        deliveries = await take(backend, transport, "orders", 2)
+        assert [delivery.is_counted for delivery in deliveries] == [False, False]
+        assert await transport.begin(deliveries[:1]) == []
+        await backend.let_pass(backend.lease * 1.1)
+        after = {delivery.message.id: delivery for delivery in await take(backend, transport, "orders", 2)}
+        assert (after["begun"].message.attempt, after["begun"].redelivered) == (2, True)
+        assert (after["fetched"].message.attempt, after["fetched"].redelivered) == (1, False)
+        assert await transport.begin(deliveries) == list(deliveries), "its lease was lost, and it was begun"
+        transport.begin_at_once("orders", True)
+        await transport.send([make_message(id="fast")])
+        [fast] = await backend.eventually(transport.receive("orders", 1))
+        assert fast.is_counted
 
     async def test_what_is_sent_back_takes_the_place_of_a_copy_that_a_dead_worker_left(
         self, backend: TransportBackend, transport: Transport
@@ -65,7 +85,7 @@ class Leases:
     ) -> None:
         """Its message may have a letter already, written by who died: a later success has to resolve it."""
         await transport.send([make_message()])
-        await backend.eventually(transport.receive("orders", 1))
+        await attempting(backend, transport)
         await backend.let_pass(backend.lease * 1.1)
         for outcome in (Retry(timedelta()), Release(), Retry(timedelta())):
             [delivery] = await backend.eventually(transport.receive("orders", 1))

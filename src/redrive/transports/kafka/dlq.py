@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 from typing import TypeAlias
 
 import msgspec
+from msgspec import Struct, field
 from msgspec.structs import replace
 
 from redrive.errors import TransportUnavailable
@@ -19,6 +20,7 @@ from redrive.transports.kafka.driver import NAME, log
 from redrive.transports.kafka.options import topic_named
 from redrive.transports.kafka.wire import headers_of, value_of
 from redrive.transports.kafka.writer import Parcel, Writer, result_of
+from redrive.untrusted import UNREADABLE
 
 Form: TypeAlias = Callable[[Letter, str], Parcel]
 """How a letter looks on that topic. A ready system brings the form of its contract."""
@@ -29,7 +31,14 @@ STUB = "redrive-stub"
 FORM = "redrive-dlq-form"
 """What the value is, where it is not the body of the dead message: the full name of a message of protobuf."""
 _ABOUT = "redrive-dlq-"
+_ABOUTS = 7  # headers that say why, before the one that has it all
 _LONGEST_KEY = 256  # of a stub
+_STORE = "store"
+
+
+class _Stub(Struct):
+    letter: str
+    kept_in: str = field(name="in")
 
 
 def record_of(letter: Letter, topic: str) -> Parcel:
@@ -52,28 +61,48 @@ def record_of(letter: Letter, topic: str) -> Parcel:
         headers=[
             *headers_of(message),
             *((f"{_ABOUT}{name}", text.encode()) for name, text in about.items()),
-            (DEAD, msgspec.json.encode(bare)),
+            (DEAD, msgspec.json.encode(bare)),  # the last of ours: `letter_in` tells by it which those are
         ],
         at=letter.updated_at,
     )
 
 
 def letter_in(headers: Headers, message: Message) -> Letter | None:
-    """The letter that `record_of` wrote; None if somebody else wrote that record, or if it is a stub."""
-    found = dict(headers)
-    if DEAD not in found or STUB in found:
+    """The letter that `record_of` wrote; None if somebody else wrote that record."""
+    end = next((place for place in reversed(range(len(headers))) if headers[place][0] == DEAD), None)
+    if end is None:
         return None
     try:
-        letter = msgspec.json.decode(found[DEAD], type=Letter)
-    except (msgspec.MsgspecError, UnicodeDecodeError):
+        letter = msgspec.json.decode(headers[end][1], type=Letter)
+    except UNREADABLE:
         return None
-    own = tuple(pair for pair in headers if pair[0] != DEAD and not pair[0].startswith(_ABOUT))
+    after = (pair for pair in headers[end + 1 :] if pair[0] != FORM)
+    own = (*headers[: _begin_of_ours(headers, end)], *after)
     return replace(letter, message=replace(letter.message, body=message.body, headers=own))
+
+
+def _begin_of_ours(headers: Headers, end: int) -> int:
+    """Where the headers of `record_of` begin, which end there. Those before may have names like ours, too."""
+    names = [name for name, _ in headers[max(end - _ABOUTS, 0) : end]]
+    ours = next((number for number, name in enumerate(reversed(names)) if not name.startswith(_ABOUT)), len(names))
+    return end - ours
+
+
+def is_stub(message: Message) -> bool:
+    """Whether the record is a stub of ours, and not anybody's record with such a header."""
+    name = message.header(STUB)
+    if name is None or message.header(DEAD) is not None:
+        return False
+    try:
+        about = msgspec.json.decode(message.body, type=_Stub)
+    except UNREADABLE:
+        return False
+    return about.letter.encode("utf-8", "replace") == name and about.kept_in == _STORE
 
 
 def stub_of(letter: Letter, topic: str) -> Parcel:
     """The record that stands on the topic for a letter that is too large for it, perhaps because of its key."""
-    about = {"letter": letter.id, "reason": letter.reason, "error_type": letter.last.type, "in": "store"}
+    about = {"letter": letter.id, "reason": letter.reason, "error_type": letter.last.type, "in": _STORE}
     key = letter.message.key
     return Parcel(
         topic=topic,

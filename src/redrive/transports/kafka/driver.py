@@ -10,11 +10,21 @@ from redrive.errors import MissingExtra
 
 try:
     from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
-    from confluent_kafka.admin import AdminClient, NewTopic
+    from confluent_kafka.admin import AdminClient, ConfigResource, NewTopic
 except ImportError as error:
     raise MissingExtra("Kafka", "kafka") from error
 
-__all__ = ["AdminClient", "Consumer", "KafkaError", "KafkaException", "NewTopic", "Producer", "TopicPartition", "log"]
+__all__ = [
+    "AdminClient",
+    "ConfigResource",
+    "Consumer",
+    "KafkaError",
+    "KafkaException",
+    "NewTopic",
+    "Producer",
+    "TopicPartition",
+    "log",
+]
 
 log = logging.getLogger("redrive.kafka")
 driver_log = logging.getLogger("redrive.kafka.driver")
@@ -30,6 +40,9 @@ AWAY = frozenset(
         KafkaError._MSG_TIMED_OUT,
     }
 )
+FENCED = frozenset({KafkaError._FATAL, KafkaError.FENCED_INSTANCE_ID})
+"""Another process has joined the group under the name of this consumer, which is of no use any more: for one that has a
+name, there is no other fatal error."""
 NO_TOPIC = frozenset({KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._UNKNOWN_TOPIC})
 REFUSED = frozenset(
     {
@@ -76,7 +89,7 @@ def why(error: object, servers: str, topic: str | None = None) -> str:
     if not isinstance(error, KafkaError):
         return str(error)
     if error.code() in NO_TOPIC and topic is not None:
-        return f"there is no topic {topic!r} on {servers}: create it, or correct the name of the source"
+        return f"there is no topic {topic!r} on {servers}: create it, or correct its name (source, or `dlq` in the URL)"
     if error.code() in REFUSED:
         return f"{servers} refuses us: correct the login in the URL, or the rights of its user ({error.str()})"
     if error.code() in AWAY:

@@ -19,9 +19,8 @@ from msgspec import Struct
 from redrive.config.durations import duration, spoken
 from redrive.errors import ConfigError, UsageError, nearest
 
-OPTIONS = ("group", "start", "counters", "retry_topics", "dlq", "dlq_only", "most_open", "most_bytes")
+OPTIONS = ("group", "start", "static", "counters", "retry_topics", "dlq", "dlq_only", "most_open", "most_bytes")
 _TOPIC = re.compile(r"[a-zA-Z0-9._-]{1,249}")
-_SHORTEST_SESSION, _LONGEST_SESSION = timedelta(seconds=6), timedelta(minutes=30)  # what brokers allow by default
 
 
 class Options(Struct, frozen=True, kw_only=True):
@@ -29,6 +28,7 @@ class Options(Struct, frozen=True, kw_only=True):
 
     group         the consumer group
     start         where a group that has committed nothing begins: earliest or latest
+    static        a worker that has a name is known by it to its group, and has its partitions back when it is restarted
     counters      where attempts are counted: memory://, sqlite:///file.db or redis://…
     retry_topics  the delays of the retry topics, shortest first; used by policies that hold nothing
     dlq           the topic that dead messages are published to
@@ -40,6 +40,7 @@ class Options(Struct, frozen=True, kw_only=True):
     servers: str
     group: str = "redrive"
     start: str = "earliest"
+    static: bool = True
     counters: str = "memory://"
     retry_topics: tuple[timedelta, ...] = ()
     dlq: str | None = None
@@ -56,14 +57,12 @@ class Options(Struct, frozen=True, kw_only=True):
     def _only(self, kind: str) -> dict[str, str]:
         return {name.removeprefix(kind): value for name, value in self.driver.items() if name.startswith(kind)}
 
-    def consumer(self, lease: timedelta) -> dict[str, Any]:
-        """The settings of a consumer. A session is our lease: a worker gone for that long has lost its partitions."""
-        session = min(max(lease, _SHORTEST_SESSION), _LONGEST_SESSION)
+    def consumer(self) -> dict[str, Any]:
+        """The settings of a consumer, but for its membership."""
         return {
             "group.id": self.group,
             "partition.assignment.strategy": "cooperative-sticky",
-            "session.timeout.ms": int(session.total_seconds() * 1000),
-            "max.poll.interval.ms": int(max(session, timedelta(minutes=5)).total_seconds() * 1000),
+            "max.poll.interval.ms": 300_000,
             "heartbeat.interval.ms": 1000,  # by which a member learns that another one has joined
             "topic.metadata.refresh.interval.ms": 5_000,  # until then a topic that a broker did not know of is not read
             "queued.max.messages.kbytes": 32 << 10,
@@ -73,6 +72,11 @@ class Options(Struct, frozen=True, kw_only=True):
             "enable.auto.commit": "false",
             "enable.auto.offset.store": "false",
         }
+
+    @property
+    def has_session(self) -> bool:
+        """Whether the URL says how long a silent consumer is waited for."""
+        return not self.driver.keys().isdisjoint(("session.timeout.ms", "consumer.session.timeout.ms"))
 
     def producer(self) -> dict[str, Any]:
         """The settings of a producer: confirmed means on every replica in sync, once and in order."""
@@ -112,6 +116,7 @@ def options_of(url: str) -> Options:
         servers=servers,
         group=_text(ours, "group", "redrive"),
         start=_choice(ours, "start", ("earliest", "latest")),
+        static=_choice(ours, "static", ("yes", "no")) == "yes",
         counters=_text(ours, "counters", "memory://"),
         retry_topics=_delays(ours.get("retry_topics", "")),
         dlq=topic_named(ours["dlq"]) if "dlq" in ours else None,

@@ -17,8 +17,10 @@ from typing import Any
 from redrive.clock import Steady
 from redrive.model import Holds
 from redrive.transports.base import Delivery
+from redrive.transports.kafka.commits import Commits
 from redrive.transports.kafka.driver import (
     AWAY,
+    FENCED,
     Consumer,
     KafkaError,
     KafkaException,
@@ -28,21 +30,27 @@ from redrive.transports.kafka.driver import (
     log,
     why,
 )
+from redrive.transports.kafka.finished import finished_in, is_open
+from redrive.transports.kafka.membership import Membership
 from redrive.transports.kafka.options import Options
-from redrive.transports.kafka.shelf import Partition, Place, Record, Shelf
+from redrive.transports.kafka.shelf import GONE, Partition, Place, Record, Shelf
 from redrive.transports.kafka.wire import Arrived, Reading
 
-OPEN = "redrive: open"
-"""Beside a committed offset: who committed it has begun something behind it. Gone when a worker ends cleanly."""
 _BATCH = 500
 _AHEAD = 1_000  # messages that wait here, ready, before no more are polled
 _TICK = 0.05
+_SHORT_TICK = 0.005  # while something may be finished at any moment, and is to be committed
 _SHORTEST = 0.001  # of a wait: a remainder that a clock rounds to nothing would never pass
-_COMMIT_EVERY = 0.1
 _FULL_FOR = 1.0  # seconds without a poll, when there is no capacity, before partitions are paused and polled again
+TAKEN = (
+    "another process has joined group %(group)r as %(name)r, which is our name: this worker goes on without one, so "
+    "that its partitions wait for the end of its session if it is killed. Give each worker a name of its own "
+    "(`worker`, or REDRIVE_WORKER), or none"
+)
 _FINISH = 1.0  # seconds that handlers get to finish what is about to be taken from us
 _PATIENCE = 10.0
 _LEAVE = 15.0
+_UNCOMMITTED = 5.0  # seconds that nothing is handed out because nothing can be committed
 
 
 class Reader:
@@ -58,6 +66,7 @@ class Reader:
         holds: Holds,
         elapsed: Callable[[], float],
         steady: Steady,
+        worker: str = "",
     ) -> None:
         self.shelf = Shelf(lease=lease.total_seconds(), holds=holds)
         self.lock = threading.Lock()
@@ -74,19 +83,20 @@ class Reader:
         self._settled = threading.Event()  # something was settled: there may be capacity, or nothing held any more
         self._closing = threading.Event()
         self._bug: BaseException | None = None
-        self._commit_at = 0.0
+        self._largest = 0  # limit of a take: twice as many may be held at a time
+        self._held_since: float | None = None  # nothing is handed out, until what is finished is committed
         self._halted = False
         self._full_since: float | None = None
-        self._consumer: Any = Consumer(
-            {
-                **options.consumer(lease),
-                "error_cb": self._on_error,
-                "on_commit": self._on_commit,
-                "logger": driver_log,
-            }
-        )
+        self._commits = Commits(self.shelf, self.lock, source, self._wake)
+        self._membership = Membership(worker, source, lease)
+        self._rejoins = False  # as another member than before
+        self._consumer: Any = self._made()
         self._thread = threading.Thread(target=self._run, name=f"redrive-kafka-{source}", daemon=True)
         self._thread.start()
+
+    def _made(self) -> Any:
+        own = {"error_cb": self._on_error, "logger": driver_log}
+        return Consumer({**self._membership.settings(), **self._options.consumer(), **own})
 
     # -- in the event loop ---------------------------------------------------------------------------------------
 
@@ -95,11 +105,27 @@ class Reader:
         if self._bug is not None:
             raise self._bug
         with self.lock:
-            taken = self.shelf.take(limit, self._elapsed())
+            uncommitted = self.shelf.uncommitted
+            allowed = self._allowed(limit, uncommitted)
+            taken = self.shelf.take(allowed, self._elapsed()) if allowed else []
             has_capacity = self.shelf.ready < _AHEAD // 2
         if has_capacity:
             self._settled.set()
+        if uncommitted > limit // 4:
+            self._commits.soon(now=True)
         return taken
+
+    def _allowed(self, limit: int, uncommitted: int) -> int:
+        """As many as are asked for, but what is handed out and what is finished and not committed are together no more
+        than a worker may hold (two takes): a crash repeats no more. Nothing, until it is worth it; where nothing can be
+        committed for a while, work goes on all the same."""
+        self._largest = max(self._largest, limit)
+        allowed = min(limit, max(limit, 2 * self._largest - self.shelf.leased) - uncommitted)
+        if allowed > limit // 4:
+            self._held_since = None
+            return allowed
+        self._held_since = self._held_since or time.monotonic()
+        return limit if time.monotonic() - self._held_since > _UNCOMMITTED else 0
 
     def still_first(self, records: Sequence[Record]) -> list[Record]:
         """Those that may still go: while they were counted, one before them in their lane may have been given back."""
@@ -113,10 +139,12 @@ class Reader:
         """Seconds until something that we hold is due."""
         with self.lock:
             at = self.shelf.next_time()
-        return 3600.0 if at is None else max(at - self._elapsed(), _SHORTEST)
+        longest = 3600.0 if self._held_since is None else _UNCOMMITTED
+        return longest if at is None else min(max(at - self._elapsed(), _SHORTEST), longest)
 
     def settled(self) -> None:
-        """Wake the thread: something was settled."""
+        """Wake the thread: something was settled. Much of it is committed before it keeps others from being begun."""
+        self._commits.soon(now=4 * self.shelf.uncommitted > self._largest)
         self._settled.set()
         self.arrived.set()
 
@@ -130,11 +158,11 @@ class Reader:
 
     def _run(self) -> None:
         try:
-            self._consumer.subscribe(
-                self._topics, on_assign=self._on_assign, on_revoke=self._on_revoke, on_lost=self._on_lost
-            )
+            self._subscribe()
             while not self._closing.is_set():
-                self._commit()
+                if self._rejoins:
+                    self._rejoin()
+                self._commits.step(self._consumer)
                 self._steer()
                 self._take_in(self._polled())
         except BaseException as error:
@@ -143,6 +171,20 @@ class Reader:
             self._wake()
         finally:
             self._leave()
+
+    def _subscribe(self) -> None:
+        self._consumer.subscribe(
+            self._topics, on_assign=self._on_assign, on_revoke=self._on_revoke, on_lost=self._on_lost
+        )
+
+    def _rejoin(self) -> None:
+        """Join the group again, as another member; what we had is somebody else's."""
+        self._rejoins = self._halted = False
+        with self.lock:
+            self.shelf.revoke(list(self.shelf.partitions))
+        self._consumer.close()
+        self._consumer = self._made()
+        self._subscribe()
 
     def _polled(self) -> list[Any]:
         """What has come; waits a moment for it. Polls even without capacity, or the group would drop us."""
@@ -154,12 +196,15 @@ class Reader:
         messages: list[Any] = self._consumer.consume(_BATCH, 0)
         if messages:
             return messages
-        first = self._consumer.poll(_TICK)
+        first = self._consumer.poll(_SHORT_TICK if self._is_busy() else _TICK)
         return [] if first is None else [first, *self._consumer.consume(_BATCH - 1, 0)]
+
+    def _is_busy(self) -> bool:
+        return self._commits.is_pending or any(partition.open for partition in self.shelf.partitions.values())
 
     def _wait_for_capacity(self) -> list[Any]:
         self._settled.clear()
-        self._settled.wait(_TICK)
+        self._settled.wait(_SHORT_TICK if self._commits.is_pending else _TICK)
         self._full_since = self._full_since or time.monotonic()
         if self.shelf.ready < _AHEAD or time.monotonic() - self._full_since < _FULL_FOR:
             return []
@@ -206,16 +251,26 @@ class Reader:
             for place, end in ends:  # markers of transactions lie before it, which nobody receives
                 if place in partitions:
                     partitions[place].next = max(partitions[place].next, end)
+        if ends or any(record.done for record in records):
+            self._commits.soon()
         self.trouble = None
         self._wake()
 
     def _record(self, partition: Partition, raw: Any, offset: int) -> Record:
+        if offset in partition.done_before:
+            return Record(partition, offset, GONE, done=True)
         suspect = offset < partition.suspect_before
         headers, origin = _headers(raw), f"{partition.name}{offset}"
         if not headers:
             return Record(partition, offset, self._reading.plain(raw, origin), suspect)
-        arrived = self._reading.full(raw, headers, origin)
-        return Record(partition, offset, arrived.message, suspect, self._due(arrived), arrived.failures)
+        try:
+            arrived = self._reading.full(raw, headers, origin)
+        except Exception:  # whatever its headers did to us: it is a record all the same, and what is behind it goes on
+            log.exception("the headers of %s cannot be read: it is taken without them", origin)
+            return Record(partition, offset, self._reading.plain(raw, origin), suspect)
+        # on its own topic nothing waits: a stranger's header there would hold the offset back for as long as it likes
+        due = 0.0 if partition.place[0] == self._source else self._due(arrived)
+        return Record(partition, offset, arrived.message, suspect, due, arrived.failures, at=arrived.at)
 
     def _due(self, arrived: Arrived) -> float:
         """The due time on the clock of the shelf."""
@@ -226,40 +281,6 @@ class Reader:
     def _wake(self) -> None:
         with suppress(RuntimeError):  # the loop was closed: nobody waits any more
             self._loop.call_soon_threadsafe(self.arrived.set)
-
-    def _commit(self) -> None:
-        """Commit from time to time how far each partition is finished."""
-        now = time.monotonic()
-        if now < self._commit_at:
-            return
-        self._commit_at = now + _COMMIT_EVERY
-        with self.lock:
-            offsets = [
-                _offset(partition, OPEN)
-                for partition in self.shelf.partitions.values()
-                if partition.base != partition.asked
-            ]
-            for partition in self.shelf.partitions.values():
-                partition.asked = partition.base
-        if offsets:
-            self._commit_soon(offsets)
-
-    def _commit_soon(self, offsets: list[Any]) -> None:
-        try:
-            self._consumer.commit(offsets=offsets, asynchronous=True)
-        except KafkaException as error:
-            self._on_commit(inner(error), offsets)
-
-    def _on_commit(self, error: Any, offsets: Sequence[Any]) -> None:
-        """Note what could not be committed: it is committed again later."""
-        if error is None:
-            return
-        log.debug("offsets of %s are not committed yet: %s", self._source, error)
-        with self.lock:
-            for offset in offsets:
-                partition = self.shelf.partitions.get((offset.topic, offset.partition))
-                if partition is not None:
-                    partition.asked = -1
 
     def _steer(self) -> None:
         """Pause partitions with too much that is not finished, and resume them when there is less."""
@@ -273,11 +294,24 @@ class Reader:
                 partition.paused = False
                 self._consumer.resume([TopicPartition(*partition.place)])
 
+    def _is_refused(self, error: Any) -> bool:
+        """Whether the group does not take this member as it is: then it joins again as another one."""
+        if error.code() in FENCED and (name := self._membership.lose_name()) is not None:
+            log.error(TAKEN, {"name": name, "group": self._options.group})
+            self._rejoins = True
+        elif error.code() == KafkaError.INVALID_SESSION_TIMEOUT and not self._options.has_session:
+            self._rejoins = self._membership.lengthen()
+        return self._rejoins
+
     def _in_trouble(self, error: Any) -> None:
+        if self._is_refused(error):
+            return
         self.trouble = why(error, self._options.servers, self._source)
         self._wake()
 
     def _on_error(self, error: Any) -> None:
+        if self._is_refused(error):
+            return
         if error.code() in AWAY and error.code() != KafkaError._ALL_BROKERS_DOWN:
             return  # one broker of several, or one attempt of many: librdkafka goes on by itself
         self._in_trouble(error)
@@ -290,12 +324,13 @@ class Reader:
         if not assigned:
             return
         partitions = self._begin(consumer, assigned)
-        with suppress(KafkaException):  # not marked, so a crash of ours would not be noticed; nothing would be lost
-            consumer.commit(offsets=[_offset(partition, OPEN) for partition in partitions], asynchronous=False)
+        self._commits.begin(consumer, partitions)  # where it fails, a crash of ours would not be noticed, no more
         with self.lock:
             for partition in partitions:
                 self.shelf.assign(partition)
-        consumer.incremental_assign([TopicPartition(*partition.place, partition.next) for partition in partitions])
+        given = [TopicPartition(*partition.place, partition.next) for partition in partitions]
+        consumer.incremental_assign(given)
+        consumer.resume(given)  # librdkafka remembers what was paused when it was taken from us, and would read nothing
 
     def _begin(self, consumer: Any, assigned: list[Any]) -> list[Partition]:
         """Asked until somebody answers: without its offset a partition would be read from anywhere."""
@@ -311,12 +346,13 @@ class Reader:
 
     def _begun(self, consumer: Any, found: Any) -> Partition:
         place: Place = (found.topic, found.partition)
-        if found.offset >= 0 and found.metadata != OPEN:
+        if found.offset >= 0 and not is_open(found.metadata):
             return Partition(place, found.offset)
         first, following = consumer.get_watermark_offsets(TopicPartition(*place), timeout=_PATIENCE)
         if found.offset >= 0:
             reach = self._options.most_open + _AHEAD + _BATCH  # further than that nobody comes
-            return Partition(place, found.offset, min(following, found.offset + reach))
+            done = finished_in(found.metadata, found.offset)
+            return Partition(place, found.offset, min(following, found.offset + reach), done_before=done)
         return Partition(place, first if self._options.start == "earliest" else following)
 
     def _on_revoke(self, consumer: Any, revoked: list[Any]) -> None:
@@ -325,7 +361,7 @@ class Reader:
         with self.lock:
             self.shelf.stop(places)
         self._wait_until_free(places)
-        self._give_up(consumer, places)
+        self._commits.end(consumer, places)
 
     def _on_lost(self, consumer: Any, lost: list[Any]) -> None:
         """Drop partitions that somebody else has already: there is nothing to commit."""
@@ -341,22 +377,8 @@ class Reader:
                     return
             self._settled.wait(_TICK)
 
-    def _give_up(self, consumer: Any, places: Sequence[Place]) -> None:
-        with self.lock:
-            offsets = [
-                _offset(self.shelf.partitions[place], "" if self.shelf.partitions[place].is_clean else OPEN)
-                for place in places
-                if place in self.shelf.partitions
-            ]
-            self.shelf.revoke(places)
-        if offsets:
-            try:
-                consumer.commit(offsets=offsets, asynchronous=False)
-            except KafkaException as error:
-                log.warning("what was finished of %s could not be committed, and is repeated: %s", self._source, error)
-
     def _leave(self) -> None:
-        self._give_up(self._consumer, list(self.shelf.partitions))
+        self._commits.end(self._consumer, list(self.shelf.partitions))
         self._consumer.close()
 
 
@@ -364,10 +386,6 @@ def _following(partition: Partition, records: Sequence[Record]) -> int:
     """The lowest offset that has not come yet."""
     last = next((record for record in reversed(records) if record.partition is partition), None)
     return partition.next if last is None else last.offset + 1
-
-
-def _offset(partition: Partition, mark: str) -> Any:
-    return TopicPartition(*partition.place, partition.base, mark)
 
 
 def _headers(raw: Any) -> list[tuple[str, bytes | None]] | None:

@@ -10,8 +10,9 @@ what it is given: it is tested without a broker.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Hashable, Iterable, Sequence
-from itertools import count
+from collections.abc import Hashable, Iterable, Iterator, Sequence
+from datetime import datetime
+from itertools import chain, count, takewhile
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -20,9 +21,13 @@ from redrive.clock import moment
 from redrive.flow.lanes import Backlog
 from redrive.model import Failure, Holds, Message
 from redrive.transports.base import Delivery, Depth
+from redrive.transports.kafka.finished import NOTHING as NOTHING_FINISHED
+from redrive.transports.kafka.finished import Finished, Run, joined
 
 Place = tuple[str, int]  # topic, partition
-_GONE = Message(id="", source="", body=b"", enqueued_at=moment(0))  # instead of one that is done with
+Standing = tuple[int, int]  # the first offset that is not finished, and how many are finished here
+GONE = Message(id="", source="", body=b"", enqueued_at=moment(0))
+"""Instead of one that is done with."""
 
 
 class Record(Struct, gc=False, eq=False):
@@ -42,22 +47,50 @@ class Record(Struct, gc=False, eq=False):
     turn: int = 0  # of the lease that holds it; 0: nobody has it
     until: float = 0.0
     done: bool = False
+    at: datetime | None = None  # its own timestamp, where its message has another time
+
+
+def written_at(delivery: Delivery) -> datetime:
+    """When a record was written to its topic. What Redrive has sent says in its envelope when it was enqueued first."""
+    match delivery.token:
+        case (Record(at=datetime() as at), _):
+            return at
+    return delivery.message.enqueued_at
 
 
 class Partition:
     """One partition that is ours, its unfinished messages in order."""
 
-    __slots__ = ("alive", "asked", "bytes", "leaving", "name", "next", "open", "paused", "place", "suspect_before")
+    __slots__ = (
+        "alive",
+        "bytes",
+        "committed",
+        "done_before",
+        "done_count",
+        "done_until",
+        "leaving",
+        "name",
+        "next",
+        "open",
+        "paused",
+        "place",
+        "suspect_before",
+    )
 
-    def __init__(self, place: Place, start: int, suspect_before: int = 0) -> None:
+    def __init__(
+        self, place: Place, start: int, suspect_before: int = 0, *, done_before: Finished = NOTHING_FINISHED
+    ) -> None:
         self.place = place
         self.name = f"{place[0]}[{place[1]}]@"
         self.alive = True
         self.leaving = False  # about to be somebody else's: nothing of it is handed out any more
         self.open: deque[Record] = deque()  # from the first unfinished one on
         self.next = start  # the offset after the last one that came
-        self.asked = start  # the offset that was last given to be committed
         self.bytes = 0
+        self.done_before = done_before  # what others have finished, though it lies above the committed offset
+        self.done_count = 0  # how many were finished here
+        self.done_until = start  # behind the last one of them
+        self.committed: Standing = (start, 0)
         self.suspect_before = suspect_before  # who had it before may have begun what comes before this offset
         self.paused = False
 
@@ -65,6 +98,31 @@ class Partition:
     def base(self) -> int:
         """The first offset that is not finished."""
         return self.open[0].offset if self.open else self.next
+
+    @property
+    def standing(self) -> Standing:
+        """How far it is finished."""
+        return self.base, self.done_count
+
+    @property
+    def is_changed(self) -> bool:
+        """Whether more is finished than is committed."""
+        return self.committed != self.standing
+
+    @property
+    def uncommitted(self) -> int:
+        """How many are finished, and would be repeated after a crash."""
+        return self.done_count - self.committed[1]
+
+    def finished_runs(self) -> Iterator[Run]:
+        """What is finished above the base: here, and what others have finished and has not come yet."""
+        here = takewhile(lambda record: record.offset < self.done_until, self.open)
+        return joined(
+            chain(
+                ((record.offset, record.offset + 1) for record in here if record.done),
+                self.done_before.runs_from(self.next),
+            )
+        )
 
     @property
     def is_clean(self) -> bool:
@@ -88,11 +146,17 @@ class Shelf:
         self._backlog: Backlog[Record] = Backlog(lane=_key if self._by_key else _place, order=_order)
         self._turns = count(1)
         self._lapse: float | None = None  # no lease ends before
+        self.leased = 0  # how many are handed out
 
     @property
     def ready(self) -> int:
         """How many may be handed out, but for those that wait behind another."""
         return len(self._backlog.ready)
+
+    @property
+    def uncommitted(self) -> int:
+        """How many are finished, and would be repeated after a crash."""
+        return sum([partition.uncommitted for partition in self.partitions.values()])
 
     # -- partitions ----------------------------------------------------------------------------------------------
 
@@ -104,6 +168,7 @@ class Shelf:
         gone = [self.partitions.pop(place) for place in places if place in self.partitions]
         for partition in gone:
             partition.alive = False
+            self.leased -= sum(record.turn > 0 for record in partition.open)
         self._backlog.drop(lambda record: not record.partition.alive)
         return gone
 
@@ -128,6 +193,10 @@ class Shelf:
             partition = record.partition
             partition.open.append(record)
             partition.next = record.offset + 1
+            if record.done:
+                partition.done_until = partition.next
+                partition.advance()
+                continue
             partition.bytes += len(record.message.body)
             if record.due > now:
                 self._backlog.delay(record, record.due)
@@ -138,6 +207,7 @@ class Shelf:
         """Lease up to so many."""
         self.ripen(now)
         taken = self._backlog.take(limit, now)
+        self.leased += len(taken)
         turn, until = next(self._turns), now + self._lease
         for record in taken:
             record.turn, record.until = turn, until
@@ -160,7 +230,7 @@ class Shelf:
 
     def give_back(self, record: Record, due: float) -> None:
         """Put a record back: it waits until then, and with it what is behind it in its lane."""
-        record.turn = 0
+        self._end_turn(record)
         if not record.partition.leaving:
             self._backlog.put_back(record, due)
 
@@ -168,9 +238,14 @@ class Shelf:
         """They are done with, and the committed offset may go on to the first that is not."""
         self._backlog.done(records)
         for record in records:
-            record.done, record.turn = True, 0
-            record.partition.bytes -= len(record.message.body)
-            record.message, record.failures = _GONE, ()
+            partition = record.partition
+            self._end_turn(record)
+            record.done = True
+            partition.bytes -= len(record.message.body)
+            partition.done_count += 1
+            if record.offset >= partition.done_until:
+                partition.done_until = record.offset + 1
+            record.message, record.failures = GONE, ()
         for partition in self.partitions.values():
             partition.advance()
 
@@ -209,6 +284,11 @@ class Shelf:
         done = sum(record.done for record in partition.open)
         delayed = sum(record.partition is partition and not record.turn for record in self._backlog.waiting(now))
         return Depth(max(end - partition.base - done - leased - delayed, 0), delayed, leased)
+
+    def _end_turn(self, record: Record) -> None:
+        if record.turn and record.partition.alive:
+            self.leased -= 1
+        record.turn = 0
 
     def _end_leases(self, now: float) -> None:
         self._lapse = None

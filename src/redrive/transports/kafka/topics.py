@@ -13,6 +13,7 @@ from redrive.transports.kafka.driver import (
     STARTING,
     UNWELCOME,
     AdminClient,
+    ConfigResource,
     Consumer,
     KafkaError,
     KafkaException,
@@ -54,6 +55,13 @@ class Topics:
     async def make(self, topics: Sequence[str], partitions: int) -> None:
         """Create the topics that are missing."""
         await self._ask(lambda admin: _make(admin, topics, partitions))
+
+    async def missing(self, topics: Sequence[str], made_on_sending: Sequence[str] = ()) -> list[str]:
+        """Those that are not there.
+
+        made_on_sending   more topics, which a broker may be set to make when something is sent there
+        """
+        return await self._ask(lambda admin: _missing(admin, topics, made_on_sending))
 
     async def reach(self, topics: Iterable[str]) -> dict[Place, tuple[int, int]]:
         """The first and the next offset of each partition of these topics; a topic that is missing has none."""
@@ -120,6 +128,21 @@ def _make(admin: Any, topics: Sequence[str], partitions: int) -> None:
         except KafkaException as error:
             if inner(error).code() != KafkaError.TOPIC_ALREADY_EXISTS:
                 raise
+
+
+def _missing(admin: Any, topics: Sequence[str], made_on_sending: Sequence[str]) -> list[str]:
+    known = admin.list_topics(timeout=_PATIENCE)
+    missing = [topic for topic in topics if topic not in known.topics]
+    if late := [topic for topic in made_on_sending if topic not in known.topics]:
+        missing += [] if _makes_topics(admin, next(iter(known.brokers))) else late
+    return missing
+
+
+def _makes_topics(admin: Any, broker: int) -> bool:
+    """Whether that broker makes a topic that something is sent to."""
+    [answer] = admin.describe_configs([ConfigResource(ConfigResource.Type.BROKER, str(broker))]).values()
+    entry = answer.result(_PATIENCE).get("auto.create.topics.enable")
+    return entry is not None and entry.value == "true"
 
 
 def _reach(admin: Any, topics: set[str]) -> dict[Place, tuple[int, int]]:

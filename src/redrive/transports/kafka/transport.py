@@ -16,6 +16,7 @@ from collections.abc import Callable, Iterator, Sequence
 from datetime import timedelta
 from typing import TypeVar
 
+from msgspec import Struct
 from msgspec.structs import replace
 
 from redrive.clock import Clock, Steady
@@ -39,6 +40,17 @@ from redrive.transports.kafka.writer import (
 )
 
 T = TypeVar("T")
+
+
+class Examined(Struct, frozen=True):
+    """What of Kafka is not as it has to be."""
+
+    missing: tuple[str, ...] = ()
+    clashes: tuple[str, ...] = ()
+    alarms: tuple[str, ...] = ()
+    unseen: str = ""
+
+
 Name = Callable[[Message], str]
 """What the attempts of a message are counted under."""
 _MOST_FAILURES = 100
@@ -58,6 +70,8 @@ class KafkaTransport:
         urgent_first=False,
         sets_aside=False,  # but with retry topics
     )
+
+    makes_queues = False  # a topic has partitions, which its owner decides on
 
     def __init__(
         self,
@@ -79,6 +93,7 @@ class KafkaTransport:
         self._steady = Steady(clock)
         self._lease = lease
         self._name: Name = name or _id
+        self._worker = ""  # its name, where it has one
         self._holds: dict[str, Holds] = {}
         self._readers: dict[str, Reader] = {}
         self._opening = asyncio.Lock()
@@ -90,6 +105,10 @@ class KafkaTransport:
         if not self.counters.durable and not self._holds:
             log.warning(FORGETFUL)
         self._holds[source] = holds
+
+    def join_as(self, worker: str) -> None:
+        """Be known to the group by that name, unless `static=no`."""
+        self._worker = worker if self.options.static else ""
 
     def is_ours(self, delivery: Delivery) -> bool:
         record, turn = delivery.token
@@ -105,6 +124,8 @@ class KafkaTransport:
 
     async def receive(self, source: str, limit: int) -> Sequence[Delivery]:
         reader = self._readers.get(source) or await self._open(source)
+        if reader.shelf.leased:  # let them run first: they are settled, and committed, while the next ones run
+            await asyncio.sleep(0)
         while True:
             reader.arrived.clear()
             if taken := reader.take(limit):
@@ -135,6 +156,7 @@ class KafkaTransport:
                     holds=holds,
                     elapsed=self._clock.elapsed,
                     steady=self._steady,
+                    worker=self._worker,
                 )
             return self._readers[source]
 
@@ -305,6 +327,12 @@ class KafkaTransport:
 
     async def check(self) -> None:
         await self.topics.check()
+
+    async def examined(self, sources: Sequence[str]) -> Examined:
+        """Which topics are missing: of these sources, and that for dead letters. Retry topics are made by a worker."""
+        dlq = [self.options.dlq] if self.options.dlq is not None else []
+        missing = await self.topics.missing(sources, made_on_sending=dlq)
+        return Examined(tuple(f"topic {topic}" for topic in missing))
 
     async def aclose(self) -> None:
         readers, self._readers = list(self._readers.values()), {}

@@ -6,6 +6,7 @@ one JSON header, `redrive-message`; a record without it is taken as it is, and n
 
 from __future__ import annotations
 
+from collections import Counter
 from datetime import UTC, datetime
 from typing import Any
 
@@ -14,11 +15,15 @@ from msgspec import Struct
 
 from redrive.clock import microseconds, moment
 from redrive.model import Failure, Headers, Message
+from redrive.untrusted import UNREADABLE
 
 ENVELOPE = "redrive-message"
 TOMBSTONE = "redrive-tombstone"
 """On a message whose value is null: its body is empty, and it is sent again as null."""
+NULLS = "redrive-null-headers"
+"""On a message with headers whose value is null: which these are, so that they are sent again as null."""
 FAILURES = "redrive-failures"
+_NOT_THEIRS = (TOMBSTONE, NULLS, ENVELOPE, FAILURES)
 _MOST_HISTORY = 256 << 10
 _encode = msgspec.json.Encoder().encode
 
@@ -38,6 +43,7 @@ class Envelope(Struct, frozen=True, omit_defaults=True):
 
 
 _decode = msgspec.json.Decoder(Envelope).decode
+_decode_nulls = msgspec.json.Decoder(set[tuple[str, int]]).decode
 _encode_failures = msgspec.msgpack.Encoder().encode
 _decode_failures = msgspec.msgpack.Decoder(tuple[Failure, ...]).decode
 
@@ -48,6 +54,7 @@ class Arrived(Struct, frozen=True):
     message: Message
     failures: tuple[Failure, ...] = ()
     due: int | None = None
+    at: datetime | None = None  # the record's own timestamp, where the envelope has another
 
 
 class Reading:
@@ -67,7 +74,7 @@ class Reading:
     def full(self, raw: Any, headers: list[tuple[str, bytes | None]], origin: str) -> Arrived:
         """A record with headers. One of them that only looks like ours is just a header."""
         value: bytes | None = raw.value()
-        kept: Headers = tuple((name, b"" if value is None else value) for name, value in headers)
+        kept = _kept(headers)
         if value is None:
             kept = (*kept, (TOMBSTONE, b""))
         envelope = _envelope(kept)
@@ -87,7 +94,7 @@ class Reading:
             expires_at=None if envelope.expires is None else moment(envelope.expires),
             origin=envelope.origin or origin,
         )
-        return Arrived(message, _failures(kept), envelope.due)
+        return Arrived(message, _failures(kept), envelope.due, self._time(raw))
 
     def _message(self, raw: Any, origin: str, value: bytes, headers: Headers) -> Message:
         return Message(origin, self._source, value, self._time(raw), headers, raw.key(), origin=origin)
@@ -101,7 +108,7 @@ class Reading:
 
 def headers_of(
     message: Message, *, due: datetime | None = None, failures: tuple[Failure, ...] = ()
-) -> list[tuple[str, bytes]]:
+) -> list[tuple[str, bytes | None]]:
     """The headers that it travels with."""
     envelope = Envelope(
         id=message.id,
@@ -114,14 +121,60 @@ def headers_of(
         origin=message.origin,
         due=None if due is None else microseconds(due),
     )
-    own = [pair for pair in message.headers if pair[0] not in (TOMBSTONE, ENVELOPE, FAILURES)]
+    own = own_headers(message.headers)
     story = [(FAILURES, _history(failures))] if failures else []
     return [*own, (ENVELOPE, _encode(envelope)), *story]
+
+
+def own_headers(headers: Headers) -> list[tuple[str, bytes | None]]:
+    """The headers as they came from Kafka, and less what Kafka knows of by itself."""
+    own: list[tuple[str, bytes | None]] = [pair for pair in headers if pair[0] not in _NOT_THEIRS]
+    nulls = _read_nulls(headers)
+    seen: Counter[str] = Counter()
+    for place, (name, value) in enumerate(own if nulls else ()):
+        if not value and (name, seen[name]) in nulls:
+            own[place] = (name, None)
+        seen[name] += 1
+    return own
 
 
 def value_of(message: Message) -> bytes | None:
     """Its body; None for a tombstone."""
     return None if not message.body and message.header(TOMBSTONE) is not None else message.body
+
+
+def _kept(headers: list[tuple[str, bytes | None]]) -> Headers:
+    """The headers as a message has them: without null, which is noted beside them."""
+    kept = tuple((name, b"" if value is None else value) for name, value in headers)
+    if all(value is not None for _, value in headers):
+        return kept
+    seen: Counter[str] = Counter()
+    nulls = []
+    for name, value in headers:
+        if value is None:
+            nulls.append((name, seen[name]))
+        seen[name] += 1
+    return (*(pair for pair in kept if pair[0] != NULLS), (NULLS, _encode(nulls)))
+
+
+def without_lost_nulls(headers: Headers) -> Headers:
+    """Headers of which some were taken away: what was null among those is not told of any more."""
+    nulls = _read_nulls(headers)
+    names = {name for name, _ in headers}
+    kept = sorted(null for null in nulls if null[0] in names)
+    if len(kept) == len(nulls):
+        return headers
+    others = tuple(pair for pair in headers if pair[0] != NULLS)
+    return (*others, (NULLS, _encode(kept))) if kept else others
+
+
+def _read_nulls(headers: Headers) -> set[tuple[str, int]]:
+    """Names of headers that were null, and which of that name."""
+    found = next((value for name, value in headers if name == NULLS), None)
+    try:
+        return set() if found is None else _decode_nulls(found)
+    except UNREADABLE:
+        return set()
 
 
 def _history(failures: tuple[Failure, ...]) -> bytes:
@@ -137,7 +190,7 @@ def _envelope(headers: Headers) -> Envelope | None:
     try:
         envelope = _decode(found)
         moment(envelope.at), moment(envelope.expires or 0)
-    except (msgspec.MsgspecError, UnicodeDecodeError, OverflowError):
+    except UNREADABLE:
         return None
     return envelope if envelope.attempt >= 1 else None
 
@@ -146,7 +199,7 @@ def _failures(headers: Headers) -> tuple[Failure, ...]:
     found = next((value for name, value in headers if name == FAILURES), None)
     try:
         return () if found is None else _decode_failures(found)
-    except (msgspec.MsgspecError, UnicodeDecodeError):
+    except UNREADABLE:
         return ()
 
 

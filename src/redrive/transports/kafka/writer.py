@@ -43,7 +43,7 @@ class Parcel(Struct, frozen=True):
     topic: str
     value: bytes | None
     key: bytes | None
-    headers: list[tuple[str, bytes]]
+    headers: list[tuple[str, bytes | None]]
     at: datetime
     partition: int | None = None
 

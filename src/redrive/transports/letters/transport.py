@@ -117,13 +117,14 @@ class LettersTransport:
     async def _return(self, claiming: asyncio.Future[list[Delivery]]) -> None:
         await self.settle([Settlement(delivery, Release()) for delivery in await claiming])
 
-    async def take(self, source: str, limit: int) -> list[Delivery]:
-        """What is to be had now, without waiting for it. Raises StoreUnavailable, as `take_one` and `rescue` do."""
+    async def take(self, source: str, limit: int, *, due: datetime | None = None) -> list[Delivery]:
+        """What is to be had now, or was due then, without waiting for it. Raises StoreUnavailable, as `take_one` and
+        `rescue` do."""
         async with self._claiming:
             owner = self._new_owner()
             taken = await self._sent.take(source, owner, limit, self._is_lost)
             if len(taken) < limit:
-                query = Query(sources=(source,), states=(State.PENDING,), due=self._clock.now())
+                query = Query(sources=(source,), states=(State.PENDING,), due=due or self._clock.now())
                 letters = await self._claim(query, State.RETRYING, owner, limit - len(taken))
                 taken += [self._delivery(letter) for letter in letters]
             self._held.update((delivery.token.letter.id, owner) for delivery in taken)

@@ -16,7 +16,7 @@ from redrive.model import Letter, Reason
 from redrive.transports.base import ACCEPTED, SendResult
 from redrive.transports.rabbitmq.publisher import Parcel, Publisher, result_of
 from redrive.transports.rabbitmq.topology import PARKING, dlq_exchange
-from redrive.transports.rabbitmq.wire import STORY, fits, properties_of, story
+from redrive.transports.rabbitmq.wire import STORY, properties_of, story
 
 DEAD = "redrive-dead"
 _ABOUT = "x-redrive-"
@@ -36,7 +36,8 @@ class Dead(Struct, frozen=True, omit_defaults=True):
 def parcel_of(letter: Letter) -> Parcel:
     """The letter as it is published to the dead-letter queue of its source."""
     message, last = letter.message, letter.last
-    properties = properties_of(message)
+    properties = properties_of(message, dead=True)
+    exchange, _, key = message.origin.partition("/")
     about = Dead(
         letter.reason, letter.group, letter.created_at, letter.max_retries, letter.depends_on, letter.expires_at
     )
@@ -50,9 +51,9 @@ def parcel_of(letter: Letter) -> Parcel:
         f"{_ABOUT}attempts": last.attempt,
         f"{_ABOUT}parked-at": letter.updated_at.isoformat(),
     }
-    if not fits(properties.headers):
-        del properties.headers[STORY]
-    return Parcel(dlq_exchange(message.source), PARKING, properties, message.body)
+    if message.origin:
+        properties.headers |= {f"{_ABOUT}exchange": exchange, f"{_ABOUT}routing-key": key}
+    return Parcel(dlq_exchange(message.source), PARKING, properties, message.body, (STORY,))
 
 
 def is_about(name: str) -> bool:

@@ -18,10 +18,17 @@ class Declaring:
         self._options = options
         self._lock = asyncio.Lock()
         self.known: dict[str, None] = {}
+        self._seen: set[str] = set()  # there, whoever made them
+
+    @property
+    def sources(self) -> list[str]:
+        """Every queue that was made, found or looked at."""
+        return [*self.known, *(self._seen - self.known.keys())]
 
     def forget(self, source: str) -> None:
         """Declare it again when it is next needed: it may have been deleted."""
         self.known.pop(source, None)
+        self._seen.discard(source)
 
     async def ensure(self, source: str) -> None:
         """Declare the queue with its retry and dead-letter parts, or check that it exists."""
@@ -40,11 +47,23 @@ class Declaring:
                 await channel.close()
             self.known[source] = None
 
+    async def look(self, source: str) -> None:
+        """Check that the queue exists, however it was made."""
+        if source in self.known or source in self._seen:
+            return
+        if not await is_there(self._link, source):
+            raise ConfigError(
+                f"queue {source!r} is not on the broker, and nobody makes it for what is sent back: make it"
+            )
+        self._seen.add(source)
+
     async def counts(self, source: str) -> tuple[int, int]:
         """How many are ready, and how many wait in the retry queues."""
         channel, ready = await self._link.channel(), None
         try:
             ready = await _count(channel, source)
+            if source not in self.known:
+                return ready, 0
             return ready, sum([await _count(channel, name) for name in self._waiting(source)])
         except ChannelClosed as closed:
             if closed.code != NOT_FOUND:

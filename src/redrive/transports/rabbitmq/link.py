@@ -14,7 +14,13 @@ from redrive.errors import ConfigError, MissingExtra, TransportUnavailable
 try:
     import pika
     from pika.channel import Channel as Raw
-    from pika.exceptions import AMQPError, ChannelClosedByBroker, ProbableAccessDeniedError, ProbableAuthenticationError
+    from pika.exceptions import (
+        AMQPError,
+        ChannelClosedByBroker,
+        ConnectionClosedByBroker,
+        ProbableAccessDeniedError,
+        ProbableAuthenticationError,
+    )
 except ImportError as error:  # pragma: no cover
     raise MissingExtra("RabbitMQ", "rabbitmq") from error
 
@@ -80,7 +86,7 @@ class Channel:
             self.raw.close()
 
     def _closed(self, _: Raw, reason: BaseException) -> None:
-        code = reason.reply_code if isinstance(reason, ChannelClosedByBroker) else 0
+        code = reason.reply_code if isinstance(reason, ChannelClosedByBroker | ConnectionClosedByBroker) else 0
         self.closed = self.closed or ChannelClosed(self._name, _why(reason), code)
         for answer in self._waiting:
             if not answer.done():
@@ -103,6 +109,16 @@ class Link:
         self._opening = asyncio.Lock()
         self._waiting: set[asyncio.Future[Raw]] = set()  # for channels
         self.blocked = ""  # why the broker takes nothing from publishers now
+
+    @property
+    def user(self) -> str:
+        """Who we are to the broker."""
+        return str(getattr(self._parameters.credentials, "username", ""))
+
+    @property
+    def frame_max(self) -> int:
+        """The bytes of a frame, as agreed with the broker."""
+        return int((self._parameters if self._connection is None else self._connection.params).frame_max)
 
     async def channel(self) -> Channel:
         """Open a channel; TransportUnavailable, saying why, if there is no connection."""
@@ -196,7 +212,7 @@ def _fail(future: asyncio.Future[Any], error: Exception) -> None:
 
 def _why(reason: BaseException | str) -> str:
     """One line of an error that may hold several."""
-    if isinstance(reason, ChannelClosedByBroker):
+    if isinstance(reason, ChannelClosedByBroker | ConnectionClosedByBroker):
         return str(reason.reply_text)
     text = str(reason) or type(reason).__name__
     found = getattr(reason, "exceptions", None)

@@ -18,7 +18,7 @@ from redrive.errors import ConfigError, nearest
 from redrive.transports.rabbitmq.topology import Queue
 
 _THEIRS = ("heartbeat", "connection_attempts", "retry_delay", "socket_timeout", "ssl_options", "locale", "channel_max")
-OPTIONS = ("delay", "retry", "bury", "queues", "declare", "prefetch", "confirm_timeout", "management")
+OPTIONS = ("delay", "retry", "bury", "queues", "declare", "prefetch", "redeliveries", "confirm_timeout", "management")
 _LADDER = tuple(timedelta(seconds=seconds) for seconds in (1, 5, 15, 60, 300, 900, 3600))
 _YES, _NO = ("yes", "true", "1", "on"), ("no", "false", "0", "off")
 
@@ -38,6 +38,13 @@ class BuryIn(StrEnum):
     BOTH = "both"
 
 
+class Redeliveries(StrEnum):
+    """What becomes of messages that were delivered before, and settled by nobody."""
+
+    COUNT = "count"  # a copy that counts it takes their place
+    IGNORE = "ignore"  # they are taken, and given back, as they are: for queues that belong to somebody else
+
+
 class Options(Struct, frozen=True, kw_only=True):
     """A URL, taken apart.
 
@@ -47,6 +54,7 @@ class Options(Struct, frozen=True, kw_only=True):
     queues    classic or quorum
     declare   whether queues that are missing are made
     prefetch  how many messages the broker sends ahead
+    redeliveries  count: a copy says that a message was delivered before. ignore: nothing of somebody else's is changed
     management  where `redrive doctor` finds its management API
     """
 
@@ -58,6 +66,7 @@ class Options(Struct, frozen=True, kw_only=True):
     queues: Literal["classic", "quorum"] = "classic"
     declare: bool = True
     prefetch: int = 400
+    redeliveries: Redeliveries = Redeliveries.COUNT
     confirm_timeout: timedelta = timedelta(seconds=30)
     management: str | None = None
 
@@ -117,6 +126,7 @@ def _read(ours: dict[str, str], start: Options) -> Options:
         queues=_kind(ours.get("queues", start.queues)),
         declare=_truth("declare", ours.get("declare", "yes")),
         prefetch=_whole("prefetch", ours.get("prefetch", str(start.prefetch)), 1, 65_535),
+        redeliveries=_one_of(Redeliveries, "redeliveries", ours.get("redeliveries", start.redeliveries)),
         confirm_timeout=duration(ours["confirm_timeout"]) if "confirm_timeout" in ours else start.confirm_timeout,
         management=ours.get("management"),
     )

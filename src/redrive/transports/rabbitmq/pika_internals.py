@@ -6,6 +6,8 @@ pyproject.toml allows no pika 2.
     Connection._adapter_emit_data   sends bytes: ours sends those of one turn of the loop in one system call, not three
                                     for each message
     Connection._process_callbacks   looks up who waits for a frame: nobody can wait for content and deliveries
+    Connection._read_frame          reads the next frame of Connection._frame_buffer: ours reads those with properties,
+                                    whose headers then keep their types (properties.py)
     Connection._transport           the socket, to end a connection without a word to the broker
     Channel._cancelled              tags of consumers whose late deliveries pika rejects
 """
@@ -13,19 +15,26 @@ pyproject.toml allows no pika 2.
 from __future__ import annotations
 
 import asyncio
+import struct
 from collections.abc import Callable
 from typing import Any
 
 from redrive.errors import MissingExtra
+from redrive.transports.rabbitmq.properties import Properties
 
 try:
     import pika
     from pika.adapters.asyncio_connection import AsyncioConnection
     from pika.channel import Channel as Raw
-    from pika.frame import Method
-    from pika.spec import Basic
+    from pika.frame import Header, Method
+    from pika.spec import FRAME_END, FRAME_HEADER, Basic
 except ImportError as error:  # pragma: no cover
     raise MissingExtra("RabbitMQ", "rabbitmq") from error
+
+
+_FRAME = struct.Struct(">BHIHHQ")  # type, channel and size of a frame; class, weight and body size of a message
+_BEFORE, _AFTER = 7, 1  # bytes around what a frame holds
+_OF_PROPERTIES = bytes((FRAME_HEADER,))
 
 
 class Connection(AsyncioConnection):  # type: ignore[misc]
@@ -51,6 +60,9 @@ class Connection(AsyncioConnection):  # type: ignore[misc]
         if self._transport is not None:  # otherwise the connection was lost, and these with it
             super()._adapter_emit_data(data)
 
+    def _read_frame(self) -> Any:
+        return properties_frame(self._frame_buffer) or super()._read_frame()
+
     def _process_callbacks(self, frame: Any) -> bool:
         if type(frame) is not Method or type(frame.method) is Basic.Deliver:
             return False
@@ -62,3 +74,14 @@ def cancel_consumer(raw: Raw, tag: str, callback: Callable[[Any], None]) -> None
     later that it was delivered before."""
     raw.basic_cancel(tag, callback)
     raw._cancelled.discard(tag)
+
+
+def properties_frame(buffer: bytes) -> tuple[int, Header] | None:
+    """The size and the frame, if a whole frame of properties is the next in that buffer."""
+    if buffer[:1] != _OF_PROPERTIES or len(buffer) < _FRAME.size:
+        return None
+    _, channel, size, index, _, body_size = _FRAME.unpack_from(buffer)
+    end = _BEFORE + size + _AFTER
+    if len(buffer) < end or index != Properties.INDEX or buffer[end - 1] != FRAME_END:
+        return None
+    return end, Header(channel, body_size, Properties().decode(buffer[_FRAME.size : end - 1]))

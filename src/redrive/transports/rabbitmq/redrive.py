@@ -1,8 +1,8 @@
 """Messages in dead-letter queues: looks at them, and sends them back to their queue without losing one.
 
 The copy is confirmed before the dead message is acknowledged, so a message is in at least one queue at every moment. A
-process that dies between the two leaves it in both, once; `x-redriven-id` is the same for both, so that whoever
-handles them can drop the repeat.
+process that dies between the two leaves it in both, once, and at most one batch of them; `x-redriven-id` is the same
+for both, so that whoever handles them can drop the repeat.
 """
 
 from __future__ import annotations
@@ -16,25 +16,26 @@ from typing import Any
 from uuid import uuid4
 
 from msgspec import Struct
-from pika import BasicProperties
 from pika.spec import Basic
 
 from redrive.clock import Clock
 from redrive.errors import ConfigError, TransportUnavailable, UsageError
 from redrive.transports.rabbitmq.dead_letter_queues import is_about
+from redrive.transports.rabbitmq.fields import Name, fields_in, text_of
 from redrive.transports.rabbitmq.link import NOT_FOUND, Channel, ChannelClosed, Link
 from redrive.transports.rabbitmq.options import Options
-from redrive.transports.rabbitmq.publisher import Outcomes, Parcel, Publisher
-from redrive.transports.rabbitmq.topology import RETRY, dlq_queue, retry_exchange
-from redrive.transports.rabbitmq.wire import OURS, X_DEATH, fresh_ours, without_deaths
+from redrive.transports.rabbitmq.properties import Properties
+from redrive.transports.rabbitmq.publisher import NeverTaken, Outcomes, Parcel, Publisher
+from redrive.transports.rabbitmq.topology import RETRY, dlq_queue, retry_exchange, source_of
+from redrive.transports.rabbitmq.wire import OURS, origin_of, renewed_ours, their_fields
 
 AT, BY, FROM, COUNT, ID = (f"x-redriven-{name}" for name in ("at", "by", "from", "count", "id"))
-TOGETHER = 4
-"""Batches under way at once: what is in both queues, if the process dies."""
-_BATCH = 500
+BATCH = 500
+"""How many are under way at once: what can be in both queues, if the process dies."""
+_STEPS = 5  # in which a batch is published and acknowledged, so that the broker never waits for us
 _MOST_PEEKED = 1000
 _QUIET = 2.0  # seconds without a message: somebody else took the rest
-Taken = tuple[Any, BasicProperties, bytes]  # method, properties, body
+Taken = tuple[Any, Properties, bytes]  # method, properties, body
 
 
 class DeadMessage(Struct, frozen=True):
@@ -55,15 +56,17 @@ class Redriven(Struct, frozen=True):
     queue: str
     found: int  # in the dead-letter queue when it began
     sent: int
+    refused: int = 0  # stay there: the broker will never take them
+    why: str = ""  # they were refused
 
 
 class DeadMessages:
     """The messages in the dead-letter queues of a broker.
 
-    batch   how many messages are published and acknowledged together
+    batch   how many messages are under way at once
     """
 
-    def __init__(self, options: Options, clock: Clock, *, batch: int = _BATCH) -> None:
+    def __init__(self, options: Options, clock: Clock, *, batch: int = BATCH) -> None:
         self._batch = batch
         self._clock = clock
         self._link = Link(options)
@@ -93,7 +96,7 @@ class DeadMessages:
             found = [got for _ in range(number) if (got := await _get(channel, queue)) is not None]
             if channel.closed is not None:
                 raise channel.closed
-            return [_dead_message(*got) for got in found]
+            return [_dead_message(source_of(queue), *got) for got in found]
         finally:
             await channel.close()  # what was not acknowledged goes back to where it was
 
@@ -111,26 +114,30 @@ class DeadMessages:
         try:
             found = await _count(channel, queue)
             wanted = min(limit, found)
-            sent = await self._run(channel, source, wanted, by, progress) if wanted else 0
-            return Redriven(queue, found, sent)
+            if not wanted:
+                return Redriven(queue, found, 0)
+            redriving = await self._run(channel, source, wanted, by, progress)
+            return Redriven(queue, found, redriving.sent, redriving.refused, redriving.why)
         finally:
             await channel.close()
 
     async def _run(
         self, channel: Channel, source: str, wanted: int, by: str, progress: Callable[[int, int], None] | None
-    ) -> int:
+    ) -> _Redriving:
         taking = _Taking(channel, dlq_queue(source))
-        await taking.begin(min(self._batch * (TOGETHER + 1), wanted))
+        await taking.begin(min(self._batch, wanted))  # what the broker holds as ours is all that it can repeat
 
         def again(taken: Taken) -> Parcel:
             _, properties, body = taken
             return _again(source, properties, body, by, self._clock.now())
 
-        return await _Redriving(taking, self._publisher, again, wanted, progress, self._batch).run()
+        redriving = _Redriving(taking, self._publisher, again, wanted, progress, -(-self._batch // _STEPS))
+        await redriving.run()
+        return redriving
 
 
 class _Redriving:
-    """A re-drive under way: several batches are published at once, and acknowledged in order."""
+    """A re-drive under way: a batch is published in several steps, which are acknowledged in order."""
 
     def __init__(
         self,
@@ -139,20 +146,23 @@ class _Redriving:
         again: Callable[[Taken], Parcel],
         wanted: int,
         progress: Callable[[int, int], None] | None,
-        batch: int,
+        step: int,
     ) -> None:
         self._taking = taking
         self._publisher = publisher
         self._again = again
         self._wanted = wanted
-        self._batch = batch
+        self._step = step
         self._progress = progress
-        self._taken = self._sent = 0
+        self.sent = self.refused = 0
+        self.why = ""  # some were refused
+        self._taken = 0
         self._error: TransportUnavailable | None = None
         self._under_way: deque[tuple[list[int], asyncio.Task[Outcomes]]] = deque()
 
-    async def run(self) -> int:
-        """Send them; returns how many. Whatever ends it, batches under way are finished first."""
+    async def run(self) -> None:
+        """Send them. Whatever ends it, batches under way are finished first. What the broker will never take stays
+        where it is, and ends nothing."""
         try:
             while self._error is None and await self._begin():
                 while self._is_due():
@@ -162,11 +172,10 @@ class _Redriving:
                 await self._finish()
         if self._error is not None:
             raise self._error
-        return self._sent
 
     async def _begin(self) -> bool:
         """Publish the next batch; whether there was one."""
-        batch = await self._taking.some(min(self._batch, self._wanted - self._taken))
+        batch = await self._taking.some(min(self._step, self._wanted - self._taken))
         if batch:
             self._taken += len(batch)
             tags = [method.delivery_tag for method, _, _ in batch]
@@ -175,7 +184,7 @@ class _Redriving:
         return bool(batch)
 
     def _is_due(self) -> bool:
-        return len(self._under_way) >= TOGETHER or (bool(self._under_way) and self._under_way[0][1].done())
+        return len(self._under_way) >= _STEPS or (bool(self._under_way) and self._under_way[0][1].done())
 
     async def _finish(self) -> None:
         """Acknowledge what is confirmed of the oldest batch."""
@@ -188,10 +197,13 @@ class _Redriving:
         except TransportUnavailable as error:
             self._error = self._error or error
             return
-        self._error = self._error or next(filter(None, errors), None)
-        self._sent += errors.count(None)
+        refusals = [error for error in errors if isinstance(error, NeverTaken)]
+        others = [error for error in errors if error is not None and not isinstance(error, NeverTaken)]
+        self._error = self._error or next(iter(others), None)
+        self.refused, self.why = self.refused + len(refusals), self.why or next((error.why for error in refusals), "")
+        self.sent += errors.count(None)
         if self._progress is not None:
-            self._progress(self._sent, self._wanted)
+            self._progress(self.sent, self._wanted)
 
 
 class _Taking:
@@ -236,7 +248,7 @@ class _Taking:
             if tag > self._acked:
                 self._channel.tell(self._channel.raw.basic_ack, tag)
 
-    def _take(self, _: Any, method: Any, properties: BasicProperties, body: bytes) -> None:
+    def _take(self, _: Any, method: Any, properties: Properties, body: bytes) -> None:
         self._taken.append((method, properties, body))
         self._came.set()
 
@@ -245,14 +257,17 @@ class _Taking:
         self._came.set()
 
 
-def _again(source: str, properties: BasicProperties, body: bytes, by: str, at: datetime) -> Parcel:
+def _again(source: str, properties: Properties, body: bytes, by: str, at: datetime) -> Parcel:
     """The message as its sender made it: counts begin anew, and the headers say who sent it back."""
-    table = {name: value for name, value in without_deaths(properties.headers).items() if not is_about(name)}
-    count = table.get(COUNT)
+    known: dict[str, Any] = properties.headers or {}
+    theirs = their_fields(fields_in(properties.raw))
+    table = {name: field for name, field in theirs.items() if not is_about(_text(name))}
+    count, queue, origin = known.get(COUNT), dlq_queue(source), origin_of(known, source)
     number = count + 1 if isinstance(count, int) and 0 <= count < 1 << 31 else 1
-    if OURS in table:
-        table[OURS] = fresh_ours(table[OURS])
-    queue = dlq_queue(source)
+    if OURS in known or origin:
+        table[OURS] = renewed_ours(known.get(OURS), origin)
+    for name in (AT, BY, FROM, COUNT, ID):
+        table.pop(name.encode(), None)  # of the last time
     table |= {AT: at.isoformat(), BY: by, FROM: queue, COUNT: number, ID: _id(queue, properties, body, number)}
     properties.headers = table
     properties.delivery_mode = 2
@@ -262,7 +277,7 @@ def _again(source: str, properties: BasicProperties, body: bytes, by: str, at: d
     return Parcel(retry_exchange(source), RETRY, properties, body)
 
 
-def _id(queue: str, properties: BasicProperties, body: bytes, number: int) -> str:
+def _id(queue: str, properties: Properties, body: bytes, number: int) -> str:
     """The same each time this message is re-driven for that time. Two without an id cannot be told apart, and none
     of them may be taken for a repeat."""
     if properties.message_id is None:
@@ -281,10 +296,10 @@ async def _count(channel: Channel, queue: str) -> int:
     return int(frame.method.message_count)
 
 
-async def _get(channel: Channel, queue: str) -> tuple[Any, BasicProperties, bytes] | None:
-    got: asyncio.Future[tuple[Any, BasicProperties, bytes] | None] = asyncio.get_running_loop().create_future()
+async def _get(channel: Channel, queue: str) -> Taken | None:
+    got: asyncio.Future[Taken | None] = asyncio.get_running_loop().create_future()
 
-    def answer(found: tuple[Any, BasicProperties, bytes] | None) -> None:
+    def answer(found: Taken | None) -> None:
         if not got.done():
             got.set_result(found)
 
@@ -294,17 +309,13 @@ async def _get(channel: Channel, queue: str) -> tuple[Any, BasicProperties, byte
     return await got
 
 
-def _dead_message(method: Any, properties: BasicProperties, body: bytes) -> DeadMessage:
+def _text(name: Name) -> str:
+    return text_of(name) if isinstance(name, bytes) else name
+
+
+def _dead_message(source: str, method: Any, properties: Properties, body: bytes) -> DeadMessage:
     headers = dict(properties.headers or {})
-    deaths = headers.get(X_DEATH)
-    first = deaths[0] if isinstance(deaths, list) and deaths and isinstance(deaths[0], dict) else {}
-    known = {name: value for name, value in vars(properties).items() if value is not None and name != "headers"}
-    return DeadMessage(
-        properties.message_id,
-        str((first.get("routing-keys") or [method.routing_key])[0]),
-        str(first.get("exchange", method.exchange)),
-        method.redelivered,
-        known,
-        headers,
-        body,
-    )
+    exchange, _, key = (origin_of(headers, source) or f"{method.exchange}/{method.routing_key}").partition("/")
+    unsaid = ("headers", "raw")
+    known = {name: value for name, value in vars(properties).items() if value is not None and name not in unsaid}
+    return DeadMessage(properties.message_id, key, exchange, method.redelivered, known, headers, body)

@@ -15,7 +15,6 @@ from functools import partial
 from typing import Any, TypeAlias
 
 from msgspec import Struct
-from pika import BasicProperties
 from pika.spec import Basic
 
 from redrive.clock import Clock
@@ -24,9 +23,10 @@ from redrive.transports.base import Delivery
 from redrive.transports.rabbitmq.inbox import Inbox
 from redrive.transports.rabbitmq.link import Channel
 from redrive.transports.rabbitmq.pika_internals import cancel_consumer
+from redrive.transports.rabbitmq.properties import Properties
 from redrive.transports.rabbitmq.redelivery import Redelivery
 from redrive.transports.rabbitmq.tags import Tags
-from redrive.transports.rabbitmq.wire import Arrived, arrived
+from redrive.transports.rabbitmq.wire import Arrived, safely_arrived
 
 
 class Taken(Struct, frozen=True, gc=False):
@@ -39,6 +39,11 @@ class Taken(Struct, frozen=True, gc=False):
     tag: int
     came: Arrived
     state: Redelivery
+    uncountable: str = ""  # why no copy can say that it came back
+
+    def requeue(self, pause: timedelta) -> None:
+        """Give it back as it is, when the pause is over: until then it stays in our hands."""
+        self.subscription.requeue(self.tag, pause)
 
 
 Count: TypeAlias = "Callable[[Subscription], Awaitable[None]]"
@@ -48,8 +53,11 @@ Expire: TypeAlias = "Callable[[Subscription, Sequence[Taken]], Awaitable[None]]"
 class Subscription:
     """One consumer on one channel. When the channel is gone, all of it is: messages come back by themselves."""
 
-    def __init__(self, source: str, channel: Channel, clock: Clock, lease: timedelta, expire: Expire) -> None:
+    def __init__(
+        self, source: str, channel: Channel, clock: Clock, lease: timedelta, expire: Expire, *, counts: bool = True
+    ) -> None:
         self.source = source
+        self._counts = counts  # redeliveries
         self.closed: TransportUnavailable | None = None
         self.inbox: Inbox[Taken] = Inbox()
         self._channel = channel
@@ -57,6 +65,7 @@ class Subscription:
         self._lease = lease.total_seconds()
         self._expire = expire
         self._leases: dict[int, tuple[float, Taken]] = {}  # until when, and what was handed out
+        self._lost: set[int] = set()  # tags whose lease has ended
         self._tags = Tags()
         self._arrived = asyncio.Event()
         self._consumer = ""  # its tag; empty: there is none now
@@ -142,6 +151,10 @@ class Subscription:
     def holds(self, tag: int) -> bool:
         return self.closed is None and tag in self._leases
 
+    def has_lost(self, tag: int) -> bool:
+        """Whether its lease ended before it was settled."""
+        return self.closed is not None or tag in self._lost
+
     def extend(self, tag: int) -> bool:
         if not self.holds(tag):
             return False
@@ -165,6 +178,16 @@ class Subscription:
         self._tags.settle(tag)
         self._channel.tell(self._channel.raw.basic_reject, tag, requeue=requeue)
 
+    def requeue(self, tag: int, pause: timedelta) -> None:
+        """Put it back to the head of the queue after that pause. Its lease has ended: nobody else settles it."""
+        self._leases.pop(tag, None)
+        loop = asyncio.get_running_loop()
+        loop.call_later(pause.total_seconds(), partial(self._put_back, tag))
+
+    def _put_back(self, tag: int) -> None:
+        with suppress(TransportUnavailable):  # the connection ends: then it goes back by itself
+            self.reject(tag, requeue=True)
+
     async def stop(self) -> None:
         """Take nothing more."""
         if self.closed is None and self._consumer:
@@ -178,11 +201,13 @@ class Subscription:
 
     # -- what the broker tells ----------------------------------------------------------------------------------------
 
-    def _came(self, _: Any, method: Any, properties: BasicProperties, body: bytes) -> None:
+    def _came(self, _: Any, method: Any, properties: Properties, body: bytes) -> None:
         origin = f"{method.exchange}/{method.routing_key}" if method.exchange else ""
-        came = arrived(self.source, origin, properties, body, self._clock)
+        came = safely_arrived(self.source, origin, properties, body, self._clock)
         self._is_asking = False
-        self.inbox.add(Taken(self, method.delivery_tag, came, came.state), redelivered=method.redelivered)
+        state = came.state if self._counts else Redelivery.FRESH
+        redelivered = method.redelivered and self._counts
+        self.inbox.add(Taken(self, method.delivery_tag, came, state), redelivered=redelivered)
         self._arrived.set()
 
     def _found_empty(self, _: Any) -> None:
@@ -218,6 +243,7 @@ class Subscription:
         found = [taken for until, taken in self._leases.values() if until <= now]
         for taken in found:
             del self._leases[taken.tag]
+            self._lost.add(taken.tag)
         return found
 
 
@@ -225,4 +251,11 @@ def _delivery(taken: Taken) -> Delivery:
     came, state = taken.came, taken.state
     if state is Redelivery.FRESH:
         return Delivery(came.message, taken, came.failures)  # as almost all are
-    return Delivery(came.message, taken, came.failures, redelivered=True, perhaps_untried=state.perhaps_untried)
+    return Delivery(
+        came.message,
+        taken,
+        came.failures,
+        redelivered=True,
+        perhaps_untried=state.perhaps_untried,
+        uncountable=taken.uncountable,
+    )

@@ -49,6 +49,11 @@ def dlq_queue(queue: str) -> str:
     return f"{queue}.dlq"
 
 
+def source_of(dlq: str) -> str:
+    """The queue that a dead-letter queue belongs to."""
+    return dlq.removesuffix(".dlq")
+
+
 def milliseconds(delay: timedelta) -> int:
     return delay // timedelta(milliseconds=1)
 

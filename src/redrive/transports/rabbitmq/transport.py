@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import defaultdict
-from collections.abc import Collection, Sequence
+from collections.abc import Awaitable, Callable, Collection, Sequence
 from datetime import timedelta
 from typing import TYPE_CHECKING, TypeAlias
 
@@ -13,16 +13,16 @@ from msgspec.structs import replace
 from redrive.clock import Clock
 from redrive.errors import ConfigError, TransportUnavailable
 from redrive.model import Done, Message, Release, Retry
-from redrive.transports.base import Delivery, Depth, Features, SendResult, Settlement, busy
+from redrive.transports.base import CannotReturn, Delivery, Depth, Features, SendResult, Settlement, busy
 from redrive.transports.rabbitmq.dead_letter_queues import DeadLetterQueues
 from redrive.transports.rabbitmq.declaring import Declaring, is_there
 from redrive.transports.rabbitmq.link import ChannelClosed, Link
-from redrive.transports.rabbitmq.options import BuryIn, Options, RetryBy, options_of
-from redrive.transports.rabbitmq.publisher import Parcel, Publisher, Unroutable, result_of
-from redrive.transports.rabbitmq.redelivery import Event, after
+from redrive.transports.rabbitmq.options import BuryIn, Options, Redeliveries, RetryBy, options_of
+from redrive.transports.rabbitmq.publisher import NeverTaken, Parcel, Publisher, Unroutable, result_of
+from redrive.transports.rabbitmq.redelivery import Event, Redelivery, after
 from redrive.transports.rabbitmq.subscription import Subscription, Taken
 from redrive.transports.rabbitmq.topology import Declared, Topology, declared, retry_exchange, retry_key
-from redrive.transports.rabbitmq.wire import Arrived, copy_of, properties_of
+from redrive.transports.rabbitmq.wire import SPARE, Arrived, copy_of, properties_of
 
 if TYPE_CHECKING:
     from redrive.transports.rabbitmq.examining import Examined
@@ -47,6 +47,7 @@ class RabbitTransport:
     def __init__(self, options: Options, *, clock: Clock, lease: timedelta) -> None:
         self.options = options
         self.features = replace(self.features, keeps_history=options.retry is RetryBy.PUBLISH)
+        self._counts = options.redeliveries is Redeliveries.COUNT
         self._clock = clock
         self._lease = lease
         self._link = Link(options)
@@ -84,7 +85,7 @@ class RabbitTransport:
                 await known.aclose()
             await self._declaring.ensure(source)
             channel = await self._link.channel()
-            made = Subscription(source, channel, self._clock, self._lease, self._expire)
+            made = Subscription(source, channel, self._clock, self._lease, self._expire, counts=self._counts)
             try:
                 await made.begin(self.options.prefetch)
             except BaseException:
@@ -94,21 +95,28 @@ class RabbitTransport:
             return made
 
     async def _count(self, subscription: Subscription) -> None:
-        """Count the redeliveries in the inbox: RabbitMQ does not, so a copy at the end of the queue does."""
+        """Count the redeliveries in the inbox: RabbitMQ does not, so a copy at the end of the queue does. What can have
+        no copy is handed out, and says so: it holds up nothing."""
         refused: Refused = []
         uncounted = waiting = subscription.inbox.take_uncounted()
+        never: list[Taken] = []
         try:
             refused = await self._copy_all(subscription, uncounted, Event.REDELIVERED)
-            waiting = [taken for taken, _ in refused]
+            never = [_uncountable(taken, error) for taken, error in refused if isinstance(error, NeverTaken)]
+            waiting = [taken for taken, error in refused if not isinstance(error, NeverTaken)]
         finally:
             if subscription.closed is None:
+                subscription.inbox.put_back(never)
                 subscription.inbox.put_back_uncounted(waiting)
         for _, error in refused:
-            raise error
+            if not never and not isinstance(error, NeverTaken):
+                raise error
 
     async def _expire(self, subscription: Subscription, expired: Sequence[Taken]) -> None:
         """Give back messages whose lease ended in our hands. Where that cannot be counted, they just go back."""
-        for taken, _ in await self._copy_all(subscription, expired, Event.LEASE_EXPIRED):
+        if self._counts:
+            expired = [taken for taken, _ in await self._copy_all(subscription, expired, Event.LEASE_EXPIRED)]
+        for taken in expired:
             subscription.reject(taken.tag, requeue=True)
 
     async def _copy_all(self, subscription: Subscription, messages: Sequence[Taken], event: Event) -> Refused:
@@ -133,11 +141,13 @@ class RabbitTransport:
         for settlement in settlements:
             taken, outcome = _taken(settlement.delivery), settlement.outcome
             if not taken.subscription.holds(taken.tag):
-                lost.append(settlement.delivery)
+                lost += [settlement.delivery] if taken.subscription.has_lost(taken.tag) else []
             elif isinstance(outcome, Done):
                 done.append(settlement)
             elif isinstance(outcome, Retry) and self.options.retry is RetryBy.REJECT:
                 taken.subscription.reject(taken.tag, requeue=False)
+            elif isinstance(outcome, Release) and not self._counts:
+                taken.requeue(outcome.pause)
             else:
                 copied.append(settlement)
         _ack(done)
@@ -147,9 +157,16 @@ class RabbitTransport:
 
     async def _copy(self, settlements: Sequence[Settlement]) -> None:
         outcomes = await self._publisher.outcomes([self._parcel(settlement) for settlement in settlements])
-        _ack([settlement for settlement, error in zip(settlements, outcomes, strict=True) if error is None])
+        answers = list(zip(settlements, outcomes, strict=True))
+        _ack([settlement for settlement, error in answers if error is None])
+        never = [(settlement, error) for settlement, error in answers if isinstance(error, NeverTaken)]
+        for settlement, _ in never:
+            if isinstance(settlement.outcome, Release):
+                _taken(settlement.delivery).requeue(settlement.outcome.pause)
+        if why := {id(settlement.delivery): error.why for settlement, error in never if _is_retry(settlement)}:
+            raise CannotReturn(why)
         for error in outcomes:
-            if error is not None:
+            if error is not None and not isinstance(error, NeverTaken):
                 raise error
 
     def _parcel(self, settlement: Settlement) -> Parcel:
@@ -165,7 +182,7 @@ class RabbitTransport:
         properties = copy_of(
             came, attempt=message.attempt + following.attempts, state=following.state, failures=failures
         )
-        return Parcel(*self._way(message.source, wait), properties, message.body)
+        return Parcel(*self._way(message.source, wait), properties, message.body, SPARE)
 
     def _way(self, source: str, wait: timedelta) -> tuple[str, str]:
         """Exchange and key: of the shortest wait that is long enough, or of the longest there is."""
@@ -178,8 +195,11 @@ class RabbitTransport:
     # -- sending -----------------------------------------------------------------------------------------------------
 
     async def send(self, messages: Sequence[Message]) -> Sequence[SendResult]:
-        """A source whose queue cannot be used is not tried; the others do not wait for it."""
-        unusable = await self._unusable({message.source for message in messages})
+        """A source whose queue cannot be used is not tried; the others do not wait for it. Nothing is declared for what
+        is sent back: its queue was there when it died, and may be somebody else's, made otherwise."""
+        made = {message.source for message in messages if not message.was_sent_back}
+        unusable = await self._unusable(made, self._declaring.ensure)
+        unusable |= await self._unusable({message.source for message in messages} - made, self._declaring.look)
         usable = [message for message in messages if message.source not in unusable]
         outcomes = await self._publisher.outcomes([self._parcel_of(message) for message in usable])
         for message, outcome in zip(usable, outcomes, strict=True):
@@ -188,12 +208,14 @@ class RabbitTransport:
         results = iter(outcomes)
         return [unusable.get(message.source) or result_of(next(results)) for message in messages]
 
-    async def _unusable(self, sources: Collection[str]) -> dict[str, SendResult]:
+    async def _unusable(
+        self, sources: Collection[str], prepare: Callable[[str], Awaitable[None]]
+    ) -> dict[str, SendResult]:
         """The sources whose queue cannot be used now, and why."""
         found: dict[str, SendResult] = {}
         for source in sources:
             try:
-                await self._declaring.ensure(source)
+                await prepare(source)
             except (ChannelClosed, ConfigError) as error:
                 found[source] = busy(error)
             except TransportUnavailable as error:  # nobody is there, for none of them
@@ -209,7 +231,7 @@ class RabbitTransport:
     async def depths(self) -> dict[str, Depth]:
         """The depths of the queues that this instance knows; what other workers hold is not counted."""
         found: dict[str, Depth] = {}
-        for source in list(self._declaring.known):
+        for source in self._declaring.sources:
             ready, delayed = await self._declaring.counts(source)
             mine = self._subscriptions.get(source)
             if mine is not None and mine.closed is None:
@@ -263,7 +285,8 @@ class RabbitTransport:
         for subscription in subscriptions.values():
             try:
                 await subscription.stop()
-                await self._give_back(subscription)
+                if self._counts:  # otherwise they go back by themselves
+                    await self._give_back(subscription)
             except TransportUnavailable:
                 pass  # it comes back by itself, as delivered before
             await subscription.aclose()
@@ -280,7 +303,15 @@ def _copy_after(came: Arrived, event: Event) -> Parcel:
     following, message = after(came.state, event), came.message
     attempt = message.attempt + following.attempts
     properties = copy_of(came, attempt=attempt, state=following.state, failures=came.failures)
-    return Parcel("", message.source, properties, message.body)
+    return Parcel("", message.source, properties, message.body, SPARE)
+
+
+def _uncountable(taken: Taken, error: TransportUnavailable) -> Taken:
+    return replace(taken, state=Redelivery.RETURNED, uncountable=error.why)
+
+
+def _is_retry(settlement: Settlement) -> bool:
+    return isinstance(settlement.outcome, Retry)
 
 
 def _taken(delivery: Delivery) -> Taken:

@@ -1,12 +1,16 @@
 """A message as AMQP carries it, and back.
 
-Ours are two headers: `redrive` says in JSON what AMQP has no place for, `redrive-failures` holds the story of a message
-that is retried. Everything else of a message that somebody else published goes on as it came, types included.
+Ours are three headers: `redrive` says in JSON what AMQP has no place for, `redrive-failures` holds the story of a
+message that is retried, `redrive-deaths` what RabbitMQ had said of it before (deaths.py). Everything else of a message
+that somebody else published goes on as it came: each header is the bytes that it was.
+
+`CC` and `BCC` go under other names: RabbitMQ would send a copy to the queues that they name.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import logging
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Annotated, Any
 
@@ -16,19 +20,25 @@ from pika import BasicProperties
 
 from redrive.clock import Clock, microseconds, moment
 from redrive.model import Failure, Headers, Message
+from redrive.transports.rabbitmq.deaths import DEATH_HEADERS, DEATHS, first_way, kept_deaths, rejections
+from redrive.transports.rabbitmq.fields import Field, Name, field_of, fields_in, text_of, text_or_bytes, value_of
+from redrive.transports.rabbitmq.properties import Properties
 from redrive.transports.rabbitmq.redelivery import Redelivery, state_of
+from redrive.transports.rabbitmq.typed import KEPT, TYPED, Came, as_it_came, bytes_of, packed, text_or_escaped
+from redrive.untrusted import UNREADABLE
 
-OURS, STORY, TYPED = "redrive", "redrive-failures", "redrive-amqp"
-X_DEATH = "x-death"
-_DEATH_HEADERS = (X_DEATH, "x-first-death-exchange", "x-first-death-queue", "x-first-death-reason")
-_NOT_THEIRS = (OURS, STORY, *_DEATH_HEADERS)
+OURS, STORY = "redrive", "redrive-failures"
+_COUNTS = ("x-delivery-count", "x-acquired-count")  # what a quorum queue counts
+_BROKERS = frozenset((*DEATH_HEADERS, *_COUNTS, DEATHS))
+_NOT_THEIRS = _BROKERS | {OURS, STORY}
+_AWAY = {name: f"redrive-{name}" for name in ("CC", "BCC")}
+_BACK = {away: name for name, away in _AWAY.items()}
 _PERSISTENT = 2
 _SHORT = 255  # bytes of a shortstr
 _LONGEST_STORY = 48 << 10
-_MOST_HEADERS = 120 << 10  # bytes: a frame has 128 KiB, and all headers have to fit into one
-_KEPT = ("content_type", "content_encoding", "reply_to", "type", "user_id", "app_id", "priority")
 _failures = msgspec.msgpack.Decoder(tuple[Failure, ...])
 _pack = msgspec.msgpack.Encoder()
+log = logging.getLogger("redrive")
 
 
 Count = Annotated[int, Meta(ge=1, lt=1 << 31)]
@@ -49,6 +59,7 @@ class Ours(Struct, frozen=True, omit_defaults=True):
     attempt: Count = 1
     unsettled: Times = 0  # its state (redelivery.py), as a number
     origin: str = ""  # exchange/key where it came in first: a retry comes by another way
+    user_id: str | None = None  # who published it first: the broker takes no copy of ours that says so
     pairs: tuple[tuple[str, bytes], ...] | None = None  # headers that a table cannot hold: repeated, or long names
 
 
@@ -63,16 +74,16 @@ class Arrived(Struct, frozen=True):
     message: Message
     failures: tuple[Failure, ...]
     state: Redelivery
-    properties: BasicProperties
+    properties: Properties
 
 
 # -- out ------------------------------------------------------------------------------------------------------------
 
 
-def properties_of(message: Message) -> BasicProperties:
-    """The properties of a message that is sent."""
-    kept, typed, headers = _as_it_came(message.headers)
-    table: dict[str, Any] = {name: _value(value) for name, value in headers if len(name.encode()) <= _SHORT}
+def properties_of(message: Message, *, dead: bool = False) -> Properties:
+    """The properties of a message that is sent, or of one that is dead: its headers then say how RabbitMQ moved it."""
+    came = as_it_came(message.headers)
+    table = _table(came)
     ours = Ours(
         at=microseconds(message.enqueued_at),
         id=_too_long(message.id),
@@ -82,78 +93,70 @@ def properties_of(message: Message) -> BasicProperties:
         priority=message.priority,
         expires=None if message.expires_at is None else microseconds(message.expires_at),
         attempt=message.attempt,
-        pairs=headers if len(table) < len(headers) else None,
+        origin=message.origin,
+        user_id=text_or_escaped(came.kept.get("user_id")),
+        pairs=message.headers if len(table) < len(came.headers) else None,
     )
-    table |= {name: value for name, value in typed.items() if name in table}
     table[OURS] = _ours_text.encode(ours).decode()
-    return BasicProperties(
+    return Properties(
         message_id=message.id if ours.id is None else None,
         correlation_id=message.correlation_id if ours.correlation_id is None else None,
         timestamp=int(message.enqueued_at.timestamp()),
         delivery_mode=_PERSISTENT,
-        headers=table,
-        **kept,
+        headers={**table, **came.deaths} if dead else table,
+        **came.kept,
     )
 
 
-def copy_of(
-    came: Arrived, *, attempt: int, state: Redelivery, failures: Sequence[Failure] = (), **more: str | int
-) -> BasicProperties:
-    """The properties of a copy: as they came, but for the counts, the failures and those headers."""
+def _table(came: Came) -> dict[Name, Any]:
+    """Headers as a table: those that came with a type of AMQP's have it still, unless somebody has edited them."""
+    typed = {text_of(name): (name, field) for name, field in came.typed.items()}
+    table: dict[Name, Any] = {}
+    for name, value in came.headers:
+        raw, field = typed.get(name, (name, None))
+        if field is None or bytes_of(value_of(field)) != value:
+            raw, field = name, field_of(text_or_bytes(value))
+        if len(raw) <= _SHORT and len(name.encode()) <= _SHORT:
+            table[_AWAY.get(name, raw)] = field
+    return table
+
+
+def copy_of(came: Arrived, *, attempt: int, state: Redelivery, failures: Sequence[Failure] = ()) -> Properties:
+    """The properties of a copy: as they came, but for the counts and the failures."""
     old, message = came.properties, came.message
-    table = without_deaths(old.headers)
+    fields = fields_in(old.raw)
+    table = their_fields(fields)
     ours = structs.replace(
-        _read(table.get(OURS)),
+        _read((old.headers or {}).get(OURS)),
         attempt=attempt,
         unsettled=int(state),
         id=_too_long(message.id),
         origin=message.origin,
     )
+    if old.user_id is not None:
+        ours = structs.replace(ours, user_id=text_or_escaped(old.user_id))
     table[OURS] = _ours_text.encode(ours).decode()
-    if failures:
-        table[STORY] = story(failures)
-    table |= more
-    if STORY in table and not fits(table):
-        del table[STORY]
-    return BasicProperties(
-        message_id=message.id if ours.id is None else None,
+    if failures or STORY.encode() in fields:
+        table[STORY] = story(failures) if failures else fields[STORY.encode()]
+    if deaths := kept_deaths(fields, message.source):
+        table[DEATHS] = field_of(deaths)
+    return Properties(
+        message_id=(old.message_id or message.id) if ours.id is None else None,
         correlation_id=old.correlation_id,
         timestamp=old.timestamp,
         delivery_mode=_PERSISTENT,
         headers=table,
-        **{name: getattr(old, name) for name in _KEPT},
+        **{name: getattr(old, name) for name in KEPT},
     )
 
 
-def fits(table: Mapping[str, Any]) -> bool:
-    """Whether these headers go into one frame. The broker ends the connection of whoever sends more."""
-    size = 0
-    for name, value in table.items():
-        size += len(name) + (len(value) if isinstance(value, str | bytes) else 16)
-    if size < _MOST_HEADERS // 4:  # a character has at most four bytes
-        return True
-    return sum(len(_bytes(name)) + len(_bytes(value)) + 8 for name, value in table.items()) < _MOST_HEADERS
+SPARE = (STORY, DEATHS)
+"""Headers of ours that a message goes without where they do not fit into a frame, the first ones first."""
 
 
-def type_of(message: Message) -> str | None:
-    """The `type` that its publisher gave it."""
-    found = _as_it_came(message.headers)[0].get("type")
-    return found if isinstance(found, str) else None
-
-
-def _as_it_came(headers: Headers) -> tuple[dict[str, Any], dict[str, Any], Headers]:
-    """Properties and typed headers that a message had which somebody else published; and its other headers."""
-    packed = next((value for name, value in headers if name == TYPED), None)
-    if packed is None:
-        return {}, {}, headers
-    return *_unpacked(packed), tuple(pair for pair in headers if pair[0] != TYPED)
-
-
-def _value(value: bytes) -> str | bytes:
-    try:
-        return value.decode()
-    except UnicodeDecodeError:
-        return value
+def their_fields(fields: Mapping[bytes, Field]) -> dict[Name, Any]:
+    """The headers of whoever published it, as they came: without ours, and without what RabbitMQ itself writes."""
+    return {_AWAY.get(text_of(name), name): field for name, field in fields.items() if text_of(name) not in _NOT_THEIRS}
 
 
 def _too_long(text: str | None) -> str | None:
@@ -174,61 +177,48 @@ def story(failures: Sequence[Failure]) -> bytes:
 # -- in -------------------------------------------------------------------------------------------------------------
 
 
-def arrived(source: str, origin: str, properties: BasicProperties, body: bytes, clock: Clock) -> Arrived:
+def safely_arrived(source: str, origin: str, properties: Properties, body: bytes, clock: Clock) -> Arrived:
+    """Read what came. Whatever its headers do to us, the message goes on with its body, and they go on as they are."""
+    try:
+        return arrived(source, origin, properties, body, clock)
+    except Exception:
+        log.exception("the headers of a message in %s cannot be read: it is taken without them", source)
+        message = Message(clock.new_id(), source, body, clock.now(), origin=origin)
+        return Arrived(message, (), Redelivery.FRESH, properties)
+
+
+def arrived(source: str, origin: str, properties: Properties, body: bytes, clock: Clock) -> Arrived:
     """Read what came from the broker, sent by Redrive or by anybody else."""
     table: Mapping[str, Any] = properties.headers or {}
     ours = _read(table.get(OURS))
     message = Message(
-        ours.id or _text(properties.message_id) or clock.new_id(),
+        ours.id or text_or_escaped(properties.message_id) or clock.new_id(),
         source,
         body,
         moment(ours.at) if ours.at else _timestamp(properties, clock),
-        ours.pairs if ours.pairs is not None else _headers(properties, table),
+        ours.pairs if ours.pairs is not None else _headers(source, properties, table, ours),
         ours.key,
         ours.tenant,
-        ours.correlation_id or _text(properties.correlation_id),
+        ours.correlation_id or text_or_escaped(properties.correlation_id),
         ours.attempt + rejections(table, source),
         ours.priority,
         None if ours.expires is None else moment(ours.expires),
-        origin or ours.origin or _first_way(table, source),
+        origin or ours.origin or first_way(table, source),
     )
     return Arrived(message, read_story(table.get(STORY)), state_of(ours.unsettled), properties)
 
 
-def rejections(table: Mapping[str, Any], queue: str) -> int:
-    """How often that queue rejected it, by x-death. Whatever else stands there is nobody's count."""
-    deaths = table.get(X_DEATH)
-    if not isinstance(deaths, list):
-        return 0
-    return sum(
-        death["count"]
-        for death in deaths
-        if isinstance(death, dict)
-        and death.get("queue") == queue
-        and death.get("reason") == "rejected"
-        and isinstance(death.get("count"), int)
-        and 0 < death["count"] < 1 << 31
-    )
-
-
-def _first_way(table: Mapping[str, Any], queue: str) -> str:
-    """Exchange and key by which a message came that RabbitMQ itself has sent round."""
-    deaths = table.get(X_DEATH)
-    for death in deaths if isinstance(deaths, list) else ():
-        if isinstance(death, dict) and death.get("queue") == queue and death.get("exchange"):
-            keys = death.get("routing-keys")
-            return f"{death['exchange']}/{keys[0] if isinstance(keys, list) and keys else ''}"
-    return ""
-
-
-def without_deaths(table: Mapping[str, Any] | None) -> dict[str, Any]:
-    """Headers as they were before RabbitMQ counted: a copy counts anew."""
-    return {name: value for name, value in (table or {}).items() if name not in _DEATH_HEADERS}
-
-
-def fresh_ours(text: object) -> str:
+def renewed_ours(text: object, origin: str) -> str:
     """What AMQP has no place for, of a message that begins anew."""
-    return _ours_text.encode(structs.replace(_read(text), attempt=1, unsettled=0, expires=None)).decode()
+    ours = _read(text)
+    return _ours_text.encode(
+        structs.replace(ours, attempt=1, unsettled=0, expires=None, origin=ours.origin or origin)
+    ).decode()
+
+
+def origin_of(table: Mapping[str, Any], queue: str) -> str:
+    """Exchange and key by which a message first came to that queue, if its headers say it."""
+    return _read(table.get(OURS)).origin or first_way(table, queue)
 
 
 def _read(text: object) -> Ours:
@@ -236,7 +226,7 @@ def _read(text: object) -> Ours:
         return _NOTHING
     try:
         return _ours.decode(text)
-    except (msgspec.MsgspecError, UnicodeDecodeError):
+    except UNREADABLE:
         return _NOTHING
 
 
@@ -245,7 +235,7 @@ def read_story(data: object) -> tuple[Failure, ...]:
         return ()
     try:
         return _failures.decode(data)
-    except (msgspec.MsgspecError, UnicodeDecodeError):
+    except UNREADABLE:
         return ()
 
 
@@ -256,37 +246,28 @@ def _timestamp(properties: BasicProperties, clock: Clock) -> datetime:
     return clock.now()
 
 
-def _headers(properties: BasicProperties, table: Mapping[str, Any]) -> Headers:
+def _headers(source: str, properties: Properties, table: Mapping[str, Any], ours: Ours) -> Headers:
     found = vars(properties)
-    kept = {name: value for name in _KEPT if (value := found[name]) is not None}
-    if not table and not kept:
-        return ()
-    pairs = [(_text(name) or "", _bytes(value)) for name, value in table.items() if name not in _NOT_THEIRS]
-    typed = without_deaths({name: value for name, value in table.items() if not isinstance(value, str | bytes)})
-    if kept or typed:
-        pairs.append((TYPED, _packed(kept, typed)))
+    kept = {name: value for name in KEPT if (value := found[name]) is not None}
+    if ours.user_id is not None:
+        kept["user_id"] = ours.user_id
+    if not kept and _NOTHING_ELSE.issuperset(table):
+        return ()  # as of almost all of ours
+    fields = fields_in(properties.raw)
+    pairs = [(_BACK.get(name, name), bytes_of(value)) for name, value in table.items() if name not in _NOT_THEIRS]
+    typed, deaths = dict(_typed(fields)), kept_deaths(fields, source)
+    if kept or typed or deaths:
+        pairs.append((TYPED, packed(kept, typed, deaths)))
     return tuple(pairs)
 
 
-def _text(value: str | bytes | None) -> str | None:
-    """AMQP calls them text; what is none comes as bytes."""
-    return value.decode(errors="backslashreplace") if isinstance(value, bytes) else value
+_NOTHING_ELSE = frozenset((OURS, STORY, *_COUNTS))
 
 
-def _bytes(value: object) -> bytes:
-    if isinstance(value, bytes):
-        return value
-    return value.encode() if isinstance(value, str) else msgspec.json.encode(value, enc_hook=str)
-
-
-def _packed(kept: Mapping[str, Any], typed: Mapping[str, Any]) -> bytes:
-    """What headers of ours have no type for, so that it goes back as it came."""
-    return msgspec.msgpack.encode([kept, typed], enc_hook=str)
-
-
-def _unpacked(data: bytes) -> tuple[dict[str, Any], dict[str, Any]]:
-    try:
-        kept, typed = msgspec.msgpack.decode(data)
-        return {name: value for name, value in kept.items() if name in _KEPT}, dict(typed)
-    except (msgspec.MsgspecError, ValueError, TypeError, AttributeError):
-        return {}, {}
+def _typed(fields: Mapping[bytes, Field]) -> Iterator[tuple[bytes, Field]]:
+    """The headers whose type, or name, a text and its value do not tell."""
+    for raw, field in fields.items():
+        name = text_of(raw)
+        is_plain = field_of(text_or_bytes(field[5:])) == field and name.encode() == raw and name != TYPED
+        if name not in _NOT_THEIRS and not is_plain:
+            yield _BACK[name].encode() if name in _BACK else raw, field

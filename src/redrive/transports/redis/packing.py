@@ -10,6 +10,7 @@ import msgspec
 from redrive.clock import microseconds, moment
 from redrive.model import Failure, Headers, Message
 from redrive.transports.base import Delivery, Settlement
+from redrive.untrusted import UNREADABLE
 
 
 class Parcel(msgspec.Struct, array_like=True, frozen=True, gc=False):
@@ -29,6 +30,7 @@ class Parcel(msgspec.Struct, array_like=True, frozen=True, gc=False):
 _encode = msgspec.msgpack.Encoder().encode
 _decode = msgspec.msgpack.Decoder(Parcel).decode
 _decode_failures = msgspec.msgpack.Decoder(tuple[Failure, ...]).decode
+_ZERO, _LAPSED, _BEGUN = ord("0"), 1, 2  # lua/shared.lua says what they mean
 Group = tuple[bool, str | None, int, int, int]  # sent back, tenant, priority, milliseconds to wait, attempts made
 
 
@@ -58,11 +60,27 @@ def delivered(
     source: str, token: bytes, ids: Iterable[bytes], parcels: Iterable[bytes | None], states: Iterable[bytes]
 ) -> list[Delivery]:
     """The deliveries that `fetch.lua` leased. One whose message is gone is left to its lease, which forgets it."""
-    return [
-        _delivery(source, token, id.decode("utf-8", "surrogatepass"), _decode(parcel), state)
+    rows = [
+        (id.decode("utf-8", "surrogatepass"), parcel, state)
         for id, parcel, state in zip(ids, parcels, states, strict=True)
         if parcel is not None
     ]
+    try:
+        return [_delivery(source, token, id, _decode(parcel), state) for id, parcel, state in rows]
+    except UNREADABLE:  # one of them: each by itself
+        return [_readable(source, token, *row) for row in rows]
+
+
+def _readable(source: str, token: bytes, id: str, packed: bytes, state: bytes) -> Delivery:
+    """The delivery; one whose value somebody else wrote, or broke, is marked, and holds up no other."""
+    try:
+        return _delivery(source, token, id, _decode(packed), state)
+    except UNREADABLE as error:
+        message = Message(id, source, packed, moment(0), attempt=int(state[17:23]))
+        why = f"to unpack what Redis has under its id failed: {type(error).__name__}: {error}"
+        marks = state[16] - _ZERO
+        counted = bool(marks & _BEGUN)
+        return Delivery(message, token, (), bool(marks & _LAPSED), unreadable=why, is_counted=counted)
 
 
 def _delivery(source: str, token: bytes, id: str, parcel: Parcel, state: bytes) -> Delivery:
@@ -80,8 +98,16 @@ def _delivery(source: str, token: bytes, id: str, parcel: Parcel, state: bytes) 
         None if parcel.expires_at is None else moment(parcel.expires_at),
         parcel.origin,
     )
-    failures = state.split(b":", 2)[2]
-    return Delivery(message, token, _decode_failures(failures) if failures else (), state[16:17] == b"1")
+    failures, marks = state.split(b":", 2)[2], state[16] - _ZERO
+    if marks == _BEGUN and not failures:  # as almost all are
+        return Delivery(message, token)
+    return Delivery(
+        message,
+        token,
+        _decode_failures(failures) if failures else (),
+        bool(marks & _LAPSED),
+        is_counted=bool(marks & _BEGUN),
+    )
 
 
 def history(settlement: Settlement) -> bytes:

@@ -9,6 +9,7 @@ def _script(name: str) -> Script:
 
 ADD = _script("add")
 FETCH = _script("fetch")
+BEGIN = _script("begin")
 SETTLE = _script("settle")
 EXTEND = _script("extend")
 DEPTH = _script("depth")

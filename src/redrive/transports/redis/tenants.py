@@ -9,7 +9,6 @@ from typing import Any
 from msgspec import Struct
 
 from redrive.clock import moment
-from redrive.flow.fairness import priority_of
 
 
 class TenantMetrics(Struct, frozen=True):
@@ -31,10 +30,10 @@ def metrics(rows: Iterable[Any]) -> list[TenantMetrics]:
             name=name.decode("utf-8", "surrogatepass"),
             last_processed_at=moment(at * 1000) if at else None,
             rounds_without_processing=rounds,
-            current_priority=priority_of(rounds),
+            current_priority=priority,
             total_processed=total,
             consecutive_batch_count=in_a_row,
             waiting=waiting,
         )
-        for name, total, at, rounds, in_a_row, waiting in rows
+        for name, total, at, rounds, priority, in_a_row, waiting in rows
     ]

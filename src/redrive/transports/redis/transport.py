@@ -13,7 +13,7 @@ from typing import Any
 from redrive.clock import Clock
 from redrive.drivers.redis import Link, Value
 from redrive.errors import TransportUnavailable
-from redrive.limits import Limits
+from redrive.limits import Fair, Limits
 from redrive.model import Category, Done, Message, Release, Retry
 from redrive.transports.base import ACCEPTED, Delivery, Depth, Features, SendResult, Settlement, unknown
 from redrive.transports.redis import scripts
@@ -24,7 +24,7 @@ from redrive.transports.redis.tenants import TenantMetrics, metrics
 _MOST_AT_ONCE, _LARGEST = 500, 1 << 20  # jobs and bytes that one script is given
 _CALLS_AT_ONCE = 16  # scripts in one round trip: more would make a server that is busy look like one that is away
 _NAMED_FOR = 60.0
-_NO_LIMITS = Limits()
+_NO_LIMITS, _USUAL = Limits(), Fair()
 
 
 class RedisTransport:
@@ -46,6 +46,8 @@ class RedisTransport:
         self._clock = clock
         self._lease = _milliseconds(lease)
         self._limits: dict[str, Limits] = {}
+        self._at_once: set[str] = set()  # sources whose attempts begin when they are received
+        self._unanswered: set[tuple[bytes, bytes]] = set()  # settlements that may have been carried out
         self._governed: set[str] = set()  # sources whose limits the server knows
         self._named: dict[str, float] = {}  # source -> when we last wrote it down
         self._bells: dict[str, Bell] = {}
@@ -62,7 +64,10 @@ class RedisTransport:
                 wait, deliveries = await self._fetch(source, min(limit, _MOST_AT_ONCE))
                 if deliveries:
                     return deliveries
-                await self._wait(source, wait)
+                if wait < 0:  # somebody has emptied the server
+                    await self._introduce(source, again=True)
+                else:
+                    await self._wait(source, wait)
         except TransportUnavailable:
             self._governed.discard(source)  # what comes back may be another server
             raise
@@ -82,8 +87,42 @@ class RedisTransport:
             by_source[settlement.delivery.message.source].append(settlement)
         lost: set[tuple[bytes, bytes]] = set()
         for source, some in by_source.items():
-            lost |= _pairs(await self._link.run(scripts.SETTLE, [self.queue(source)], self._decided(source, some)))
+            arguments = self._decided(source, some)
+            try:
+                found = await self._link.run(scripts.SETTLE, [self.queue(source)], arguments)
+            except TransportUnavailable:
+                self._unanswered.update(map(_pair, some))
+                raise
+            lost |= self._really_lost(some, found)
         return _those([settlement.delivery for settlement in settlements], lost)
+
+    def _really_lost(self, settlements: Sequence[Settlement], found: Sequence[bytes]) -> set[tuple[bytes, bytes]]:
+        """Those whose lease another has. What is settled a second time, because the answer to the first did not come,
+        is not lost if the first can have done it: then it is gone or, put back, is there for anybody."""
+        lost = {(token, id): instead for token, id, instead in zip(found[::3], found[1::3], found[2::3], strict=True)}
+        if not self._unanswered:
+            return set(lost)
+        for settlement in settlements:
+            pair = _pair(settlement)
+            if pair in self._unanswered:
+                self._unanswered.discard(pair)
+                if lost.get(pair) == b"gone" or not isinstance(settlement.outcome, Done):
+                    lost.pop(pair, None)
+        return set(lost)
+
+    # -- counting attempts ---------------------------------------------------------------------------------------
+
+    async def begin(self, deliveries: Sequence[Delivery]) -> Sequence[Delivery]:
+        lost: set[tuple[bytes, bytes]] = set()
+        for source, some in _by_source(deliveries).items():
+            arguments: list[Value] = []
+            for token, ids in _by_token(some).items():
+                arguments += (token, len(ids), *ids)
+            lost |= _pairs(await self._link.run(scripts.BEGIN, [self.queue(source)], arguments))
+        return _those(deliveries, lost)
+
+    def begin_at_once(self, source: str, at_once: bool) -> None:
+        (self._at_once.add if at_once else self._at_once.discard)(source)
 
     async def send(self, messages: Sequence[Message]) -> Sequence[SendResult]:
         """Together. Where that fails on a cluster, of which a part may be away, source by source: an id that is queued
@@ -116,10 +155,20 @@ class RedisTransport:
             await self._introduce(source)  # what is added before the server knows the limits is in no tenant's turn
         await self._name(by_source)
         calls = [
-            ([self.queue(source)], self._groups(chunk)) for source, some in by_source.items() for chunk in _chunks(some)
+            (source, [self.queue(source)], (int(source in self._limits), *self._groups(chunk)))
+            for source, some in by_source.items()
+            for chunk in _chunks(some)
         ]
         for start in range(0, len(calls), _CALLS_AT_ONCE):
-            await self._link.run_all(scripts.ADD, calls[start : start + _CALLS_AT_ONCE])
+            await self._add_some(calls[start : start + _CALLS_AT_ONCE])
+
+    async def _add_some(self, calls: Sequence[tuple[str, Sequence[Value], Sequence[Value]]]) -> None:
+        """Add; where the server has forgotten the terms of a source, it is told them before."""
+        while calls:
+            answers = await self._link.run_all(scripts.ADD, [call[1:] for call in calls])
+            calls = [call for call, answer in zip(calls, answers, strict=True) if answer < 0]
+            for source in {call[0] for call in calls}:
+                await self._introduce(source, again=True)
 
     async def depths(self) -> dict[str, Depth]:
         names = await self._names()
@@ -185,16 +234,24 @@ class RedisTransport:
 
     # -- receiving -----------------------------------------------------------------------------------------------
 
-    async def _introduce(self, source: str) -> None:
-        """Check once that the server is to be trusted, and give it our limits."""
-        if source in self._governed:
-            return
+    async def _introduce(self, source: str, *, again: bool = False) -> None:
+        """Check once that the server is to be trusted, and give it our limits; again, if it has forgotten them."""
         await self._link.trust()
+        if source in self._governed and not again:
+            return
         limits = self._limits.get(source, _NO_LIMITS)
-        weights = limits.fair.weights if limits.fair else {}
-        named = [part for tenant, weight in weights.items() for part in (digest(tenant), weight)]
-        await self._link.run(scripts.GOVERN, [self.queue(source)], [int(limits.fair is not None), *named])
+        fair = limits.fair or _USUAL
+        named = [part for tenant, weight in fair.weights.items() for part in (digest(tenant), weight)]
+        priorities = fair.base_priority, fair.increment, fair.most_urgent
+        arguments = int(limits.fair is not None), self._mirror(source), *priorities, *named
+        await self._link.run(scripts.GOVERN, [self.queue(source)], arguments)
         self._governed.add(source)
+        self._named.pop(source, None)
+
+    def _mirror(self, source: str) -> str:
+        """The name that mirrors the queue; `-`: as it is."""
+        prefix = self._link.address.mirror
+        return "-" if prefix is None else f"{prefix}:{source}" if prefix else ""
 
     async def _fetch(self, source: str, limit: int) -> tuple[float, Sequence[Delivery]]:
         """Lease what is there; returns the seconds until there may be more, and the leased. Gives back if cancelled."""
@@ -206,20 +263,21 @@ class RedisTransport:
         except asyncio.CancelledError:
             self._later(self._give_back(source, token, fetching))
             raise
-        return wait / 1000, delivered(source, token, *leased) if leased else ()
+        return wait if wait < 0 else wait / 1000, delivered(source, token, *leased) if leased else ()
 
     def _arguments_of(self, source: str) -> tuple[Value, ...]:
-        limits = self._limits.get(source, _NO_LIMITS)
+        limits, begins = self._limits.get(source, _NO_LIMITS), int(source in self._at_once)
         in_a_row = limits.fair.in_a_row if limits.fair else 3
         if limits.rate is None:
-            return 0, 0, 0, in_a_row
-        return limits.rate.limit, _milliseconds(limits.rate.per), int(limits.rate.adaptive), in_a_row
+            return 0, 0, 0, in_a_row, 0, begins
+        rate = limits.rate
+        return rate.limit, _milliseconds(rate.per), int(rate.adaptive), in_a_row, int(rate.to_the_end), begins
 
     async def _give_back(self, source: str, token: bytes, fetching: asyncio.Future[Any]) -> None:
         _, *leased = await fetching
         if leased:
             ids = leased[0]
-            released = (0, token, 0, 0, len(ids), *(part for id in ids for part in (id, 0)))
+            released = (0, 0, token, 0, 0, len(ids), *(part for id in ids for part in (id, 0)))
             await self._link.run(scripts.SETTLE, [self.queue(source)], released)
 
     async def _wait(self, source: str, seconds: float) -> None:
@@ -249,7 +307,8 @@ class RedisTransport:
 
     def _decided(self, source: str, settlements: Sequence[Settlement]) -> list[Value]:
         """The settlements as arguments of `settle.lua`."""
-        arguments: list[Value] = [self._throttled(source, settlements)]
+        rate = self._limits.get(source, _NO_LIMITS).rate
+        arguments: list[Value] = [self._throttled(source, settlements), int(rate is not None and rate.to_the_end)]
         by_token: dict[bytes, list[Settlement]] = defaultdict(list)
         for settlement in settlements:
             by_token[settlement.delivery.token].append(settlement)
@@ -327,6 +386,10 @@ def _by_token(deliveries: Iterable[Delivery]) -> dict[bytes, list[bytes]]:
 
 def _pairs(flat: Sequence[bytes]) -> set[tuple[bytes, bytes]]:
     return set(zip(flat[::2], flat[1::2], strict=True))
+
+
+def _pair(settlement: Settlement) -> tuple[bytes, bytes]:
+    return settlement.delivery.token, _bytes(settlement.delivery.message.id)
 
 
 def _those(deliveries: Sequence[Delivery], lost: set[tuple[bytes, bytes]]) -> list[Delivery]:

@@ -26,6 +26,7 @@ from redrive.transports.base import (
     refused,
     translated_errors,
 )
+from redrive.untrusted import UNREADABLE
 
 _SQL = clauses(__package__, "queue")
 T = TypeVar("T")
@@ -270,7 +271,18 @@ def _row(message: Message, visible_at: int) -> Row:
 
 
 def _deliveries(source: str, lease: int, rows: Iterable[Row]) -> list[Delivery]:
-    return [_delivery(source, lease, row) for row in rows]
+    return [_readable(source, lease, row) for row in rows]
+
+
+def _readable(source: str, lease: int, row: Row) -> Delivery:
+    """The delivery of a row; one that somebody else wrote, or broke, is marked, and holds up no other."""
+    try:
+        return _delivery(source, lease, row)
+    except UNREADABLE as error:
+        seq, lapsed, id, _, attempt, _, _, body, *_ = row
+        message = Message(str(id), source, body if isinstance(body, bytes) else b"", moment(0), attempt=attempt + 1)
+        why = f"to unpack its row failed: {type(error).__name__}: {error}"
+        return Delivery(message, (seq, lease), (), bool(lapsed), unreadable=why)
 
 
 def _delivery(source: str, lease: int, row: Row) -> Delivery:

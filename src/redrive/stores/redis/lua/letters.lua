@@ -11,13 +11,14 @@
 --   :groups     hash group -> msgpack of type, message, category, first and last time
 --   KEYS[2]     where the store has entries: the sorted set of the open letters' entries
 --   :aside      hash id -> entry, of letters that are not open
+--   KEYS[3]     where entries have keys of their own too: what these begin with, before `:` and the id of the message
 --
 -- A member of an index is the seq in five bytes, and the id: so letters of one microsecond sort as they came.
 
-local base, entries = KEYS[1], KEYS[2]
+local base, entries, names = KEYS[1], KEYS[2], KEYS[3]
 local SEQ, STATE, CATEGORY, SOURCE, GROUP, TENANT, CREATED, NEXT_RETRY, EXPIRES = 1, 2, 3, 4, 5, 6, 7, 9, 10
 local PRIORITY, OWNER, LEASE, SCORE, BODY_IN_ENTRY = 11, 12, 13, 19, 20
-local CLOSED = {resolved = true, archived = true}
+local CLOSED = {resolved = true, archived = true, sent = true}
 local LARGE = 4 * 1024 * 1024 -- a reply is cut after so many bytes
 
 local function seq_in(member)

@@ -61,6 +61,29 @@ local function free(score)
   return score
 end
 
+-- The key of an entry's own. The id of the message is the first field of its document: msgpack of a text (codec.py).
+local function name_of(id, document)
+  if document == '' then document = redis.call('HGET', base .. ':documents', id) or '' end
+  local start = string.byte(document, 1) == 0xdc and 4 or 2 -- after the head of an array, long or short
+  local kind, short, long = string.byte(document, start, start + 2)
+  if not kind then return nil end
+  local from, length = start + 1, kind - 0xa0
+  if kind == 0xd9 then from, length = start + 2, short end
+  if kind == 0xda then from, length = start + 3, short * 256 + long end
+  return names .. ':' .. string.sub(document, from, from + length - 1)
+end
+
+-- An open letter has such a key, with the score of its entry; a closed one has none.
+local function keep_name(id, new, document)
+  local name = name_of(id, document)
+  if not name then return end
+  if new and not CLOSED[new[STATE]] then
+    redis.call('SET', name, string.format('%.0f', math.floor(new[SCORE])))
+  else
+    redis.call('DEL', name)
+  end
+end
+
 local function take_entry(id, head)
   local entry = entry_of(id, head)
   if redis.call('HDEL', base .. ':aside', id) == 0 and entry then redis.call('ZREM', entries, entry) end
@@ -94,6 +117,7 @@ local function change(id, was, is, document, entry)
   local old, new = was ~= '' and cmsgpack.unpack(was), is ~= '' and cmsgpack.unpack(is)
   if new and new[SEQ] == 0 then new[SEQ] = redis.call('INCR', base .. ':seq') end
   if entries then keep_entry(id, old, new, entry) end
+  if names and (entry ~= '' or not new or CLOSED[old[STATE]] ~= CLOSED[new[STATE]]) then keep_name(id, new, document) end
   if new then
     redis.call('HSET', base .. ':heads', id, cmsgpack.pack(new))
     if document ~= '' then redis.call('HSET', base .. ':documents', id, document) end

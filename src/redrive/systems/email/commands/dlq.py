@@ -23,14 +23,15 @@ from redrive.forensics.transfer import append_lines
 from redrive.model import Letter
 from redrive.service import Service
 from redrive.stores.paging import every_letter
-from redrive.systems.email.commands.session import ask_email, email_settings, is_narrowed, which
+from redrive.systems.email.commands.session import ask_email, by_code, email_settings, is_narrowed, shown_code, which
 from redrive.systems.email.dlq import entry_shape
 from redrive.systems.email.settings import EmailSettings
-from redrive.systems.email.snapshot import NO_CODE, company_of
+from redrive.systems.email.shape import code_of, failed_attempts, moved_at
+from redrive.systems.email.snapshot import company_of
 from redrive.telemetry.events import LettersPruned
 
 _PAGE = 500
-_BY = {"code": lambda letter: letter.last.code or NO_CODE, "company": company_of}
+_BY = {"code": shown_code, "company": company_of}
 _LIMIT = click.option("--limit", type=click.IntRange(1, 1000), default=50, show_default=True, help="How many at most.")
 
 
@@ -53,14 +54,13 @@ def list_entries(query: Query, limit: int, as_json: bool) -> None:
     elif letters:
         made = table("JOB", "COMPANY", "CODE", "ATTEMPTS", "AGE", "REASON", right=("ATTEMPTS",))
         for letter in letters:
-            attempts = str(max(letter.last.attempt, len(letter.failures)))
             cells = (
                 Text(plain(letter.message.id)),
                 line(company_of(letter), 40),
-                Text(letter.last.code or ""),
-                Text(attempts),
+                Text(code_of(letter) or ""),
+                Text(str(failed_attempts(letter))),
             )
-            made.add_row(*cells, age(letter.created_at), line(letter.last.message, 2 * width()))
+            made.add_row(*cells, age(moved_at(letter)), line(letter.last.message, 2 * width()))
         show(made)
     if not letters:
         say("no entry matches" if is_narrowed(query) else "the DLQ is empty")
@@ -124,6 +124,7 @@ def trim(query: Query, file: Path | None, yes: bool) -> None:
     if not is_narrowed(query):
         raise Stopped("trim removes entries: say which, by --older-than, --newer-than, --code or --company")
     target, bounded = file or Path(email_settings().of(EmailSettings).dlq_export), until_now(query)
+    bounded = ask_email(lambda service: by_code(service, bounded))
     total = ask_email(lambda service: service.count(bounded))
     if total == 0:
         raise Stopped("no entry matches: nothing was removed", NOTHING)
@@ -162,6 +163,7 @@ def reprocess(
     query = replace(query, message_ids=jobs or None)
     if not is_narrowed(query) and not every:
         raise Stopped("which jobs? Name them, give --code, --company or an age, or say --all")
+    query = ask_email(lambda service: by_code(service, query))
     bounded, plan = until_now(query), ask_email(lambda service: service.plan(query))
     if plan.total == 0:
         why = "what matches is on its way already" if plan.left_out else "no entry of the DLQ matches"
@@ -175,12 +177,13 @@ async def _frozen(service: Service, query: Query, pace: float | None) -> Replay:
 
 
 async def _found(service: Service, query: Query, limit: int) -> list[Letter]:
+    query = await by_code(service, query)
     return list((await service.app.store.letters.search(query, limit=limit)).letters)
 
 
 async def _counted(service: Service, query: Query, by: str) -> Counter[str]:
     counts = Counter[str]()
-    async for letter in every_letter(service.app.store.letters, query):
+    async for letter in every_letter(service.app.store.letters, await by_code(service, query)):
         counts[_BY[by](letter)] += 1
     return counts
 
@@ -188,7 +191,7 @@ async def _counted(service: Service, query: Query, by: str) -> Counter[str]:
 async def _exported(service: Service, query: Query, file: Path) -> int:
     count = 0
     with file.open("ab") as target:
-        async for some in service.export(query):
+        async for some in service.export(await by_code(service, query)):
             target.write(some)
             count += some.count(b"\n")
     return count

@@ -23,6 +23,7 @@ from redrive.systems.email.job import read_job
 from redrive.systems.email.settings import EmailSettings
 from redrive.systems.email.snapshot import Memory, Snapshot, Turn, take, turns_of
 from redrive.transports.base import Depth, Pausable
+from redrive.untrusted import UNREADABLE
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -100,7 +101,7 @@ def _jobs(file: Path) -> Iterator[bytes]:
     if text.startswith(b"["):
         try:
             yield from (bytes(job) for job in msgspec.json.decode(text, type=list[msgspec.Raw]))
-        except msgspec.DecodeError as error:
+        except UNREADABLE as error:
             raise Stopped(f"{file} is no list of jobs: {error}") from error
     elif _is_one(text):
         yield text
@@ -111,7 +112,7 @@ def _jobs(file: Path) -> Iterator[bytes]:
 def _is_one(text: bytes) -> bool:
     try:
         msgspec.json.decode(text, type=msgspec.Raw)
-    except msgspec.DecodeError:
+    except UNREADABLE:
         return b"\n" not in text
     return True
 

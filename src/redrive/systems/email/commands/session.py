@@ -14,10 +14,14 @@ from redrive.cli.options import span
 from redrive.cli.session import Needs, ask, loaded
 from redrive.config.settings import Settings
 from redrive.forensics.query import Query
-from redrive.model import OPEN
+from redrive.model import OPEN, Letter
 from redrive.service import Service
+from redrive.stores.paging import every_letter
 from redrive.systems.email.dlq import dlq_url
+from redrive.systems.email.rules import canonical_code
 from redrive.systems.email.settings import EmailSettings
+from redrive.systems.email.shape import code_of
+from redrive.systems.email.snapshot import NO_CODE
 
 T = TypeVar("T")
 
@@ -72,12 +76,29 @@ def which(command: Callable[..., Any]) -> Callable[..., Any]:
         click.option("--newer-than", type=span, metavar="DURATION", help="Died within this time: 30m, 1d."),
         click.option("--older-than", type=span, metavar="DURATION", help="Died longer ago than this: 2h, 30d."),
         click.option("--company", multiple=True, metavar="ID", help="Of this company. Repeatable."),
-        click.option("--code", help="With this code of the last failure: 421, 550, Throttling …"),
+        click.option("--code", help="With this code of the last failure: 421, 550, Throttling, none …"),
     ):
         wrapped = option(wrapped)
     return wrapped
 
 
+async def by_code(service: Service, query: Query) -> Query:
+    """The same letters, chosen by the code that their entry shows: a store knows only what a server has said."""
+    if query.code is None:
+        return query
+    wanted, wide = canonical_code(query.code), replace(query, code=None)
+    ids = [letter.id async for letter in every_letter(service.app.store.letters, wide) if shown_code(letter) == wanted]
+    return replace(wide, ids=tuple(ids))
+
+
+def shown_code(letter: Letter) -> str:
+    """The code of a letter as its entry has it; `none` where there is none."""
+    return code_of(letter) or NO_CODE
+
+
 def is_narrowed(query: Query) -> bool:
     """Whether any option narrows the query."""
-    return any(value is not None for value in (query.code, query.tenants, query.before, query.since, query.message_ids))
+    return any(
+        value is not None
+        for value in (query.code, query.tenants, query.before, query.since, query.message_ids, query.ids)
+    )

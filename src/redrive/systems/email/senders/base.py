@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import datetime
-from email.headerregistry import Address
 from email.message import EmailMessage
 from email.policy import SMTP
-from email.utils import format_datetime, parseaddr
+from email.utils import format_datetime
 from hashlib import blake2b
 from typing import Protocol
 from urllib.parse import SplitResult, parse_qsl, unquote, urlsplit
@@ -15,7 +14,7 @@ from urllib.parse import SplitResult, parse_qsl, unquote, urlsplit
 from msgspec import Struct
 
 from redrive.errors import ConfigError, HandlerError, nearest
-from redrive.systems.email.job import EmailJob, address_of
+from redrive.systems.email.job import EmailJob
 from redrive.systems.email.rules import canonical_code, verdict_of
 
 
@@ -28,7 +27,7 @@ class Mail(Struct, frozen=True):
 
     @property
     def sender(self) -> str:
-        return address_of(self.job.from_)
+        return self.job.sender.address
 
     @property
     def message_id(self) -> str:
@@ -68,13 +67,10 @@ class SendError(HandlerError):
 def mime_of(mail: Mail) -> EmailMessage:
     """The message as it goes over the wire. Who gets a blind copy is not in it."""
     job, message = mail.job, EmailMessage(policy=SMTP)
-    message["From"] = _header(job.from_)
-    if job.to_list:
-        message["To"] = [_header(address) for address in job.to_list]
-    if job.cc:
-        message["Cc"] = [_header(address) for address in job.cc]
-    if job.reply_to:
-        message["Reply-To"] = _header(job.reply_to)
+    message["From"] = job.sender.header
+    for name, boxes in (("To", job.to_boxes), ("Cc", job.cc_boxes), ("Reply-To", job.reply_to_boxes)):
+        if boxes:
+            message[name] = [box.header for box in boxes]
     message["Subject"] = job.subject
     message["Date"] = format_datetime(mail.at)
     message["Message-ID"] = mail.message_id
@@ -123,9 +119,3 @@ def _fill(message: EmailMessage, job: EmailJob) -> None:
         message.add_alternative(job.html, subtype="html")
     elif job.html is not None:
         message.set_content(job.html, subtype="html")
-
-
-def _header(text: str) -> Address:
-    name, address = parseaddr(text)
-    local, _, domain = address.rpartition("@")
-    return Address(name, local.strip('"'), domain)

@@ -9,7 +9,6 @@ from typing import Any
 
 from redrive.config.durations import duration
 from redrive.errors import ConfigError, MissingExtra
-from redrive.systems.email.job import address_of
 from redrive.systems.email.senders.base import Mail, SendError, mime_of, parts_of
 
 try:
@@ -69,7 +68,7 @@ class SesSender:
         try:
             client = await self._connected()
             await client.send_email(
-                FromEmailAddress=mail.job.from_,
+                FromEmailAddress=mail.job.sender.encoded,
                 Destination=destination,
                 Content={"Raw": {"Data": mime_of(mail).as_bytes()}},
                 EmailTags=_tags(mail),
@@ -77,7 +76,7 @@ class SesSender:
             )
         except ClientError as error:
             code, text = _answer(error)
-            raise SendError(f"SES {code}: {text}", code=code) from error
+            raise SendError(f"SES {code}: {text}", code=code) from None  # its answer says it all
         except (BotoCoreError, OSError) as error:
             raise SendError(f"SES: {error or type(error).__name__}") from error
 
@@ -104,13 +103,14 @@ class SesSender:
 
 def _destination(mail: Mail) -> dict[str, list[str]]:
     """The recipients for SES: who has it already is left out, and a blind copy stays blind."""
-    left, lists = set(mail.recipients), {"ToAddresses": mail.job.to_list, "CcAddresses": mail.job.cc}
-    lists["BccAddresses"] = mail.job.bcc
-    return {
-        name: kept
-        for name, some in lists.items()
-        if (kept := [address for address in some if address_of(address) in left])
-    }
+    job, left = mail.job, set(mail.recipients)
+    destination: dict[str, list[str]] = {}
+    for name, boxes in (("To", job.to_boxes), ("Cc", job.cc_boxes), ("Bcc", job.bcc_boxes)):
+        for box in boxes:
+            if box.address in left:
+                left.remove(box.address)
+                destination.setdefault(f"{name}Addresses", []).append(box.encoded)
+    return destination
 
 
 def _tags(mail: Mail) -> list[dict[str, str]]:

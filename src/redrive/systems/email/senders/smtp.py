@@ -155,7 +155,8 @@ class SmtpSender:
 
 
 class _translated:
-    """Raise SendError for every error of the driver."""
+    """Raise SendError for every error of the driver. Of a refusal, the server's answer says all there is to say: the
+    driver's stack would only be kept with each dead letter."""
 
     def __enter__(self) -> None:
         return None
@@ -163,11 +164,10 @@ class _translated:
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: object) -> None:
         match error:
             case aiosmtplib.SMTPRecipientsRefused(recipients=refused):
-                raise _refused(
-                    [(refusal.recipient, refusal.code, refusal.message) for refusal in refused], []
-                ) from error
+                answers = [(refusal.recipient, refusal.code, refusal.message) for refusal in refused]
+                raise _refused(answers, []) from None
             case aiosmtplib.SMTPResponseException(code=code, message=text) if code > 0:
-                raise SendError(f"SMTP {code}: {_said(text)}", code=str(code)) from error
+                raise SendError(f"SMTP {code}: {_said(text)}", code=str(code)) from None
             case aiosmtplib.SMTPNotSupported(message=text) if "SMTPUTF8" in text:
                 raise SendError(f"SMTP: {text}", code="553") from error  # what RFC 6531 says of an address like it
             case aiosmtplib.SMTPException() | OSError():

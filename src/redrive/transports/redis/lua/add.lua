@@ -2,11 +2,13 @@
 -- Put jobs into the queue. An id that is queued already stays as it is or, sent back from a letter, becomes this one.
 --
 -- KEYS[1]  the queue (shared.lua names every key)
--- ARGV     groups: whether sent back (1 or 0), tenant's digest, tenant's name, priority, milliseconds to wait, attempts made,
+-- ARGV     1 whether the caller knows the queue's terms (1 or 0); then groups: whether sent back (1 or 0), tenant's digest, tenant's name, priority, milliseconds to wait, attempts made,
 --          number of jobs, and then an id and a packed message for each
--- Returns  how many are new
-local fair = call('HGET', LIMITS, 'fair')
-local now, added, at = milliseconds(), 0, 1
+-- Returns  how many are new; -1 where the server has forgotten the terms: nothing was added, and it is to be told again
+local terms = call('HMGET', LIMITS, 'fair', 'mirror', 'governed')
+local fair, mirror = terms[1], terms[2]
+if ARGV[1] == '1' and not terms[3] then return -1 end
+local now, added, at = milliseconds(), 0, 2
 
 -- Whoever had it has it no more: a late ack was meant for the copy.
 local function become(id, packed, tried)
@@ -14,22 +16,23 @@ local function become(id, packed, tried)
   local state = call('HGET', STATE, id)
   if state then
     local token, lapsed, _, priority, tenant = parsed(state)
-    if token ~= NOBODY then lapsed = '1' end
+    if token ~= NOBODY then lapsed = LAPSED end
     call('HSET', STATE, id, state_of(NOBODY, lapsed, tried, priority, tenant, ''))
   elseif tried > 0 then
-    call('HSET', STATE, id, state_of(NOBODY, '0', tried, '0', '', ''))
+    call('HSET', STATE, id, state_of(NOBODY, 0, tried, '0', '', ''))
   end
 end
 
 local function place(ids, priority, tenant, delay, tried)
   if tried > 0 or delay > 0 then
-    local state = state_of(NOBODY, '0', tried, priority, tenant, '')
+    local state = state_of(NOBODY, 0, tried, priority, tenant, '')
     for _, id in ipairs(ids) do call('HSET', STATE, id, state) end
   end
   if delay > 0 then
     for _, id in ipairs(ids) do call('ZADD', DELAYED, now + delay, id) end
+    mirrored(mirror, ids, nil, 'delayed')
   else
-    offer('RPUSH', priority, tenant, ids)
+    offer('RPUSH', priority, tenant, ids, mirror)
   end
 end
 

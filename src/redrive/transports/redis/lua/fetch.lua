@@ -4,32 +4,61 @@
 --
 -- KEYS[1]  the queue (shared.lua names every key)
 -- ARGV     1 how many at most, 2 the lease's token, 3 its length in milliseconds, 4 how many may be taken in a window
---          (0: any number), 5 that window in milliseconds, 6 whether the rate adapts (1 or 0), 7 most in a row of a tenant
--- Returns  milliseconds until there may be more, and the leased: ids, packed messages, states
+--          (0: any number), 5 that window in milliseconds, 6 whether the rate adapts (1 or 0), 7 most in a row of a tenant,
+--          8 whether the rate counts to the end: what is leased counts, and what ended within the window (1 or 0),
+--          9 whether the attempts begin at once (1), or the client will say which have begun (0)
+-- Returns  milliseconds until there may be more, and the leased: ids, packed messages, states; only -1 where the server has
+--          forgotten the terms, and is to be told again
 local limit, token, lease = tonumber(ARGV[1]), ARGV[2], tonumber(ARGV[3])
 local most, window, adapts, in_a_row = tonumber(ARGV[4]), tonumber(ARGV[5]), ARGV[6] == '1', tonumber(ARGV[7])
+local to_the_end, begins = ARGV[8] == '1', ARGV[9] == '1'
 local LONGEST, AT_ONCE, LATELY, IDLE = 3600000, 1000, 10000, 7 * 86400000
 local now = milliseconds()
+local limits =
+  call('HMGET', LIMITS, 'paused', 'fair', 'weighted', 'pass', 'turn', 'tenant', 'streak', 'mirror', 'governed')
+local paused, fair, weighted, mirror = limits[1], limits[2], limits[3], limits[8]
+if not limits[9] then return {-1} end
+
+-- So many count for a window from now on.
+local function ended(number)
+  if number == 0 then return end
+  call('RPUSH', STARTS, string.format('%.0f:%d', now, number))
+  call('HINCRBY', RATE, 'used', number)
+end
 
 -- Those of that set whose time has come are ready.
 local function ripen(set, lapse)
   local ids = call('ZRANGEBYSCORE', set, '-inf', now, 'LIMIT', 0, AT_ONCE)
   if #ids == 0 then return end
-  local lanes, order = {}, {}
+  local lanes, order, begun_ones = {}, {}, 0
   for i, state in ipairs(call('HMGET', STATE, unpack(ids))) do
     if state and call('HEXISTS', JOBS, ids[i]) == 1 then
-      local _, lapsed, attempt, priority, tenant, failures = parsed(state)
-      if lapse then call('HSET', STATE, ids[i], state_of(NOBODY, '1', attempt, priority, tenant, failures)) end
+      local holder, lapsed, attempt, priority, tenant, failures, begun = parsed(state)
+      if lapse then
+        if begun then
+          lapsed, begun_ones = LAPSED, begun_ones + 1
+        elseif holder ~= NOBODY then -- nobody: it was sent back meanwhile, and counts from there
+          attempt = attempt - 1 -- its worker died with it, or never heard of it: nobody saw that attempt
+        end
+        call('HSET', STATE, ids[i], state_of(NOBODY, lapsed, attempt, priority, tenant, failures))
+        if fair then count_processed(tenant, -1) end
+      end
       local name = priority .. ':' .. tenant
       if not lanes[name] then
         lanes[name] = {priority, tenant, {}}
         order[#order + 1] = name
       end
       table.insert(lanes[name][3], ids[i])
+    else
+      mirrored(mirror, {ids[i]}, lapse and 'active' or 'delayed', nil)
     end
   end
   call('ZREM', set, unpack(ids))
-  for _, name in ipairs(order) do offer('RPUSH', unpack(lanes[name])) end
+  if lapse and to_the_end then ended(begun_ones) end
+  for _, name in ipairs(order) do
+    local priority, tenant, some = unpack(lanes[name])
+    offer('RPUSH', priority, tenant, some, mirror, lapse and 'active' or 'delayed')
+  end
 end
 
 -- How many may be taken now; if none, when one may.
@@ -55,12 +84,14 @@ local function capacity()
   call('HSET', RATE, 'used', used)
   local free = math.max(1, math.floor(most * factor + 1e-9)) - used
   local wait = oldest and tonumber(string.match(oldest, '^%d+')) + window - now or LONGEST
-  return math.min(limit, free), free > 0 and LONGEST or wait
+  if to_the_end then -- what is leased ends now at the earliest
+    free = free - call('ZCARD', LEASES) + (call('ZSCORE', LEASES, NO_ID) and 1 or 0)
+    wait = math.min(wait, window)
+  end
+  return math.max(0, math.min(limit, free)), free > 0 and LONGEST or wait
 end
 
 -- The rotation, as flow/fairness.py says it. Its head is read, turned here, and written back.
-local limits = call('HMGET', LIMITS, 'paused', 'fair', 'weighted', 'pass', 'turn', 'tenant', 'streak')
-local paused, fair, weighted = limits[1], limits[2], limits[3]
 local pass, turn, last, streak = tonumber(limits[4] or 0), tonumber(limits[5] or 0), limits[6], tonumber(limits[7] or 0)
 local ring, is_whole, first, placed, records = {}, true, {}, {}, {}
 local ids, prefixes, seen = {}, {}, {}
@@ -189,13 +220,15 @@ end
 local function leased()
   local jobs, states, old = call('HMGET', JOBS, unpack(ids)), {}, call('HMGET', STATE, unpack(ids))
   local written, ends, until_then = {}, {}, string.format('%.0f', now + lease)
+  local marks = begins and BEGUN or 0
+  local first_time = marks .. '000001'
   for i, id in ipairs(ids) do
     local state
     if old[i] then
       local _, lapsed, attempt, _, _, failures = parsed(old[i])
-      state = token .. lapsed .. string.format('%06d', attempt + 1) .. prefixes[i] .. failures
+      state = token .. string.format('%d%06d', lapsed + marks, attempt + 1) .. prefixes[i] .. failures
     else
-      state = token .. '0000001' .. prefixes[i]
+      state = token .. first_time .. prefixes[i]
     end
     states[i] = state
     written[2 * i - 1], written[2 * i] = id, state
@@ -226,10 +259,8 @@ while #ids < limit do
 end
 if limit > 0 and (#ring > 0 or not is_whole) then rouse() else call('DEL', WAKE) end
 if #ids == 0 then return {math.max(0, math.min(wait, first_of(LEASES), first_of(DELAYED)))} end
-if most > 0 then
-  call('RPUSH', STARTS, string.format('%.0f:%d', now, #ids))
-  call('HINCRBY', RATE, 'used', #ids)
-end
+if most > 0 and not to_the_end then ended(#ids) end
+mirrored(mirror, ids, 'wait', 'active')
 if fair then write_records() end
 local jobs, states = leased()
 return {0, ids, jobs, states}

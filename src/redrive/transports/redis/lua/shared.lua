@@ -13,12 +13,18 @@
 --   :tenants  hash  tenant -> name, pass, total, time and turn of the last one, packed
 --   :seen     zset  tenant by the time of its last job, to forget the idle
 --   :weights  hash  tenant -> its weight, where it is not 1
---   :terms    hash  fair, weighted, paused; and the rotation: pass, turn, tenant, streak
---   :rate     hash  used, factor, cut, raised; :starts list "time:number" of what was taken within the window
+--   :terms    hash  governed, fair, weighted, paused, mirror, base, increment, urgent; and the rotation: pass, turn, tenant,
+--             streak
+--   :rate     hash  used, factor, cut, raised; :starts list "time:number" of what counts within the window: when it was
+--             taken or, where a rate counts to the end, when it ended
 --   :wake     list  one entry while there is something to look at: idle workers wait for it
 --
--- A state is 16 characters of the lease's token (or NOBODY), 1 whether a lease on it ever ended unsettled, 6 digits of
--- attempts made, its `priority:tenant:`, and then its failures, packed by the client.
+-- Where `mirror` is a name such as `bull:email:send`, these say the same once more, for programs that know BullMQ:
+--   bull:email:send:wait, :active, :delayed   zsets  ids of the ready, the leased and the delayed
+--
+-- A state is 16 characters of the lease's token (or NOBODY), 1 digit of marks, 6 digits of attempts with the one that the
+-- lease is for, its `priority:tenant:`, and then its failures, packed by the client. Marks: LAPSED a lease on it ended
+-- unsettled after its attempt had begun; BEGUN its attempt has begun, so it stays counted if the lease ends.
 local BASE = KEYS[1]
 local JOBS, STATE = BASE .. ':jobs', BASE .. ':state'
 local LEASES, DELAYED = BASE .. ':leases', BASE .. ':delayed'
@@ -26,6 +32,7 @@ local RING, PLACES, TENANTS, SEEN = BASE .. ':ring', BASE .. ':places', BASE .. 
 local LIMITS, WEIGHTS = BASE .. ':terms', BASE .. ':weights'
 local RATE, STARTS = BASE .. ':rate', BASE .. ':starts'
 local WAKE = BASE .. ':wake'
+local LAPSED, BEGUN = 1, 2
 local NOBODY = '----------------'
 local NO_ID = string.rep('\255', 65) -- no text, so nobody's id (see govern.lua)
 local call = redis.call
@@ -39,15 +46,35 @@ local function lane(tenant, priority)
   return BASE .. ':ready:' .. tenant .. ':' .. priority
 end
 
-local function state_of(token, lapsed, attempt, priority, tenant, failures)
-  return token .. lapsed .. string.format('%06d', attempt) .. priority .. ':' .. tenant .. ':' .. failures
+local function state_of(token, marks, attempt, priority, tenant, failures)
+  return token .. string.format('%d%06d', marks, attempt) .. priority .. ':' .. tenant .. ':' .. failures
 end
 
--- token, lapsed, attempt, priority, tenant, failures
+-- token, whether a lease lapsed (0 or LAPSED), attempt, priority, tenant, failures, whether it has begun
 local function parsed(state)
   local _, last, priority, tenant = string.find(state, '^(-?%d+):(%x*):', 24)
-  return string.sub(state, 1, 16), string.sub(state, 17, 17), tonumber(string.sub(state, 18, 23)),
-    priority, tenant, string.sub(state, last + 1)
+  local marks = tonumber(string.sub(state, 17, 17))
+  return string.sub(state, 1, 16), marks % BEGUN, tonumber(string.sub(state, 18, 23)),
+    priority, tenant, string.sub(state, last + 1), marks >= BEGUN
+end
+
+-- Keep what mirrors the queue: `to` and `from` are wait, active, delayed, or nil.
+local function mirrored(mirror, ids, from, to)
+  if not mirror or #ids == 0 then return end
+  if from then call('ZREM', mirror .. ':' .. from, unpack(ids)) end
+  if not to then return end
+  local time, members = call('TIME')[1], {}
+  for i, id in ipairs(ids) do members[2 * i - 1], members[2 * i] = time, id end
+  call('ZADD', mirror .. ':' .. to, unpack(members))
+end
+
+-- A tenant has had so many more jobs, or so many fewer: one that comes back will be counted again.
+local function count_processed(tenant, number)
+  local known = call('HGET', TENANTS, tenant)
+  if not known or known == '' then return end
+  local record = cmsgpack.unpack(known)
+  record[3] = math.max(0, record[3] + number)
+  call('HSET', TENANTS, tenant, cmsgpack.pack(record))
 end
 
 local function weight(tenant)
@@ -67,10 +94,11 @@ local function join(tenant)
 end
 
 -- These are ready: last of their lane (RPUSH), or first (LPUSH, the first of them given last).
-local function offer(push, priority, tenant, ids)
+local function offer(push, priority, tenant, ids, mirror, from)
   call(push, lane(tenant, priority), unpack(ids))
   call('ZADD', BASE .. ':urgency:' .. tenant, priority, priority)
   join(tenant)
+  mirrored(mirror, ids, from, 'wait')
 end
 
 local function rouse()

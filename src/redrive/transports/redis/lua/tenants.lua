@@ -3,9 +3,10 @@
 --
 -- KEYS[1]  the queue (shared.lua names every key)
 -- ARGV     1 how many at most
--- Returns  the turn, and for each: name, total, time of the last one (0: none yet), rounds without, in a row, how many wait
-local known = call('HMGET', LIMITS, 'turn', 'tenant', 'streak')
+-- Returns  for each: name, total, time of the last one (0: none yet), rounds without, priority, in a row, how many wait
+local known = call('HMGET', LIMITS, 'turn', 'tenant', 'streak', 'base', 'increment', 'urgent')
 local turn, reply = tonumber(known[1] or 0), {}
+local base, increment, urgent = tonumber(known[4] or 5), tonumber(known[5] or 1), tonumber(known[6] or 1)
 for _, tenant in ipairs(call('ZREVRANGE', SEEN, 0, ARGV[1] - 1)) do
   local packed = call('HGET', TENANTS, tenant)
   if packed then
@@ -15,7 +16,8 @@ for _, tenant in ipairs(call('ZREVRANGE', SEEN, 0, ARGV[1] - 1)) do
     end
     local rounds = place and turn - tonumber(string.sub(place, 1, 14)) or 0
     local in_a_row = tenant == known[2] and tonumber(known[3]) or 0
-    reply[#reply + 1] = {record[1], record[3], record[4], rounds, in_a_row, waiting}
+    local priority = math.max(urgent, base - rounds * increment)
+    reply[#reply + 1] = {record[1], record[3], record[4], rounds, priority, in_a_row, waiting}
   end
 end
 return reply

@@ -1,0 +1,183 @@
+"""Sends, kills, restarts, and counts: every message has to be done or a letter, and little done again."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+import time
+from collections import Counter
+from contextlib import suppress
+from pathlib import Path
+from random import Random
+
+import msgspec
+from msgspec import Struct
+
+from benchmarks.accounts.orders import LINE, SOURCE, Orders, expected_runs, is_hopeless
+from benchmarks.accounts.worker import app_of
+from redrive import Redrive
+from redrive.forensics.query import Query
+from redrive.model import Reason, State
+from redrive.stores.paging import every_letter
+
+_AT_ONCE = 2_000
+_LOOK = 0.002  # seconds between two looks at the log
+_PATIENCE = 300.0  # seconds without any progress
+
+
+class Account(Struct, frozen=True, kw_only=True):
+    """Where everything is in the end."""
+
+    broker: str
+    messages: int
+    kills: int
+    batch: int
+    lost: int  # neither run to its end nor a letter
+    letters: int
+    crashed: int  # of them, buried because they were held by too many workers that were killed
+    left: int  # in the queue still
+    runs: int
+    repeats: int
+    repeats_per_kill: float
+    most_repeats: int  # of messages that were done again after one kill
+    standstill: float  # seconds from the start of a worker to its first run after a kill, on average
+    longest_standstill: float
+    seconds: float
+    seed: int
+
+
+async def account(
+    broker: str,
+    url: str,
+    directory: Path,
+    *,
+    messages: int,
+    kills: int,
+    batch: int,
+    seed: int,
+    source: str = SOURCE,
+) -> Account:
+    """Kill as many workers wherever they are, and let the last one end the work."""
+    began = time.monotonic()
+    orders = Orders(url, str(directory), 0, batch, source=source)
+    app = app_of(orders)
+    async with app:
+        await _send(app, source, messages)
+        standstills = await _kill(orders, messages, kills, Random(seed))
+        await _end(app, msgspec.structs.replace(orders, life=kills), messages)
+        letters = [letter async for letter in every_letter(app.store.letters, Query())]
+        left = await _left(app)
+    lives = _lives(orders.log)
+    runs = Counter(number for number, _ in lives)
+    buried = {int(letter.message.body) for letter in letters if letter.state is not State.RESOLVED}
+    lost = sum(1 for number in range(messages) if not (number in buried if is_hopeless(number) else runs[number]))
+    repeats, repeated = _repeats(lives)
+    return Account(
+        broker=broker,
+        messages=messages,
+        kills=kills,
+        batch=batch,
+        lost=lost,
+        letters=len(letters),
+        crashed=sum(letter.reason is Reason.CRASHED for letter in letters),
+        left=left,
+        runs=len(lives),
+        repeats=repeats,
+        repeats_per_kill=round(repeats / max(kills, 1), 1),
+        most_repeats=max(repeated.values(), default=0),
+        standstill=round(sum(standstills) / max(len(standstills), 1), 1),
+        longest_standstill=round(max(standstills, default=0), 1),
+        seconds=round(time.monotonic() - began, 1),
+        seed=seed,
+    )
+
+
+async def _send(app: Redrive, source: str, messages: int) -> None:
+    for first in range(0, messages, _AT_ONCE):
+        numbers = range(first, min(first + _AT_ONCE, messages))
+        await app.send_messages([app.message(source, number, key=f"key-{number % 1000}") for number in numbers])
+
+
+async def _kill(orders: Orders, messages: int, kills: int, rng: Random) -> list[float]:
+    """Each lives until it has begun a random number of messages, on average its share of all.
+
+    Returns how long it took each but the first to begin one.
+    """
+    share, most, standstills = messages / (kills + 1), int(messages * 0.95), []
+    for life in range(kills):
+        before, began = _count(orders.log), time.monotonic()
+        process = await _started(msgspec.structs.replace(orders, life=life))
+        try:
+            await _until_begun(orders.log, before + 1, process)
+            standstills.append(time.monotonic() - began)
+            goal = before + int(share * rng.uniform(0.1, 1.8))
+            await _until_begun(orders.log, min(goal, most), process)  # so that something is left for the last one
+            await asyncio.sleep(rng.uniform(0, 0.02))
+        finally:
+            with suppress(ProcessLookupError):
+                process.kill()
+            await process.wait()
+        print(f"  kill {life + 1} of {kills}: {_count(orders.log):,} runs", file=sys.stderr)
+    return standstills[1:]
+
+
+async def _end(app: Redrive, orders: Orders, messages: int) -> None:
+    """The last worker, until nothing is left; then it is stopped cleanly."""
+    process = await _started(orders)
+    hopeless = sum(map(is_hopeless, range(messages)))
+    last, size = time.monotonic(), 0
+    while await _left(app) or await app.store.letters.count(Query()) < hopeless:
+        if _count(orders.log) > size:
+            last, size = time.monotonic(), _count(orders.log)
+        if time.monotonic() - last > _PATIENCE or process.returncode is not None:
+            break  # what is missing is lost: the account says so
+        await asyncio.sleep(0.2)
+    if process.returncode is None:
+        process.terminate()
+    await process.wait()
+
+
+async def _until_begun(log: Path, goal: int, process: asyncio.subprocess.Process) -> None:
+    last, size = time.monotonic(), -1
+    while _count(log) < goal:
+        if _count(log) > size:
+            last, size = time.monotonic(), _count(log)
+        if process.returncode is not None:
+            raise SystemExit(f"a worker ended by itself with {process.returncode}")
+        if time.monotonic() - last > _PATIENCE:
+            raise SystemExit(f"no progress for {_PATIENCE:g} s")
+        await asyncio.sleep(_LOOK)
+
+
+async def _started(orders: Orders) -> asyncio.subprocess.Process:
+    arguments = msgspec.json.encode(orders).decode()
+    return await asyncio.create_subprocess_exec(sys.executable, "-m", "benchmarks.accounts.worker", arguments)
+
+
+async def _left(app: Redrive) -> int:
+    return sum(depth.total for depth in (await app.transport().depths()).values())
+
+
+def _count(log: Path) -> int:
+    return log.stat().st_size // LINE if log.exists() else 0
+
+
+def _lives(log: Path) -> list[tuple[int, int]]:
+    """Each run: the number of its message, and the life of its worker."""
+    return [(int(number), int(life)) for number, life in map(str.split, log.read_text().splitlines())]
+
+
+def _repeats(lives: list[tuple[int, int]]) -> tuple[int, Counter[int]]:
+    """How many runs there were too many, and how many messages were done again because of each kill: that of the worker
+    that had begun the message before. One that fails once may run twice again, if it was done and not acknowledged."""
+    seen: Counter[int] = Counter()
+    before: dict[int, int] = {}
+    repeats, repeated = 0, set[tuple[int, int]]()
+    for number, life in lives:
+        seen[number] += 1
+        if seen[number] > expected_runs(number):
+            repeats += 1
+            if before[number] != life:
+                repeated.add((before[number], number))
+        before[number] = life
+    return repeats, Counter(killed for killed, _ in repeated)

@@ -1,0 +1,46 @@
+"""The real brokers, each started for one account."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from confluent_kafka.admin import AdminClient, NewTopic
+from tests.servers.kafka import Kafka
+from tests.servers.rabbitmq import RabbitMQ
+from tests.servers.redis import Redis
+
+from benchmarks.accounts.orders import SOURCE
+
+_PARTITIONS = 6
+
+
+@contextmanager
+def kafka(directory: Path) -> Iterator[str]:
+    """Attempts are counted in a file, as they have to be for a message that kills its worker."""
+    with Kafka() as server:
+        admin: Any = AdminClient({"bootstrap.servers": server.bootstrap})
+        admin.create_topics([NewTopic(SOURCE, _PARTITIONS)])[SOURCE].result()
+        yield f"kafka://{server.bootstrap}/?group=accounts&counters=sqlite:///{directory}/counters.db"
+
+
+@contextmanager
+def rabbitmq(directory: Path) -> Iterator[str]:
+    with RabbitMQ() as server:
+        yield f"{server.url}?delay=100ms"
+
+
+@contextmanager
+def redis(directory: Path) -> Iterator[str]:
+    with Redis() as server:
+        yield server.url
+
+
+@contextmanager
+def sqlite(directory: Path) -> Iterator[str]:
+    yield f"sqlite:///{directory}/queue.db"
+
+
+BROKERS: dict[str, Callable[[Path], Any]] = {"kafka": kafka, "rabbitmq": rabbitmq, "redis": redis, "sqlite": sqlite}
