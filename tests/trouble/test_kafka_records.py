@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from datetime import datetime
 from pathlib import Path
 
 import pytest
@@ -85,6 +86,34 @@ async def test_headers_that_lie_hold_nothing_back(kafka_server: Kafka, tmp_path:
         [letter] = await letters(app)
     assert sorted(handled) == [1, 1, 2]
     assert (letter.message.id, letter.reason) == ("b", Reason.CRASHED)
+
+
+async def test_headers_that_make_our_own_reading_fail_are_a_letter_with_all_of_them(
+    kafka_server: Kafka, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def failing(microseconds: int) -> datetime:
+        if microseconds == 77:
+            raise RuntimeError("a bug of ours")
+        return moment(microseconds)
+
+    monkeypatch.setattr("redrive.transports.kafka.wire.moment", failing)
+    topic = Topic(kafka_server, partitions=1)
+    topic.produce((b"k", b"1"), headers=[("theirs", b"x"), ("redrive-message", b'{"id":"a","at":77}')])
+    topic.produce((b"k", b"2"))
+    app = topic.app(tmp_path)
+    handled: list[int] = []
+
+    @app.handler(topic.name)
+    async def handle(body: int) -> None:
+        handled.append(body)
+
+    async with app, working(app):
+        await topic.until_committed(2)
+        [letter] = await letters(app)
+    assert handled == [2]
+    assert (letter.reason, letter.failures[-1].type) == (Reason.UNDECODABLE, "redrive.Unreadable")
+    assert "its headers cannot be read: RuntimeError: a bug of ours" in letter.failures[-1].message
+    assert (letter.message.body, letter.message.header("theirs")) == (b"1", b"x")
 
 
 async def test_a_message_of_two_megabytes_is_handled_and_one_that_the_topic_refuses_says_so(

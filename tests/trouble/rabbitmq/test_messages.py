@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Mapping
 from datetime import timedelta
 from typing import Any
 
@@ -11,13 +12,15 @@ from pika import BasicProperties
 
 from redrive.clock import SystemClock
 from redrive.errors import ConfigError, TransportUnavailable
+from redrive.forensics.query import Query
 from redrive.model import Done, Retry, letter_id
-from redrive.telemetry.events import BackendDown
+from redrive.telemetry.events import BackendDown, MessageBuried
 from redrive.testing.builders import make_failure, make_message
 from redrive.testing.waiting import until
 from redrive.transports.base import ACCEPTED, SendStatus, Settlement
 from redrive.transports.rabbitmq.deaths import rejections
 from redrive.transports.rabbitmq.options import options_of
+from redrive.transports.rabbitmq.properties import Properties
 from redrive.transports.rabbitmq.publisher import Parcel, Publisher, Unroutable
 from redrive.transports.rabbitmq.transport import RabbitTransport, open_transport
 from tests.servers import web
@@ -239,3 +242,24 @@ async def test_quorum_queues(url: str) -> None:
         got += [one.message.id for one in some if one.message.attempt == 2]
     assert sorted(got, key=int) == [f"{n}" for n in range(50)]
     await transport.aclose()
+
+
+async def test_headers_that_make_our_own_reading_fail_are_a_letter(
+    url: str, publisher: Publisher, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def failing(table: Mapping[str, Any], source: str) -> int:
+        if "poison" in table:
+            raise RuntimeError("a bug of ours")
+        return rejections(table, source)
+
+    monkeypatch.setattr("redrive.transports.rabbitmq.wire.rejections", failing)
+    poison, good = Properties(headers={"poison": "1"}), Properties(message_id="good")
+    await publisher.publish([Parcel("", "orders", poison, b"1"), Parcel("", "orders", good, b"2")])
+    work = Work(url)
+    await work.until(lambda: work.done["good"] == 1, "what is behind it is handled")
+    await work.until(lambda: work.saw(MessageBuried), "it is buried")
+    page = await work.app.store.letters.search(Query())
+    await work.end()
+    [letter] = page.letters
+    assert (letter.message.body, letter.failures[-1].type) == (b"1", "redrive.Unreadable")
+    assert "its headers cannot be read: RuntimeError: a bug of ours" in letter.failures[-1].message

@@ -265,9 +265,10 @@ class Reader:
             return Record(partition, offset, self._reading.plain(raw, origin), suspect)
         try:
             arrived = self._reading.full(raw, headers, origin)
-        except Exception:  # whatever its headers did to us: it is a record all the same, and what is behind it goes on
-            log.exception("the headers of %s cannot be read: it is taken without them", origin)
-            return Record(partition, offset, self._reading.plain(raw, origin), suspect)
+        except Exception as error:  # whatever its headers did to us: it becomes a letter, and what is behind it goes on
+            log.exception("the headers of %s cannot be read: it is buried", origin)
+            why = f"its headers cannot be read: {type(error).__name__}: {error}"
+            return Record(partition, offset, self._reading.unread(raw, headers, origin), suspect, unreadable=why)
         # on its own topic nothing waits: a stranger's header there would hold the offset back for as long as it likes
         due = 0.0 if partition.place[0] == self._source else self._due(arrived)
         return Record(partition, offset, arrived.message, suspect, due, arrived.failures, at=arrived.at)

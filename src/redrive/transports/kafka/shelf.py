@@ -48,6 +48,7 @@ class Record(Struct, gc=False, eq=False):
     until: float = 0.0
     done: bool = False
     at: datetime | None = None  # its own timestamp, where its message has another time
+    unreadable: str = ""  # why it cannot be read
 
 
 def written_at(delivery: Delivery) -> datetime:
@@ -259,6 +260,7 @@ class Shelf:
                 record.failures,
                 record.suspect or record.lapsed,
                 record.message.key if by_key else record.partition.place,
+                unreadable=record.unreadable,
             )
             for record in records
         ]

@@ -96,6 +96,10 @@ class Reading:
         )
         return Arrived(message, _failures(kept), envelope.due, self._time(raw))
 
+    def unread(self, raw: Any, headers: list[tuple[str, bytes | None]], origin: str) -> Message:
+        """A record whose headers mean nothing to us, though they stay with it."""
+        return self._message(raw, origin, raw.value() or b"", tuple((name, value or b"") for name, value in headers))
+
     def _message(self, raw: Any, origin: str, value: bytes, headers: Headers) -> Message:
         return Message(origin, self._source, value, self._time(raw), headers, raw.key(), origin=origin)
 

@@ -249,13 +249,14 @@ class Subscription:
 
 def _delivery(taken: Taken) -> Delivery:
     came, state = taken.came, taken.state
-    if state is Redelivery.FRESH:
+    if state is Redelivery.FRESH and not came.unreadable:
         return Delivery(came.message, taken, came.failures)  # as almost all are
     return Delivery(
         came.message,
         taken,
         came.failures,
-        redelivered=True,
+        redelivered=state is not Redelivery.FRESH,
         perhaps_untried=state.perhaps_untried,
+        unreadable=came.unreadable,
         uncountable=taken.uncountable,
     )

@@ -75,6 +75,7 @@ class Arrived(Struct, frozen=True):
     failures: tuple[Failure, ...]
     state: Redelivery
     properties: Properties
+    unreadable: str = ""  # why its headers cannot be read
 
 
 # -- out ------------------------------------------------------------------------------------------------------------
@@ -178,13 +179,14 @@ def story(failures: Sequence[Failure]) -> bytes:
 
 
 def safely_arrived(source: str, origin: str, properties: Properties, body: bytes, clock: Clock) -> Arrived:
-    """Read what came. Whatever its headers do to us, the message goes on with its body, and they go on as they are."""
+    """Read what came. Whatever its headers do to us, it becomes a letter; they go on with its copies as they are."""
     try:
         return arrived(source, origin, properties, body, clock)
-    except Exception:
-        log.exception("the headers of a message in %s cannot be read: it is taken without them", source)
+    except Exception as error:
+        log.exception("the headers of a message in %s cannot be read: it is buried", source)
         message = Message(clock.new_id(), source, body, clock.now(), origin=origin)
-        return Arrived(message, (), Redelivery.FRESH, properties)
+        why = f"its headers cannot be read: {type(error).__name__}: {error}"
+        return Arrived(message, (), Redelivery.FRESH, properties, why)
 
 
 def arrived(source: str, origin: str, properties: Properties, body: bytes, clock: Clock) -> Arrived:
