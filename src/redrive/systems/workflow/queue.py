@@ -23,12 +23,12 @@ from redrive.flow.decision import Decision
 from redrive.forensics.query import Query
 from redrive.model import OPEN, Category, Letter, Release, State, letter_id
 from redrive.policy import Policy, category_named, positive
-from redrive.registry import open_store
 from redrive.stores.base import Store, Tally
 from redrive.stores.memory import MemoryStore
 from redrive.stores.paging import every_letter
 from redrive.systems.workflow import statistics
 from redrive.systems.workflow.access import AccessManager, require
+from redrive.systems.workflow.answers import IN_FLIGHT, answer, why_not
 from redrive.systems.workflow.calls import CURRENT, Callback, Calls
 from redrive.systems.workflow.capacity import Capacity
 from redrive.systems.workflow.dependencies import check_dependencies
@@ -37,6 +37,7 @@ from redrive.systems.workflow.errors import DuplicateTask
 from redrive.systems.workflow.facts import TaskEnqueued, TaskExhausted, TaskRetried
 from redrive.systems.workflow.lifetime import Lifetimes
 from redrive.systems.workflow.observe import QueueLog, events_of
+from redrive.systems.workflow.opening import opened
 from redrive.systems.workflow.policies import (
     AnyPolicy,
     BackoffFunction,
@@ -47,7 +48,7 @@ from redrive.systems.workflow.policies import (
 )
 from redrive.systems.workflow.processor import Cycle, Processor
 from redrive.systems.workflow.settings import bounded
-from redrive.systems.workflow.shape import INDEX, WORKFLOW
+from redrive.systems.workflow.shape import INDEX
 from redrive.systems.workflow.spool import SpooledStore
 from redrive.systems.workflow.statistics import Health
 from redrive.systems.workflow.task import SOURCE, TRANSPORT, FailedTask, decoded, policy_of
@@ -59,7 +60,6 @@ from redrive.transports.letters import LettersTransport
 _MARGIN = timedelta(minutes=1)
 _PAGE = 500
 _INTERVAL = 60
-_IN_FLIGHT = (State.RETRYING, State.REPLAYING)
 _NO_CALLBACK = (
     "nobody said how a task is retried: call start_retry_processor(callback) first, or make the queue with "
     "DeadLetterQueue(retry_callback=…)"
@@ -107,7 +107,7 @@ class DeadLetterQueue:
         self.classifier = classifier or Classifier(fallback=Category.PERMANENT)
         self.clock: Clock = SteadyClock(clock or SystemClock())
         self._unsubscribe = self.events.subscribe(QueueLog(self.clock.elapsed))
-        self.store = self._opened(opensearch_client, store, spool, index)
+        self.store = opened(opensearch_client, store, spool, index, self.events, self.clock)
         self._closes = self.store is not store
         self._policies = Policies(default_retry_policy)
         self._templates = Templates()
@@ -195,18 +195,6 @@ class DeadLetterQueue:
     def max_size(self, number: int) -> None:
         self._capacity.max_size = bounded("max_size", "dlq_max_size", number)
 
-    def _opened(self, client: Any, store: Store | str | Path | None, spool: str | Path | None, index: str) -> Store:
-        if client is not None and store is not None:
-            raise ConfigError("opensearch_client and store both say where tasks are kept: give one of them")
-        first = _first(client, store, index, self.clock)
-        if isinstance(first, MemoryStore | SpooledStore):
-            if spool is not None:
-                raise ConfigError("a spool catches what a store does not take: give opensearch_client, or `store`")
-            return first
-        behind = MemoryStore() if spool is None else _store(spool)
-        owned = client is not None or isinstance(store, str | Path)
-        return SpooledStore(first, behind, self.events, self.clock, owned=owned)
-
     # -- putting in --------------------------------------------------------------------------------------------------
 
     async def enqueue(
@@ -253,7 +241,7 @@ class DeadLetterQueue:
         if known is not None and known.state in OPEN:
             if known.message.body != letter.message.body:
                 raise DuplicateTask(task_id)
-            if known.state in _IN_FLIGHT:
+            if known.state in IN_FLIGHT:
                 return FailedTask(known)
             await self.store.letters.record([letter])
         else:
@@ -387,11 +375,11 @@ class DeadLetterQueue:
         """Retry it now, whether or not it is due or exhausted: `success`, and `result` or `error`."""
         await require(self._rbac, user_id, "retry")
         if self._calls.callback is None:
-            return _answer(task_id, error=_NO_CALLBACK)
+            return answer(task_id, error=_NO_CALLBACK)
         await self._processor.rescue()
         delivery = await self._transport.take_one(letter_id(SOURCE, task_id))
         if delivery is None:
-            return _answer(task_id, error=await self._why_not(task_id))
+            return answer(task_id, error=await self._why_not(task_id))
         self._lifetime.add(manually_retried=1)
         try:  # in a task of its own: what runs in it knows that it is a retry
             attempted, value = await asyncio.create_task(self._processor.attempt(delivery))
@@ -400,13 +388,13 @@ class DeadLetterQueue:
             raise
         await self._processor.keep(attempted)
         if attempted.failure is None:
-            return _answer(task_id, result=value)
-        return _answer(task_id, error=attempted.failure.message or attempted.failure.type, result=value)
+            return answer(task_id, result=value)
+        return answer(task_id, error=attempted.failure.message or attempted.failure.type, result=value)
 
     async def _why_not(self, task_id: str) -> str:
         letter = await self.store.letters.get(letter_id(SOURCE, task_id))
         if letter is not None:
-            return _why_not(letter)
+            return why_not(letter)
         gone = ": what was resolved, or never enqueued, is not in memory" if isinstance(self.store, MemoryStore) else ""
         return f"there is no task {task_id!r}{gone}"
 
@@ -445,9 +433,9 @@ class DeadLetterQueue:
         """Delete every task for good, archived ones and those being retried included. Returns how many."""
         await require(self._rbac, user_id, "clear")
         everything, total = Query(sources=(SOURCE,)), 0
-        claimed = every_letter(self.store.letters, Query(sources=(SOURCE,), states=_IN_FLIGHT))
+        claimed = every_letter(self.store.letters, Query(sources=(SOURCE,), states=IN_FLIGHT))
         ids = [letter.id async for letter in claimed]
-        await self.store.letters.move(ids, expect=_IN_FLIGHT, to=State.ARCHIVED, now=self.clock.now())
+        await self.store.letters.move(ids, expect=IN_FLIGHT, to=State.ARCHIVED, now=self.clock.now())
         while gone := await self.store.letters.prune(everything, limit=_PAGE):
             total += len(gone)
         self._capacity.forget()
@@ -471,36 +459,8 @@ class DeadLetterQueue:
         await self.aclose()
 
 
-def _first(client: Any, store: Store | str | Path | None, index: str, clock: Clock) -> Store:
-    if client is None:
-        return MemoryStore() if store is None else _store(store)
-    from redrive.stores.opensearch import OpenSearchStore
-
-    return OpenSearchStore(client, index=index, shape=WORKFLOW, clock=clock)
-
-
-def _store(where: Store | str | Path) -> Store:
-    if isinstance(where, Path) or (isinstance(where, str) and "://" not in where):
-        return open_store(f"sqlite:///{where}")
-    return open_store(where) if isinstance(where, str) else where
-
-
 def _status(name: DeadLetterStatus | str) -> DeadLetterStatus:
     try:
         return DeadLetterStatus(name)
     except ValueError:
         raise UsageError(f"unknown status {name!r}{nearest(str(name), map(str, DeadLetterStatus))}") from None
-
-
-def _why_not(letter: Letter) -> str:
-    task = FailedTask(letter)
-    if letter.state in _IN_FLIGHT:
-        return f"a retry of task {task.task_id!r} is under way already"
-    if letter.state in (State.RESOLVED, State.ARCHIVED):
-        return f"task {task.task_id!r} is {task.status}: there is nothing to retry"
-    return f"task {task.task_id!r} waits for {', '.join(letter.depends_on)}: retry or archive that first"
-
-
-def _answer(task_id: str, *, error: str | None = None, result: Any = None) -> dict[str, Any]:
-    answer: dict[str, Any] = {"success": error is None, "task_id": task_id, "result": result}
-    return answer if error is None else {**answer, "error": error}
