@@ -98,7 +98,8 @@ async def test_headers_that_make_our_own_reading_fail_are_a_letter_with_all_of_t
 
     monkeypatch.setattr("redrive.transports.kafka.wire.moment", failing)
     topic = Topic(kafka_server, partitions=1)
-    topic.produce((b"k", b"1"), headers=[("theirs", b"x"), ("redrive-message", b'{"id":"a","at":77}')])
+    for body in (b"1", None):
+        topic.produce((b"k", body), headers=[("theirs", b"x"), ("redrive-message", b'{"id":"a","at":77}')])
     topic.produce((b"k", b"2"))
     app = topic.app(tmp_path)
     handled: list[int] = []
@@ -108,9 +109,10 @@ async def test_headers_that_make_our_own_reading_fail_are_a_letter_with_all_of_t
         handled.append(body)
 
     async with app, working(app):
-        await topic.until_committed(2)
-        [letter] = await letters(app)
+        await topic.until_committed(3)
+        tombstone, letter = sorted(await letters(app), key=lambda letter: letter.message.body)
     assert handled == [2]
+    assert tombstone.message.header(TOMBSTONE) is not None
     assert (letter.reason, letter.failures[-1].type) == (Reason.UNDECODABLE, "redrive.Unreadable")
     assert "its headers cannot be read: RuntimeError: a bug of ours" in letter.failures[-1].message
     assert (letter.message.body, letter.message.header("theirs")) == (b"1", b"x")

@@ -98,7 +98,8 @@ class Reading:
 
     def unread(self, raw: Any, headers: list[tuple[str, bytes | None]], origin: str) -> Message:
         """A record whose headers mean nothing to us, though they stay with it."""
-        return self._message(raw, origin, raw.value() or b"", tuple((name, value or b"") for name, value in headers))
+        body, kept = raw.value(), tuple((name, value or b"") for name, value in headers)
+        return self._message(raw, origin, body or b"", kept if body is not None else (*kept, (TOMBSTONE, b"")))
 
     def _message(self, raw: Any, origin: str, value: bytes, headers: Headers) -> Message:
         return Message(origin, self._source, value, self._time(raw), headers, raw.key(), origin=origin)
