@@ -135,15 +135,15 @@ def _holds(name: Holds | str) -> Holds:
     try:
         return Holds(name)
     except ValueError:
-        raise ConfigError(f"holds={name!r}: it is {', '.join(Holds)}{nearest(str(name), Holds)}") from None
+        raise ConfigError(f"holds={name!r}: it is {', '.join(Holds)}{nearest(str(name), map(str, Holds))}") from None
 
 
 def _batch_failure(name: BatchFailure | str) -> BatchFailure:
     try:
         return BatchFailure(name)
     except ValueError:
-        known = ", ".join(BatchFailure)
-        raise ConfigError(f"batch_failure={name!r}: it is {known}{nearest(str(name), BatchFailure)}") from None
+        known = f"{', '.join(BatchFailure)}{nearest(str(name), map(str, BatchFailure))}"
+        raise ConfigError(f"batch_failure={name!r}: it is {known}") from None
 
 
 def _checked(name: str, backoff: Backoff) -> Backoff:

@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 import asyncio
+import sys
 from datetime import timedelta
+from pathlib import Path
 from typing import Any
 
 import pytest
 
-from redrive import Failed, Message, Permanent, Policy, constant, immediate
+from redrive import Failed, Message, Permanent, Policy, Redrive, constant, immediate
 from redrive.errors import NotNow, StoreUnavailable
 from redrive.flow.batches import BatchConsumer
 from redrive.forensics.query import Query
 from redrive.model import Letter, Reason
 from redrive.telemetry.events import BackendDown, BatchHandled, BatchSettled, MessageRetried
 from redrive.testing.builders import make_message
+from redrive.testing.waiting import until as until_so
 from redrive.transports.base import Depth
 from tests.unit.support import SOON, World, running, until
 
@@ -46,6 +49,10 @@ def _messages(number: int, **changes: Any) -> list[Message]:
 
 async def _depth(world: World) -> Depth:
     return (await world.queue.depths()).get("orders", Depth(0, 0, 0))
+
+
+async def _is_leased(world: World, number: int) -> bool:
+    return (await _depth(world)).leased == number
 
 
 async def _letters(world: World) -> list[Letter]:
@@ -220,7 +227,7 @@ async def test_a_batch_in_hand_may_finish_and_a_partly_gathered_one_is_given_bac
     task = asyncio.create_task(consumer.run(timedelta(seconds=SOON)))
     await asyncio.wait_for(entered.wait(), SOON)
     await world.queue.send([make_message(id="early")])
-    await until(lambda: len(consumer._leases) == 6)
+    await until_so(lambda: _is_leased(world, 6), what="the next batch is begun to be gathered")
     consumer.stop()
     await until(lambda: consumer.released == 1)
     let_go.set()
@@ -310,21 +317,31 @@ async def test_a_handler_that_exits_has_failed_and_the_worker_lives() -> None:
     assert letter.last.type == "SystemExit"
 
 
-async def test_an_interrupt_ends_the_worker_and_what_it_had_comes_back() -> None:
-    world = World(lease=timedelta(seconds=5))
+INTERRUPTED = """
+import sys
+from redrive import Redrive
 
-    async def store(bodies: list[bytes]) -> None:
-        raise KeyboardInterrupt
+app = Redrive(transport=sys.argv[1])
 
-    await world.queue.send(_messages(3))
-    consumer = BatchConsumer(world.context(store, size=3))
-    work = consumer._work()
-    consumer._begin(await world.queue.receive("orders", 3))
-    with pytest.raises(KeyboardInterrupt):
-        work.send(None)
-    assert len(consumer._leases) == 0
-    await world.clock.advance(6)
-    assert len(await world.queue.receive("orders", 3)) == 3
+
+@app.handler("orders", batch=3)
+async def store(bodies: list[bytes]) -> None:
+    raise KeyboardInterrupt
+
+
+app.run()
+"""
+
+
+async def test_an_interrupt_ends_the_worker_and_what_it_had_is_still_there(tmp_path: Path) -> None:
+    url = f"sqlite:///{tmp_path / 'queue.db'}"
+    async with Redrive(transport=url) as app:
+        await app.send_messages([app.message("orders", b"x") for _ in range(3)])
+        command = [sys.executable, "-c", INTERRUPTED, url]
+        worker = await asyncio.create_subprocess_exec(*command, stderr=asyncio.subprocess.PIPE)
+        _, said = await worker.communicate()
+        assert b"KeyboardInterrupt" in said
+        assert (await app.transport().depths())["orders"].total == 3
 
 
 async def test_while_the_store_is_down_what_failed_is_given_back_and_the_rest_is_done() -> None:
