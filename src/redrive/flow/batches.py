@@ -23,10 +23,10 @@ from redrive.flow.context import Context
 from redrive.flow.deadline import Deadline
 from redrive.flow.decision import Decision
 from redrive.flow.gather import BatchLanes, runs_alone
-from redrive.flow.receive import Consumer
+from redrive.flow.receive import Consumer, most_held
 from redrive.model import Done, Holds, Release, Retry
 from redrive.telemetry.events import BatchHandled
-from redrive.transports.base import CountsBegun, Delivery
+from redrive.transports.base import CountsBegun, Delivery, Prefetches
 
 _DONE = Done()
 _GIVE_UP = 3
@@ -38,6 +38,8 @@ class BatchConsumer(Consumer):
 
     def __init__(self, context: Context) -> None:
         super().__init__(context)
+        if isinstance(context.transport, Prefetches):
+            context.transport.prefetch(context.source, most_held(context)[0])
         self.batches: BatchLanes[Delivery] = BatchLanes(
             alone=runs_alone, retries_block=context.policy.holds is not Holds.NOTHING
         )

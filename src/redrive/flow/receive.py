@@ -47,7 +47,7 @@ class Consumer:
         self._is_ours = context.transport.is_ours if isinstance(context.transport, KeepsOrder) else _always
         self._next = self.lanes.next if self._is_ours is _always else self._next_of_ours
         self._availability = Availability(context.events)
-        self._leases = Leases(context, *_most_held(context), self._availability)
+        self._leases = Leases(context, *most_held(context), self._availability)
         self._beginning = Beginning(context, self._leases)
         self._counting = between_tries()
         self._idle = 0  # tasks of the pool that have nothing to do
@@ -300,7 +300,7 @@ class Consumer:
             await until(self._leases.changed, [settler])
 
 
-def _most_held(context: Context) -> tuple[int, int]:
+def most_held(context: Context) -> tuple[int, int]:
     """How many may be held at a time, and how many more are worth a fetch: a batch runs while the next one is fetched.
     Under a rate, only what runs: what is taken ahead of it could begin too late, together with what the rate allows
     then. A batch handler has batches that run, one that is settled and one that is gathered."""
