@@ -12,14 +12,14 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias, TypeVar
 
 from redrive.clock import Clock, SystemClock
-from redrive.config.durations import Duration
+from redrive.config.durations import Duration, duration
 from redrive.config.load import load
 from redrive.config.settings import Settings
 from redrive.errors import ConfigError, MessageTooLarge, UnknownSource, UsageError, not_sent
-from redrive.flow.around import Around, arounds, wrapped
+from redrive.flow.around import Around, arounds, wrapped, wrapped_batch
 from redrive.flow.classify import Classifier
-from redrive.flow.context import Context, Handler, Span
-from redrive.flow.decode import Decoder, decode_wants_message, encode, name_of, signature_of
+from redrive.flow.context import BatchSpan, Context, Handler, Span
+from redrive.flow.decode import Decoder, batch_signature_of, decode_wants_message, encode, name_of, signature_of
 from redrive.flow.threads import Threads
 from redrive.flow.validate import GivenHeaders, bytes_of, headers_of, moment_of, priority_of, text_of
 from redrive.limits import Fair, Limits, Rate
@@ -42,6 +42,8 @@ from redrive.transports.base import (
 if TYPE_CHECKING:
     from redrive.alerts.model import Notifier
 
+_WITHIN = timedelta(milliseconds=200)
+_LARGEST_BATCH = 10_000
 F = TypeVar("F", bound=Callable[..., Any])
 Inject: TypeAlias = Callable[[GivenHeaders], GivenHeaders]
 
@@ -51,6 +53,7 @@ class Wraps(NamedTuple):
 
     decode: Decoder | None
     around: Sequence[Around]  # the outermost first
+    batching: Batching | None = None  # it takes lists
 
 
 class Redrive:
@@ -76,6 +79,7 @@ class Redrive:
         self.classify = classifier or Classifier()
         self.handlers: dict[str, Handler] = {}
         self.span: Span | None = None
+        self.batch_span: BatchSpan | None = None
         self.notifiers: list[Notifier] = []  # your own, beside those of `alerts.urls`
         self.inject: Inject | None = None  # adds the trace to what is sent (telemetry/tracing.py)
         self._declared: dict[str, str] = {}
@@ -111,6 +115,8 @@ class Redrive:
         fair: bool | Fair = False,
         decode: Decoder | None = None,
         around: Around | Sequence[Around] | None = None,
+        batch: int | None = None,
+        within: Duration | None = None,
     ) -> Callable[[F], F]:
         """Handle the messages of that source. The function may be sync or async; its first parameter is the body,
         decoded to what its annotation says, its second, if there is one, the Message.
@@ -122,12 +128,17 @@ class Redrive:
         around  runs around each call of the handler: `async def around(message, call): ... await call() ...`; or
                 several, the outermost first. It is a part of the attempt: its time counts, what it raises is the
                 failure, and if it does not await `call`, the message is done without its handler
+        batch   it takes lists of up to so many bodies, and of Messages; `concurrency` is then the number of batches at
+                a time, 1 unless it is given. It fails single ones by raising `Failed({2: error})`, or by returning an
+                outcome for each: None, or its exception. If it raises anything else, `Policy(batch_failure=…)`
+                says how the batch is tried again in smaller pieces
+        within  how long a batch that is not full waits for more at most, counted from its first message: 200ms
         """
         if callable(source):
             raise ConfigError("a handler is registered for a source: write @app.handler('orders')")
 
         def register(function: F) -> F:
-            limits, wraps = _limits(rate, fair), Wraps(decode, arounds(around))
+            limits, wraps = _limits(rate, fair), Wraps(decode, arounds(around), batching(batch, within))
             rule = Policy() if policy is None else policy
             self._register(source, function, rule, concurrency, transport, limits, wraps)
             return function
@@ -161,15 +172,18 @@ class Redrive:
             raise ConfigError(f"source {source!r} has a handler already: {self.handlers[source].name}")
         if transport not in self._urls and transport not in self._transports:
             raise ConfigError(f"transport {transport!r} is not configured: there is {', '.join(self._urls)}")
-        width = self.settings.concurrency if concurrency is None else concurrency
+        batching, default = wraps.batching, self.settings.concurrency if wraps.batching is None else 1
+        width = default if concurrency is None else concurrency
         if not isinstance(width, int) or width < 1:
             raise ConfigError(f"concurrency={width!r}: at least one message is handled at a time")
         if not isinstance(policy, Policy):
             raise ConfigError(f"policy={policy!r}: it takes a Policy, such as Policy(attempts=5)")
-        decode, wants_message = signature_of(function, wraps.decode)
+        decode, wants_message = (batch_signature_of if batching else signature_of)(function, wraps.decode)
         call: Callable[..., Awaitable[Any]]
         call = function if inspect.iscoroutinefunction(function) else self._in_thread(function)
-        for around in reversed(wraps.around):
+        if batching and wraps.around:
+            call, wants_message = wrapped_batch(call, wants_message, wraps.around), True
+        for around in () if batching else reversed(wraps.around):
             call, wants_message = wrapped(call, wants_message, around), True
         self.handlers[source] = Handler(
             source=source,
@@ -183,6 +197,8 @@ class Redrive:
             transport=transport,
             name=name_of(function),
             limits=limits,
+            batch=batching.size if batching else None,
+            within=batching.within if batching else timedelta(),
         )
         if transport in self._transports:
             self._set_limits(self._transports[transport], [self.handlers[source]])
@@ -365,10 +381,10 @@ class Redrive:
             worker=self.settings.worker_name,
             version=self.settings.version,
             body_limit=self.settings.body_limit,
-            # what is taken ahead of a rate may begin too late, together with what the rate allows then
-            batch=min(self.settings.batch, handler.concurrency) if handler.limits.rate else self.settings.batch,
+            batch=_fetched_at_once(handler, self.settings),
             lease=self.settings.lease,
             span=self.span,
+            batch_span=self.batch_span,
             dead_letter_place=(
                 transport.dead_letter_place(handler.source) if isinstance(transport, HasDeadLetterPlace) else None
             ),
@@ -398,6 +414,35 @@ class Redrive:
         from redrive.worker import run
 
         run(self, upkeep=upkeep, grace=grace, beside=beside)
+
+
+class Batching(NamedTuple):
+    """How a batch handler wants its batches."""
+
+    size: int
+    within: timedelta
+
+
+def batching(size: int | None, within: Duration | None) -> Batching | None:
+    """What was asked for; None: one message at a time."""
+    if size is None:
+        if within is not None:
+            raise ConfigError(f"within={within!r} is for batch handlers: say how large a batch may be, as batch=500")
+        return None
+    if not isinstance(size, int) or isinstance(size, bool) or not 1 <= size <= _LARGEST_BATCH:
+        raise ConfigError(f"batch={size!r}: it is the most messages of a batch, 1 to {_LARGEST_BATCH:,}")
+    try:
+        return Batching(size, _WITHIN if within is None else duration(within))
+    except ConfigError as error:
+        raise ConfigError(f"within: {error}") from None
+
+
+def _fetched_at_once(handler: Handler, settings: Settings) -> int:
+    """How many messages are received at a time. What is taken ahead of a rate may begin too late, together with what
+    the rate allows then."""
+    size = handler.batch or 1
+    at_once = max(settings.batch, size)
+    return min(at_once, handler.concurrency * size) if handler.limits.rate else at_once
 
 
 def _limits(rate: Rate | None, fair: bool | Fair) -> Limits:

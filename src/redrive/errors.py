@@ -9,6 +9,7 @@ RedriveError
 │   ├── UnknownIncident      no such incident
 │   ├── NotFound             no such thing of a system
 │   ├── MessageTooLarge      over the body limit
+│   ├── WrongOutcomes        a batch handler does not say in a readable way what became of its messages
 │   ├── SendRefused          a broker will never take some of the messages that were sent (NotSent)
 │   └── BadQuery             a filter that cannot be read
 ├── Unavailable            a backend does not answer now; the message was kept, try again later
@@ -17,6 +18,7 @@ RedriveError
 │   └── StoreUnavailable
 ├── NotSent                both of those: `results` says what became of each message, in their order
 ├── MissingExtra           a library of an extra is not installed; the message gives the pip line
+├── Failed                 raised by batch handlers: these messages of the batch have failed, the others are done
 ├── NotNow                 raised by handlers that cannot begin now: given back, and no attempt is counted
 └── HandlerError           raised by handlers, on purpose, to say what kind of failure it is
     ├── Permanent            do not try again
@@ -26,7 +28,7 @@ RedriveError
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
@@ -91,6 +93,10 @@ class MessageTooLarge(UsageError):
             f"the body has {size:,} bytes, over the limit of {limit:,}: send a reference to it, "
             f"or raise `body_limit` (REDRIVE_BODY_LIMIT)"
         )
+
+
+class WrongOutcomes(UsageError):
+    """A batch handler does not say in a readable way what became of its messages."""
 
 
 class BadQuery(UsageError):
@@ -182,6 +188,32 @@ class NotNow(RedriveError):
     def __init__(self, message: str = "", *, pause: timedelta = timedelta()) -> None:
         super().__init__(message)
         self.pause = pause
+
+
+class Failed(RedriveError):
+    """Raised by a batch handler: the messages at these places of its list have failed, all others are done.
+
+        raise Failed({2: error, 7: Permanent("no such customer")})
+
+    Each fails by itself, with its own error. None at all means that all are done.
+    """
+
+    def __init__(self, errors: Mapping[int, BaseException]) -> None:
+        self.errors = _errors_by_place(errors)
+        first = next((f": [{place}] {error!r}" for place, error in self.errors.items()), "")
+        super().__init__(f"{len(self.errors)} messages of the batch failed{first}")
+
+
+def _errors_by_place(errors: Mapping[int, BaseException]) -> dict[int, BaseException]:
+    help = "Failed takes the error of each message that failed, by its place in the list: Failed({2: error})"
+    if not isinstance(errors, Mapping):
+        raise WrongOutcomes(f"{help}, and not {errors!r}")
+    for place, error in errors.items():
+        if not isinstance(place, int) or isinstance(place, bool):
+            raise WrongOutcomes(f"{help}, and not of place {place!r}")
+        if not isinstance(error, BaseException):
+            raise WrongOutcomes(f"{help}. What it was given for place {place} is no exception: {error!r}")
+    return dict(errors)
 
 
 class Permanent(HandlerError):

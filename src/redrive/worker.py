@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
 from redrive.alerts import alerting
 from redrive.errors import ConfigError
+from redrive.flow.batches import BatchConsumer
+from redrive.flow.context import Context
 from redrive.flow.receive import Consumer
 from redrive.telemetry.events import WorkerStarted, WorkerStopped
 from redrive.upkeep.loop import Upkeep
@@ -35,7 +37,7 @@ class Worker:
             raise ConfigError("this app has no handlers: register one with @app.handler('orders')")
         self._app = app
         self._grace = app.settings.grace if grace is None else grace
-        self._consumers = [Consumer(app.context(handler)) for handler in app.handlers.values()]
+        self._consumers = [consumer_of(app.context(handler)) for handler in app.handlers.values()]
         self._helpers = [*([Upkeep.of(app).run] if upkeep else []), *beside]
 
     async def run(self) -> None:
@@ -59,6 +61,11 @@ class Worker:
         """Take nothing new; end when what runs is done."""
         for consumer in self._consumers:
             consumer.stop()
+
+
+def consumer_of(context: Context) -> Consumer:
+    """What receives for its handler: message by message, or in batches."""
+    return Consumer(context) if context.handler.batch is None else BatchConsumer(context)
 
 
 def _refusal(errors: ExceptionGroup[Exception]) -> ConfigError | None:

@@ -13,8 +13,9 @@ from redrive.model import Message
 
 Call: TypeAlias = Callable[[], Awaitable[Any]]
 """Calls the handler, and returns what it returns."""
-Around: TypeAlias = Callable[[Message, Call], Awaitable[Any]]
-"""`async def around(message, call): ... await call() ...`, as middleware in web frameworks."""
+Around: TypeAlias = Callable[[Any, Call], Awaitable[Any]]
+"""`async def around(message, call): ... await call() ...`, as middleware in web frameworks. Around a batch
+handler it gets the list of Messages."""
 
 
 def arounds(given: Around | Sequence[Around] | None) -> tuple[Around, ...]:
@@ -32,6 +33,29 @@ def wrapped(
 
     async def called(body: Any, message: Message) -> Any:
         return await around(message, partial(call, body, message) if wants_message else partial(call, body))
+
+    return called
+
+
+def wrapped_batch(
+    call: Callable[..., Awaitable[Any]], wants_messages: bool, arounds: Sequence[Around]
+) -> Callable[[list[Any], list[Message]], Awaitable[Any]]:
+    """The call of a batch handler with the wrappers around it. They get the list of Messages. What the handler said of
+    each message is not for them to pass on: it is kept, whatever they return."""
+
+    async def called(bodies: list[Any], messages: list[Message]) -> Any:
+        outcomes: Any = None
+
+        async def innermost(bodies: list[Any], messages: list[Message]) -> Any:
+            nonlocal outcomes
+            outcomes = await (call(bodies, messages) if wants_messages else call(bodies))
+            return outcomes
+
+        outer: Callable[..., Awaitable[Any]] = innermost
+        for around in reversed(arounds):
+            outer = wrapped(outer, True, around)
+        await outer(bodies, messages)
+        return outcomes
 
     return called
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 import typing
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, TypeAlias
 
 import msgspec
@@ -110,6 +110,28 @@ def signature_of(function: Callable[..., Any], decode: Decoder | None = None) ->
     if annotation is Message:
         raise ConfigError(f"{name_of(function)}: the first parameter is the body, the Message is the second")
     return Signature(decoder_for(annotation) if decode is None else decode, len(names) == 2)
+
+
+def batch_signature_of(function: Callable[..., Any], decode: Decoder | None = None) -> Signature:
+    """The same of a batch handler: a list of bodies first, and if there is a second parameter, the list of Messages."""
+    _, wants_messages = signature_of(function, decode or _as_is)
+    first = next(iter(inspect.signature(function).parameters))
+    annotation = typing.get_type_hints(function).get(first, Any)
+    item: Any = Any
+    if annotation is Any or annotation is list:
+        pass
+    elif typing.get_origin(annotation) in (list, Sequence):
+        [item] = typing.get_args(annotation)
+    else:
+        raise ConfigError(
+            f"{name_of(function)} is a batch handler: its first parameter gets a list of bodies, so annotate it as "
+            f"list[Order], and not as {getattr(annotation, '__name__', annotation)}"
+        )
+    if item is Message:
+        raise ConfigError(
+            f"{name_of(function)}: the first parameter is the list of bodies, that of Messages the second"
+        )
+    return Signature(decoder_for(item) if decode is None else decode, wants_messages)
 
 
 def name_of(function: Callable[..., Any]) -> str:

@@ -14,12 +14,16 @@ from redrive.transports.base import Delivery
 
 
 class Leases:
-    """The deliveries that are held, at most so many."""
+    """The deliveries that are held, at most so many.
 
-    def __init__(self, context: Context, most: int, availability: Availability) -> None:
+    worth   how many more are worth a fetch
+    """
+
+    def __init__(self, context: Context, most: int, worth: int, availability: Availability) -> None:
         self.changed = asyncio.Event()  # something is no longer held
         self._context = context
         self._most = most
+        self._worth = worth
         self._availability = availability
         self._held: dict[int, Delivery] = {}
         self.settling: Sequence[Decision] = ()  # if one of these is lost, its settlement will say so
@@ -39,7 +43,7 @@ class Leases:
 
     async def capacity(self) -> int:
         """How many more may be taken; waits until it is worth a fetch."""
-        await self.until_at_most(self._most - max(1, self._most // 4))
+        await self.until_at_most(self._most - self._worth)
         return self._most - len(self._held)
 
     async def until_at_most(self, number: int) -> None:

@@ -47,13 +47,13 @@ class Consumer:
         self._is_ours = context.transport.is_ours if isinstance(context.transport, KeepsOrder) else _always
         self._next = self.lanes.next if self._is_ours is _always else self._next_of_ours
         self._availability = Availability(context.events)
-        self._leases = Leases(context, _most_held(context), self._availability)
+        self._leases = Leases(context, *most_held(context), self._availability)
         self._beginning = Beginning(context, self._leases)
         self._counting = between_tries()
         self._idle = 0  # tasks of the pool that have nothing to do
         self._unwritten = Unwritten(context)
         self._deadlines = Deadlines(context.handler.timeout)
-        self._most_attempts = context.policy.most_attempts
+        self._most_attempts = context.most_attempts
         self._decisions: list[Decision] = []  # to be settled
         self._arrived = asyncio.Event()
         self._decided = asyncio.Event()
@@ -300,11 +300,16 @@ class Consumer:
             await until(self._leases.changed, [settler])
 
 
-def _most_held(context: Context) -> int:
-    """How many may be held at a time: a batch runs while the next one is fetched. Under a rate, only what runs: what is
-    taken ahead of it could begin too late, together with what the rate allows then."""
-    concurrency = context.handler.concurrency
-    return concurrency if context.handler.limits.rate else max(2 * context.batch, 2 * concurrency)
+def most_held(context: Context) -> tuple[int, int]:
+    """How many may be held at a time, and how many more are worth a fetch: a batch runs while the next one is fetched.
+    Under a rate, only what runs: what is taken ahead of it could begin too late, together with what the rate allows
+    then. A batch handler has batches that run, one that is settled and one that is gathered."""
+    concurrency, size = context.handler.concurrency, context.handler.batch
+    if size is None:
+        most = concurrency if context.handler.limits.rate else max(2 * context.batch, 2 * concurrency)
+        return most, max(1, most // 4)
+    most = concurrency * size if context.handler.limits.rate else max(2 * context.batch, (concurrency + 2) * size)
+    return most, min(size, max(1, most // 4))
 
 
 def _always(delivery: Delivery) -> bool:

@@ -31,6 +31,14 @@ class BatchSettled(Event, frozen=True):
     seconds: tuple[float, ...]
 
 
+class BatchHandled(Event, frozen=True):
+    """A batch handler was called with so many messages."""
+
+    source: str
+    messages: int
+    seconds: float
+
+
 class MessageRetried(Event, frozen=True):
     """An attempt failed and another will follow."""
 

@@ -199,6 +199,15 @@ class KnowsWorkers(Protocol):
         ...
 
 
+@runtime_checkable
+class Prefetches(Protocol):
+    """A transport whose broker sends messages ahead, and no more than it was told."""
+
+    def prefetch(self, source: str, number: int) -> None:
+        """Before the first receive: whoever receives of that source holds up to so many at a time."""
+        ...
+
+
 class DeadLetterPlace(Protocol):
     """A place for dead letters in the broker itself, such as a dead-letter topic or queue."""
 
@@ -359,6 +368,7 @@ __all__ = [
     "KnowsWorkers",
     "Outcome",
     "Pausable",
+    "Prefetches",
     "SendResult",
     "SendStatus",
     "Settlement",

@@ -17,7 +17,7 @@ from redrive.transports.base import CannotReturn, Delivery, Depth, Features, Sen
 from redrive.transports.rabbitmq.dead_letter_queues import DeadLetterQueues
 from redrive.transports.rabbitmq.declaring import Declaring, is_there
 from redrive.transports.rabbitmq.link import ChannelClosed, Link
-from redrive.transports.rabbitmq.options import BuryIn, Options, Redeliveries, RetryBy, options_of
+from redrive.transports.rabbitmq.options import MOST_PREFETCHED, BuryIn, Options, Redeliveries, RetryBy, options_of
 from redrive.transports.rabbitmq.publisher import NeverTaken, Parcel, Publisher, Unroutable, result_of
 from redrive.transports.rabbitmq.redelivery import Event, Redelivery, after
 from redrive.transports.rabbitmq.subscription import Subscription, Taken
@@ -53,8 +53,12 @@ class RabbitTransport:
         self._link = Link(options)
         self._publisher = Publisher(Link(options), options.confirm_timeout)
         self._declaring = Declaring(self._link, options)
+        self._held: dict[str, int] = {}  # how many a batch handler holds at a time
         self._subscriptions: dict[str, Subscription] = {}
         self._subscribing: dict[str, asyncio.Lock] = defaultdict(asyncio.Lock)
+
+    def prefetch(self, source: str, number: int) -> None:
+        self._held[source] = min(number, MOST_PREFETCHED)
 
     # -- receiving ---------------------------------------------------------------------------------------------------
 
@@ -87,7 +91,7 @@ class RabbitTransport:
             channel = await self._link.channel()
             made = Subscription(source, channel, self._clock, self._lease, self._expire, counts=self._counts)
             try:
-                await made.begin(self.options.prefetch)
+                await made.begin(max(self.options.prefetch, self._held.get(source, 0)))
             except BaseException:
                 channel.abandon()  # with all that was sent ahead on it
                 raise
