@@ -8,6 +8,7 @@ import os
 import signal
 import socket
 from collections.abc import Sequence
+from datetime import timedelta
 from itertools import count
 
 import msgspec
@@ -16,15 +17,17 @@ from redrive.processes.child import VARIABLE
 from redrive.processes.systemd import VARIABLES
 from redrive.processes.wire import Answer, Ask, Beat, Channel, Order, Said, Started, Stop
 
-_MARGIN = 10.0
-"""Seconds beyond its grace that a process has for its last acknowledgements; then it hangs, and is killed."""
+MARGIN = timedelta(seconds=10)
+"""How long beyond its grace a process has for its last acknowledgements; then it hangs, and is killed."""
 _LAST_WORDS = 1.0  # seconds in which what a process has said is read after its end
 
 
 class Process:
     """Started with its own process group, so that Ctrl-C in a terminal reaches the supervisor only."""
 
-    def __init__(self, number: int, child: asyncio.subprocess.Process, channel: Channel[Said]) -> None:
+    def __init__(
+        self, number: int, child: asyncio.subprocess.Process, channel: Channel[Said], margin: timedelta
+    ) -> None:
         self.number = number
         self.pid = child.pid
         self.started = asyncio.Event()
@@ -33,17 +36,19 @@ class Process:
         self.heard = asyncio.get_running_loop().time()
         self._child = child
         self._channel = channel
-        self._grace = 0.0
+        self._patience = margin
         self._ids = count(1)
         self._asked: dict[int, asyncio.Future[bytes | None]] = {}
         self._hearing = asyncio.create_task(self._hear())
         self._overdue: asyncio.TimerHandle | None = None
 
     @classmethod
-    async def start(cls, command: Sequence[str], number: int, *, checks: bool = False) -> Process:
+    async def start(
+        cls, command: Sequence[str], number: int, *, checks: bool = False, margin: timedelta = MARGIN
+    ) -> Process:
         """Run that command as the process of that number."""
-        ours, theirs = socket.socketpair()
-        with theirs:
+        with contextlib.ExitStack() as opened:
+            ours, theirs = map(opened.enter_context, socket.socketpair())
             order = msgspec.json.encode(Order(number, theirs.fileno(), checks)).decode()
             child = await asyncio.create_subprocess_exec(
                 *command,
@@ -52,7 +57,7 @@ class Process:
                 stdin=asyncio.subprocess.DEVNULL,
                 process_group=0,
             )
-        return cls(number, child, await Channel.opened(ours, Said))
+            return cls(number, child, await Channel.opened(ours.dup(), Said), margin)
 
     async def ended(self) -> int:
         """Its exit code, when it has ended; below 0 the signal that ended it."""
@@ -74,7 +79,8 @@ class Process:
         else:
             self.signal(signal.SIGTERM)
         if self._overdue is None:
-            self._overdue = asyncio.get_running_loop().call_later(self._grace + _MARGIN, self._kill_overdue)
+            seconds = self._patience.total_seconds()
+            self._overdue = asyncio.get_running_loop().call_later(seconds, self._kill_overdue)
 
     def kill(self) -> None:
         """What it held comes back when its leases end."""
@@ -106,7 +112,7 @@ class Process:
             self.heard = asyncio.get_running_loop().time()
             match said:
                 case Started(grace):
-                    self._grace = grace
+                    self._patience += timedelta(seconds=grace)
                     self.started.set()
                 case Beat(counted):
                     self.counted = counted

@@ -81,9 +81,9 @@ class Slot:
             self._wanted = Wanted.RUN
             self._wake.clear()
             end = await self._live()
+            self.ended_cleanly = end.is_clean or self._wanted is not Wanted.STOP
             if self._wanted is Wanted.RUN:
                 await self._after(end)
-            self.ended_cleanly = end.is_clean
 
     @property
     def times_restarted(self) -> int:

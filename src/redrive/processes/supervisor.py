@@ -19,7 +19,7 @@ from typing import Any, TypeAlias
 from redrive.clock import Clock, SystemClock
 from redrive.config.settings import Processes
 from redrive.processes.changes import changes
-from redrive.processes.process import Process
+from redrive.processes.process import MARGIN, Process
 from redrive.processes.restarts import Restarts
 from redrive.processes.slot import GaveUp, Slot
 from redrive.processes.systemd import Systemd
@@ -42,9 +42,11 @@ class Supervisor:
         clock: Clock | None = None,
         systemd: Systemd | None = None,
         watched: Path | None = None,
+        margin: timedelta = MARGIN,
     ) -> None:
         self._command = command
         self._systemd = systemd
+        self._margin = margin
         self._watched = watched  # whose files start them again when they are edited
         self.beside: list[Helper] = []  # runs until all have ended
         self._stopped = asyncio.Event()
@@ -102,7 +104,7 @@ class Supervisor:
     # -- starting ------------------------------------------------------------------------------------------------------
 
     async def _started(self, number: int) -> Process:
-        return await Process.start(self._command, number)
+        return await Process.start(self._command, number, margin=self._margin)
 
     async def _start_all(self, keepers: list[asyncio.Task[None]]) -> None:
         """The first alone, then all others at once. Returns early if the first one ends for good."""
@@ -130,7 +132,8 @@ class Supervisor:
         systemd.ready(self._status())
 
     def _status(self) -> str:
-        return f"{len(self.slots)} processes"
+        up = sum(slot.up.is_set() for slot in self.slots)
+        return f"{up} of {len(self.slots)} processes run"
 
     async def _end_silent(self, span: timedelta) -> None:
         """The watchdog of systemd sees the supervisor only, so the supervisor is that of its processes."""
