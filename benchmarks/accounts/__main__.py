@@ -20,6 +20,7 @@ from benchmarks.harness import in_loop
 
 _COLUMNS = (
     "broker",
+    "processes",
     "messages",
     "kills",
     "lost",
@@ -65,6 +66,7 @@ def _account(broker: str, directory: Path, options: argparse.Namespace) -> Accou
                 kills=options.kills,
                 batch=options.batch,
                 seed=options.seed,
+                processes=options.processes,
             )
         )
 
@@ -75,6 +77,9 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--messages", type=int, default=100_000)
     parser.add_argument("--kills", type=int, default=30)
     parser.add_argument("--batch", type=int, default=100)
+    parser.add_argument(
+        "--processes", type=int, default=0, help="kill processes of `redrive run --processes N`, not single workers"
+    )
     parser.add_argument("--seed", type=int, default=14)
     return parser
 

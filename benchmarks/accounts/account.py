@@ -14,6 +14,7 @@ import msgspec
 from msgspec import Struct
 
 from benchmarks.accounts.orders import LINE, SOURCE, Orders, expected_runs, is_hopeless
+from benchmarks.accounts.supervised import Supervised
 from benchmarks.accounts.worker import app_of
 from redrive import Redrive
 from redrive.forensics.query import Query
@@ -22,6 +23,7 @@ from redrive.stores.paging import every_letter
 
 _AT_ONCE = 2_000
 _LOOK = 0.002  # seconds between two looks at the log
+_A_LIFE = 2.5  # seconds that the work of a process lasts which is to be killed: it takes one or two to start
 _PATIENCE = 300.0  # seconds without any progress
 
 
@@ -44,6 +46,7 @@ class Account(Struct, frozen=True, kw_only=True):
     longest_standstill: float
     seconds: float
     seed: int
+    processes: int = 0  # under a supervisor; 0: one worker, and none
 
 
 async def account(
@@ -56,15 +59,20 @@ async def account(
     batch: int,
     seed: int,
     source: str = SOURCE,
+    processes: int = 0,
 ) -> Account:
-    """Kill as many workers wherever they are, and let the last one end the work."""
+    """Kill as many workers (or processes of a supervisor) wherever they are, and let the last one end the work."""
     began = time.monotonic()
     orders = Orders(url, str(directory), 0, batch, source=source)
     app = app_of(orders)
     async with app:
         await _send(app, source, messages)
-        standstills = await _kill(orders, messages, kills, Random(seed))
-        await _end(app, msgspec.structs.replace(orders, life=kills), messages)
+        if processes:
+            standstills = list[float]()
+            await _kill_under_supervisor(app, orders, messages, kills, Random(seed), processes)
+        else:
+            standstills = await _kill(orders, messages, kills, Random(seed))
+            await _end(app, msgspec.structs.replace(orders, life=kills), messages)
         letters = [letter async for letter in every_letter(app.store.letters, Query())]
         left = await _left(app)
     lives = _lives(orders.log)
@@ -89,6 +97,7 @@ async def account(
         longest_standstill=round(max(standstills, default=0), 1),
         seconds=round(time.monotonic() - began, 1),
         seed=seed,
+        processes=processes,
     )
 
 
@@ -121,20 +130,61 @@ async def _kill(orders: Orders, messages: int, kills: int, rng: Random) -> list[
     return standstills[1:]
 
 
+async def _kill_under_supervisor(
+    app: Redrive, orders: Orders, messages: int, kills: int, rng: Random, processes: int
+) -> None:
+    """Kill any of its processes again and again, while the others go on; the supervisor ends with 0."""
+    share, most = messages / (kills + 1), int(messages * 0.95)
+    seconds = _A_LIFE * (kills + 1) * processes * orders.concurrency / messages  # so that there is load at each kill
+    supervised = await Supervised.started(msgspec.structs.replace(orders, seconds=round(seconds, 3)), processes)
+    try:
+        for kill in range(kills):
+            goal = _count(orders.log) + int(share * rng.uniform(0.1, 1.5))
+            await _until_begun(orders.log, min(goal, most), supervised.process)
+            await supervised.kill_any(rng)
+            print(f"  kill {kill + 1} of {kills}: {_count(orders.log):,} runs", file=sys.stderr)
+        await _until_nothing_is_left(app, orders, messages, supervised.process)
+        code = await supervised.end()
+    finally:
+        with suppress(ProcessLookupError):
+            supervised.process.kill()
+    if code or len(supervised.died) != kills:
+        raise SystemExit(f"the supervisor ended with {code}, and said {supervised.died}")
+    if await _left(app):  # what was done before and came again, and was given back at the end
+        await _end(app, orders, messages)
+
+
 async def _end(app: Redrive, orders: Orders, messages: int) -> None:
     """The last worker, until nothing is left; then it is stopped cleanly."""
     process = await _started(orders)
+    await _until_nothing_is_left(app, orders, messages, process)
+    if process.returncode is None:
+        process.terminate()
+    await process.wait()
+
+
+async def _until_nothing_is_left(
+    app: Redrive, orders: Orders, messages: int, process: asyncio.subprocess.Process
+) -> None:
     hopeless = sum(map(is_hopeless, range(messages)))
     last, size = time.monotonic(), 0
-    while await _left(app) or await app.store.letters.count(Query()) < hopeless:
+    while await _left(app) or not _all_ran(orders.log, messages, await app.store.letters.count(Query()) - hopeless):
         if _count(orders.log) > size:
             last, size = time.monotonic(), _count(orders.log)
         if time.monotonic() - last > _PATIENCE or process.returncode is not None:
             break  # what is missing is lost: the account says so
         await asyncio.sleep(0.2)
-    if process.returncode is None:
-        process.terminate()
-    await process.wait()
+
+
+def _all_ran(log: Path, messages: int, crashed: int) -> bool:
+    """Whether there is a letter of each that is hopeless, and every other ran, as often as it had to, or is one too.
+
+    What RabbitMQ has handed out is in no queue, so an empty queue does not tell.
+    """
+    if crashed < 0:
+        return False
+    runs = Counter(number for number, _ in _lives(log))
+    return sum(runs[number] < expected_runs(number) for number in range(messages)) <= crashed
 
 
 async def _until_begun(log: Path, goal: int, process: asyncio.subprocess.Process) -> None:

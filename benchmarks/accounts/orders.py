@@ -12,6 +12,8 @@ LEASE = timedelta(seconds=6)
 """What a killed worker held comes back after that; the shortest session that brokers of Kafka allow."""
 LINE = 14
 """Bytes of a line in the log of runs: the number of a message and the life of its worker."""
+LIVES = 10_000
+"""Lives that have a number of their own in it."""
 
 
 class Orders(Struct, frozen=True):
@@ -23,6 +25,7 @@ class Orders(Struct, frozen=True):
     batch: int
     concurrency: int = 50
     source: str = SOURCE
+    seconds: float = 0.0  # that a run takes
 
     @property
     def store(self) -> str:

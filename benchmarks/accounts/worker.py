@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import sys
 
@@ -23,6 +24,8 @@ def app_of(orders: Orders) -> Redrive:
     @app.handler(orders.source, policy=Policy(attempts=20, backoff=constant("100ms")))
     async def handle(number: int, message: Message) -> None:
         os.write(log, line(number, orders.life))
+        if orders.seconds:
+            await asyncio.sleep(orders.seconds)
         if is_hopeless(number):
             raise Permanent("never")
         if fails_once(number) and message.attempt == 1:

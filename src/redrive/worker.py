@@ -15,6 +15,7 @@ from redrive.errors import ConfigError
 from redrive.flow.batches import BatchConsumer
 from redrive.flow.context import Context
 from redrive.flow.receive import Consumer
+from redrive.processes.overseer import overseer
 from redrive.telemetry.events import WorkerStarted, WorkerStopped
 from redrive.upkeep.loop import Upkeep
 
@@ -36,7 +37,7 @@ class Worker:
         if not app.handlers:
             raise ConfigError("this app has no handlers: register one with @app.handler('orders')")
         self._app = app
-        self._grace = app.settings.grace if grace is None else grace
+        self.grace = app.settings.grace if grace is None else grace
         self._consumers = [consumer_of(app.context(handler)) for handler in app.handlers.values()]
         self._helpers = [*([Upkeep.of(app).run] if upkeep else []), *beside]
 
@@ -47,7 +48,7 @@ class Worker:
         try:
             async with alerting(app), asyncio.TaskGroup() as group:
                 helpers = [group.create_task(helper()) for helper in self._helpers]
-                consumers = [group.create_task(consumer.run(self._grace)) for consumer in self._consumers]
+                consumers = [group.create_task(consumer.run(self.grace)) for consumer in self._consumers]
                 await asyncio.wait(consumers)
                 for helper in helpers:
                     helper.cancel()
@@ -87,9 +88,13 @@ async def work(
     app: Redrive, *, upkeep: bool = True, grace: timedelta | None = None, beside: Sequence[Helper] = ()
 ) -> None:
     """Run a worker of an open app until Ctrl-C or SIGTERM; the second one ends the process at once."""
-    worker = Worker(app, upkeep=upkeep, grace=grace, beside=beside)
-    stop_on_signals(worker.stop)
-    await worker.run()
+    above = overseer()
+    above.prepare(app)
+    upkeep = upkeep and above.wants_upkeep
+    worker = Worker(app, upkeep=upkeep, grace=grace, beside=[*beside, lambda: above.watch(worker)])
+    stop_on_signals(lambda: above.stop(worker))
+    if not above.only_checks:
+        await worker.run()
 
 
 def run_on_fast_loop(main: Coroutine[Any, Any, T]) -> T:
@@ -98,8 +103,9 @@ def run_on_fast_loop(main: Coroutine[Any, Any, T]) -> T:
         return runner.run(main)
 
 
-def stop_on_signals(stop: Callable[[], None]) -> None:
-    """Call `stop` at the first SIGINT or SIGTERM. The second ends the process; its leases run out: nothing is lost."""
+def stop_on_signals(stop: Callable[[], None], at_once: Callable[[], None] = lambda: None) -> None:
+    """Call `stop` at the first SIGINT or SIGTERM. The second calls `at_once` and ends the process; its leases run out:
+    nothing is lost."""
     loop = asyncio.get_running_loop()
     asked = 0
 
@@ -108,6 +114,7 @@ def stop_on_signals(stop: Callable[[], None]) -> None:
         asked += 1
         if asked > 1:
             log.warning("stopped at once: what was being handled comes back when its lease ends")
+            at_once()
             os._exit(130)
         log.warning("stopping: waiting for what is being handled; once more to stop at once")
         stop()

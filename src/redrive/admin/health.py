@@ -45,23 +45,26 @@ async def is_alive() -> Alive:
 @get("/readyz", role=None, any_parameters=True)
 async def is_ready(service: NamedDependency[Service]) -> Response[Ready]:
     """200 if store and transports could do their work now, 503 with which one could not, and why."""
-    checks = await check_all(service)
-    ready = all(said == "ok" for said in checks.values())
-    return Response(Ready("ok" if ready else "unavailable", checks), status_code=200 if ready else 503)
+    return readiness(await check_all(service))
 
 
 @get("/metrics", role=Role.VIEWER, free_on_loopback=True, any_parameters=True, media_type="text/plain")
 async def show_metrics(service: NamedDependency[Service], metrics: NamedDependency[Metrics]) -> Response[bytes]:
     """For Prometheus. Needs a viewer's token, except where the server listens on loopback only."""
-    for probe in metrics.probes:
-        await _within_patience(probe())
-    return Response(metrics.render(await _counted(service)), headers={"Content-Type": CONTENT_TYPE_LATEST})
+    await probed(metrics)
+    return Response(metrics.render(await counted(service)), headers={"Content-Type": CONTENT_TYPE_LATEST})
 
 
 @get("/api/doctor", role=Role.ADMIN)
 async def examine(service: NamedDependency[Service]) -> Diagnosis:
     """What is reachable, what is unsafe, and how to mend it."""
     return await service.doctor()
+
+
+def readiness(checks: dict[str, str]) -> Response[Ready]:
+    """200 if all of them say `ok`."""
+    ready = all(said == "ok" for said in checks.values())
+    return Response(Ready("ok" if ready else "unavailable", checks), status_code=200 if ready else 503)
 
 
 async def check_all(service: Service) -> dict[str, str]:
@@ -83,7 +86,14 @@ async def _said(check: Awaitable[None], service: Service) -> str:
     return "ok"
 
 
-async def _counted(service: Service) -> Stats | None:
+async def probed(metrics: Metrics) -> None:
+    """Let every collector that has to look for itself do so."""
+    for probe in metrics.probes:
+        await _within_patience(probe())
+
+
+async def counted(service: Service) -> Stats | None:
+    """Letters and queues, counted; None where they cannot be counted now."""
     return await _within_patience(service.stats())
 
 

@@ -101,7 +101,7 @@ def _unreadable(request: Request[Any, Any, Any], error: Unreadable) -> Response[
 
 
 def _unavailable(request: Request[Any, Any, Any], error: Exception) -> Response[bytes]:
-    redactor = request.app.state.service.redactor
+    redactor = request.app.state.redactor
     headers = {"Retry-After": str(_RETRY_AFTER)}
     return problem(503, redactor.text(str(error)), f"nothing was lost; try again in {_RETRY_AFTER} s", headers)
 

@@ -124,6 +124,24 @@ class Alerts(Struct, frozen=True, kw_only=True):
     breaker: Annotated[bool, About("Whether an open circuit breaker is an alert")] = True
 
 
+class Processes(Struct, frozen=True, kw_only=True):
+    """What `redrive run --processes` does when one of them dies."""
+
+    pause: Annotated[
+        timedelta, About("How long until a process that died is started again; doubles with each death", least=TICK)
+    ] = timedelta(milliseconds=500)
+    longest_pause: Annotated[timedelta, About("The longest such pause", least=TICK)] = timedelta(seconds=30)
+    healthy: Annotated[timedelta, About("Who lived this long starts with the shortest pause again", least=TICK)] = (
+        timedelta(minutes=1)
+    )
+    deaths: Annotated[
+        int | None, About("So many deaths of one process in `processes.within` end them all", least=1)
+    ] = 10
+    within: Annotated[timedelta, About("The span of time that deaths are counted over", least=TICK)] = timedelta(
+        minutes=10
+    )
+
+
 class Settings(Struct, frozen=True, kw_only=True):
     """All settings, valid: `redrive.config.load` makes them from a file and the environment."""
 
@@ -154,6 +172,7 @@ class Settings(Struct, frozen=True, kw_only=True):
     retention: Retention = Retention()
     upkeep: Upkeep = Upkeep()
     alerts: Alerts = Alerts()
+    processes: Processes = Processes()
     sections: tuple[Struct, ...] = ()  # those of systems that are not their defaults; `of` finds them by their type
 
     @property

@@ -211,6 +211,23 @@ class WorkerStopped(Event, frozen=True):
     released: int
 
 
+class ProcessStarted(Event, frozen=True):
+    """A worker process of a supervisor runs."""
+
+    process: int
+    pid: int
+
+
+class ProcessDied(Event, frozen=True):
+    """A worker process ended though nobody had told it to. `pause`: until it is started again; None: it is not."""
+
+    process: int
+    pid: int
+    cause: str
+    lived: timedelta
+    pause: timedelta | None
+
+
 class Acted(Event, frozen=True):
     """Somebody did something through the service: the audit trail."""
 

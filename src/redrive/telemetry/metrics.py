@@ -17,6 +17,7 @@ from redrive import __version__
 from redrive.errors import MissingExtra
 from redrive.flow.breaker import Position
 from redrive.forensics.stats import SourceStats, Stats
+from redrive.processes.merge import Family
 from redrive.telemetry import events as facts
 from redrive.telemetry.events import Event, Events
 
@@ -27,7 +28,7 @@ try:
 except ImportError as error:
     raise MissingExtra("metrics", "server") from error
 
-__all__ = ["CONTENT_TYPE_LATEST", "Metrics"]
+__all__ = ["CONTENT_TYPE_LATEST", "Metric", "Metrics", "rendered"]
 
 _BOUNDS = (0.001, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 300.0)
 _MOST_SOURCES = 200
@@ -85,6 +86,11 @@ class Metrics:
         self._snapshot.stats = stats
         return generate_latest(self.registry)
 
+    def collected(self, stats: Stats | None) -> list[Metric]:
+        """The same as objects of the library."""
+        self._snapshot.stats = stats
+        return list(self.registry.collect())
+
     def _counter(self, name: str, about: str, *labels: str) -> Counter:
         return Counter(f"redrive_{name}", about, labels, registry=self.registry)
 
@@ -125,6 +131,27 @@ class _Attempts:
         for source, counts in sorted(self._counts.items()):
             family.add_metric([source], list(_cumulated(counts)), self._sums[source])
         yield family
+
+
+class _Given:
+    """A collector of what is known already."""
+
+    def __init__(self, families: Iterable[Family]) -> None:
+        self._families = families
+
+    def collect(self) -> Iterator[Metric]:
+        for family in self._families:
+            metric = Metric(family.name, family.about, family.kind)
+            for name, labels, value in family.samples:
+                metric.add_sample(name, dict(labels), value)
+            yield metric
+
+
+def rendered(families: Iterable[Family]) -> bytes:
+    """The text of a scrape that is answered with these."""
+    registry = CollectorRegistry(auto_describe=False)
+    registry.register(_Given(families))
+    return generate_latest(registry)
 
 
 def _cumulated(counts: list[int]) -> Iterator[tuple[str, float]]:
