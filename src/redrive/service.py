@@ -6,7 +6,7 @@ Everything shown is redacted; everything done names who did it, and is written t
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Iterable, Sequence
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -15,6 +15,7 @@ from msgspec import Struct
 from redrive.alerts.incidents import Incident, Incidents, IncidentState
 from redrive.app import Redrive
 from redrive.errors import UnknownLetter, UnknownSource, UsageError
+from redrive.flow.pauses import SourcePause, pauses_of
 from redrive.flow.replay import Progress, Replay, Replays, selectable
 from redrive.forensics.query import Query
 from redrive.forensics.redact import Redactor
@@ -23,15 +24,17 @@ from redrive.forensics.transfer import letters_of, line_of
 from redrive.forensics.turns import Turns, turns
 from redrive.forensics.views import Detail, Summary, detail, summary
 from redrive.model import UNRESOLVED, Letter, LetterId, State
+from redrive.sources import Sources
 from redrive.stores.base import REPLAYABLE, Cursor, Entry, EntryStatus, Group
 from redrive.stores.paging import every_page
 from redrive.telemetry.events import Acted, LettersMoved, LettersPruned
-from redrive.transports.base import Pausable, TakesTurns
+from redrive.transports.base import Pausable, Paused, TakesTurns
 
 if TYPE_CHECKING:
     from redrive.doctor import Diagnosis
 
 _BATCH = 500
+_FORCE = "`--force` pauses it all the same, for whoever will receive from it"
 AUDIT = "audit"
 
 
@@ -58,6 +61,13 @@ class ReplayReport(Struct, frozen=True):
     entries: dict[EntryStatus, int]
 
 
+class PauseReport(Struct, frozen=True):
+    """The pause that holds, and whether it is this one: if not, somebody was first."""
+
+    is_new: bool
+    pause: SourcePause
+
+
 class Service:
     """Everything that can be asked of Redrive, and done with it."""
 
@@ -66,6 +76,7 @@ class Service:
         self.redactor = Redactor.of(app.settings.redact)
         self.incidents = Incidents(app.store.documents, app.clock, app.events)
         self.replays = Replays(app.store, app.transports, app.events, app.clock)
+        self._sources = Sources(app)
 
     # -- seeing --------------------------------------------------------------------------------------------------
 
@@ -107,8 +118,8 @@ class Service:
         depths: dict[str, Any] = {}
         for name, transport in self.app.transports.items():
             for source, depth in (await transport.depths()).items():
-                depths[source if name == "default" else f"{name}/{source}"] = depth
-        return stats_of(await self.app.store.letters.tallies(), depths, self.app.clock.now())
+                depths[_shown(name, source)] = depth
+        return stats_of(await self.app.store.letters.tallies(), depths, self.app.clock.now(), await self._paused())
 
     async def fairness(self, *, limit: int = 50) -> list[Turns]:
         """How the tenants of each source fare, where they take turns."""
@@ -249,21 +260,63 @@ class Service:
         await self.note(actor, "note", f"{incident.id}: {text}")
         return incident
 
-    async def pause(self, source: str, *, actor: str, transport: str = "default") -> None:
-        """Let nobody receive from that source until it is resumed."""
-        await self._pausable(transport).pause(source)
-        await self.note(actor, "pause", source)
+    async def pause(
+        self,
+        source: str,
+        *,
+        actor: str,
+        why: str = "",
+        span: timedelta | None = None,
+        transport: str | None = None,
+        force: bool = False,
+    ) -> PauseReport:
+        """Let nobody receive from that source until it is resumed. If somebody has paused it already, that stays.
 
-    async def resume(self, source: str, *, actor: str, transport: str = "default") -> None:
-        """Undo `pause`."""
-        await self._pausable(transport).resume(source)
-        await self.note(actor, "resume", source)
+        span    after so long it goes on by itself
+        force   also a source that nobody knows yet
+        """
+        name = await self._sources.transport_of(source, transport, force=force, hint=_FORCE)
+        now = self.app.clock.now()
+        wanted = Paused(source, actor, now, why, None if span is None else now + span)
+        held = await self._pausable(name).pause(wanted)
+        is_new = held == wanted
+        if is_new:
+            await self.note(actor, "pause", f"{_shown(name, source)}{': ' + why if why else ''}")
+        return PauseReport(is_new, self._seen(SourcePause.of(name, held)))
+
+    async def resume(self, source: str, *, actor: str, transport: str | None = None) -> SourcePause | None:
+        """End a pause, whoever made it; returns it, or None if there was none."""
+        name = await self._sources.transport_of(source, transport, force=transport is not None)
+        ended = await self._pausable(name).resume(source)
+        if ended is None:
+            return None
+        await self.note(actor, "resume", f"{_shown(name, source)}, paused by {ended.by}")
+        return self._seen(SourcePause.of(name, ended))
+
+    async def pauses(self) -> list[SourcePause]:
+        """What is paused, on every transport, the longest first."""
+        found: list[SourcePause] = []
+        for name, transport in self.app.transports.items():
+            kept = pauses_of(transport, name, self.app.store.documents, self.app.clock)
+            if kept is not None:
+                found += [self._seen(SourcePause.of(name, paused)) for paused in await kept.pauses()]
+        return sorted(found, key=lambda pause: pause.at)
 
     def _pausable(self, name: str) -> Pausable:
-        transport = self.app.transport(name)
-        if not isinstance(transport, Pausable):
-            raise UsageError(f"transport {name!r} cannot hold a source: stop its workers instead")
-        return transport
+        kept = pauses_of(self.app.transport(name), name, self.app.store.documents, self.app.clock)
+        if kept is None:
+            raise UsageError(f"transport {name!r} cannot pause a source: stop its workers instead")
+        return kept
+
+    def _seen(self, pause: SourcePause) -> SourcePause:
+        return msgspec.structs.replace(pause, why=self.redactor.text(pause.why))
+
+    async def _paused(self) -> dict[str, Paused]:
+        """By the name under which the statistics show a source."""
+        return {
+            _shown(pause.transport, pause.source): Paused(pause.source, pause.by, pause.at, pause.why, pause.until)
+            for pause in await self.pauses()
+        }
 
     async def doctor(self) -> Diagnosis:
         """Examine what is reachable, what is unsafe, and how to mend it."""
@@ -308,6 +361,10 @@ class Service:
         body = {"at": at.isoformat(), "actor": actor, "action": action, "detail": detail}
         await self.app.store.documents.put(AUDIT, self.app.clock.new_id(), body)
         self.app.events.emit(Acted(actor=actor, action=action, detail=detail, at=at))
+
+
+def _shown(transport: str, source: str) -> str:
+    return source if transport == "default" else f"{transport}/{source}"
 
 
 def _narrowed(query: Query, states: tuple[State, ...]) -> Query | None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import itertools
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from pathlib import Path
 
 import pytest
@@ -72,6 +72,9 @@ class Named:
 
     async def depths(self) -> dict[str, Depth]:
         return {self._topic.names[topic]: depth for topic, depth in (await self._inner.depths()).items()}
+
+    async def set_paused(self, sources: Collection[str]) -> None:
+        await self._inner.set_paused([self._topic(source) for source in sources])
 
     async def check(self) -> None:
         await self._inner.check()

@@ -32,7 +32,7 @@ TABLE = {
         ),
         "retry": (".retry:retry", "Send single letters back, now"),
         "archive": (".archive:archive", "Put letters away as done with; they are kept"),
-        "pause": (".pause:pause", "Hold a source: nobody receives anything of it"),
+        "pause": (".pause:pause", "Pause a source: no worker receives anything of it"),
         "resume": (".pause:resume", "Let a source that is paused go on"),
         "purge": (".purge:purge", "Delete letters for good; asks first"),
     },

@@ -287,20 +287,56 @@ class TakesTurns(Protocol):
         ...
 
 
+class Paused(Struct, frozen=True):
+    """A source that nobody receives from: who has paused it, when and why."""
+
+    source: str
+    by: str  # a person, or the rule that did it
+    at: datetime
+    why: str = ""
+    until: datetime | None = None  # when it ends by itself; None: when somebody resumes it
+
+    def is_over(self, now: datetime) -> bool:
+        return self.until is not None and self.until <= now
+
+
 @runtime_checkable
 class Pausable(Protocol):
-    """A transport that can hold a source for all its workers."""
+    """A transport that keeps itself, durably and for all its workers, which sources are paused."""
 
-    async def pause(self, source: str) -> None:
-        """Nobody receives of it until it is resumed. What runs may end; sending goes on."""
+    async def pause(self, paused: Paused) -> Paused:
+        """Let nobody receive from that source until it is resumed, or until that time. What is leased may end, and
+        sending goes on; what waits for its retry waits on. Returns the pause that holds now: if the source was paused
+        already, the first."""
         ...
 
-    async def resume(self, source: str) -> None:
-        """Undo `pause`."""
+    async def resume(self, source: str) -> Paused | None:
+        """End the pause of that source; returns it, or None if there was none."""
         ...
 
-    async def paused(self) -> Collection[str]:
-        """The sources that are held now."""
+    async def pauses(self) -> Sequence[Paused]:
+        """The sources that are paused now."""
+        ...
+
+
+@runtime_checkable
+class FollowsPauses(Protocol):
+    """A transport whose broker has no place for it: Redrive keeps in the store which sources are paused, and tells
+    the transport of each worker."""
+
+    async def set_paused(self, sources: Collection[str]) -> None:
+        """From now on `receive` hands out nothing of these sources, and goes on with all others. What was prefetched of
+        them and handed out to nobody goes back, and no attempt of it is counted. Called before the first `receive`,
+        with every change, and again after an error."""
+        ...
+
+
+@runtime_checkable
+class HasSources(Protocol):
+    """A transport whose broker knows a source even while nothing is in it."""
+
+    async def has_source(self, source: str) -> bool:
+        """Whether the broker has it. Makes nothing."""
         ...
 
 
@@ -352,13 +388,16 @@ __all__ = [
     "Examined",
     "Features",
     "Finds",
+    "FollowsPauses",
     "HasDeadLetterPlace",
+    "HasSources",
     "HasTopology",
     "KeepsLimits",
     "KeepsOrder",
     "KnowsWorkers",
     "Outcome",
     "Pausable",
+    "Paused",
     "SendResult",
     "SendStatus",
     "Settlement",

@@ -12,9 +12,10 @@ from msgspec.structs import replace
 
 from redrive.clock import Clock
 from redrive.model import Failure, Message, MessageId, Release, Retry
-from redrive.transports.base import ACCEPTED, Delivery, Depth, Features, SendResult, Settlement
+from redrive.transports.base import ACCEPTED, Delivery, Depth, Features, Paused, SendResult, Settlement
 
 _LONGEST_WAIT = 3600.0
+_LOOK = 1.0  # seconds after which a pause may be over by itself
 
 
 class Parcel:
@@ -60,15 +61,17 @@ class MemoryTransport:
         self._lease = lease.total_seconds()
         self._turns = count(1)
         self._queues: dict[str, Queue] = {}
+        self._pauses: dict[str, Paused] = {}
 
     async def receive(self, source: str, limit: int) -> Sequence[Delivery]:
         queue = self._queue(source)
         while True:
             self._ripen(queue)
-            if taken := self._take(queue, limit):
+            paused = self._pause_of(source)
+            if paused is None and (taken := self._take(queue, limit)):
                 return taken
             queue.event.clear()
-            await self._clock.wait(queue.event, self._next(queue) - self._clock.elapsed())
+            await self._clock.wait(queue.event, self._next(queue) - self._clock.elapsed() if paused is None else _LOOK)
 
     async def extend(self, deliveries: Sequence[Delivery]) -> Sequence[Delivery]:
         return [delivery for delivery in deliveries if not self._extended(delivery)]
@@ -106,6 +109,26 @@ class MemoryTransport:
             and (since is None or parcel.message.enqueued_at >= since)
         )
         return list(islice(found, limit))
+
+    async def pause(self, paused: Paused) -> Paused:
+        return self._pauses.setdefault(paused.source, self._pause_of(paused.source) or paused)
+
+    async def resume(self, source: str) -> Paused | None:
+        ended = self._pause_of(source)
+        self._pauses.pop(source, None)
+        self._queue(source).event.set()
+        return ended
+
+    async def pauses(self) -> Sequence[Paused]:
+        return [paused for source in list(self._pauses) if (paused := self._pause_of(source)) is not None]
+
+    def _pause_of(self, source: str) -> Paused | None:
+        """The pause of that source, unless it is over."""
+        paused = self._pauses.get(source)
+        if paused is not None and paused.is_over(self._clock.now()):
+            del self._pauses[source]
+            return None
+        return paused
 
     async def depths(self) -> dict[str, Depth]:
         return {source: self._depth(queue) for source, queue in self._queues.items() if queue.parcels}

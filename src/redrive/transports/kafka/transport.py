@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from datetime import timedelta
 from typing import TypeVar
 
@@ -96,6 +96,7 @@ class KafkaTransport:
         self._worker = ""  # its name, where it has one
         self._holds: dict[str, Holds] = {}
         self._readers: dict[str, Reader] = {}
+        self._paused: frozenset[str] = frozenset()
         self._opening = asyncio.Lock()
         self._sent: set[str] = set()
         self._closed = False
@@ -157,8 +158,15 @@ class KafkaTransport:
                     elapsed=self._clock.elapsed,
                     steady=self._steady,
                     worker=self._worker,
+                    paused=source in self._paused,
                 )
             return self._readers[source]
+
+    async def set_paused(self, sources: Collection[str]) -> None:
+        """Pause their partitions, those of their retry topics too, through rebalances and without leaving the group."""
+        self._paused = frozenset(sources)
+        for source, reader in self._readers.items():
+            reader.set_paused(source in self._paused)
 
     async def _count(self, reader: Reader, records: Sequence[Record]) -> None:
         """What earlier workers have tried. Where the last one did not end cleanly, an attempt counts before it is
@@ -327,6 +335,9 @@ class KafkaTransport:
 
     async def check(self) -> None:
         await self.topics.check()
+
+    async def has_source(self, source: str) -> bool:
+        return is_topic(source) and not await self.topics.missing([source])
 
     async def examined(self, sources: Sequence[str]) -> Examined:
         """Which topics are missing: of these sources, and that for dead letters. Retry topics are made by a worker."""

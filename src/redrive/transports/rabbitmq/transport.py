@@ -55,16 +55,59 @@ class RabbitTransport:
         self._declaring = Declaring(self._link, options)
         self._subscriptions: dict[str, Subscription] = {}
         self._subscribing: dict[str, asyncio.Lock] = defaultdict(asyncio.Lock)
+        self._pauses: dict[str, asyncio.Event] = {}  # of paused sources: set when they go on
 
     # -- receiving ---------------------------------------------------------------------------------------------------
 
     async def receive(self, source: str, limit: int) -> Sequence[Delivery]:
         while True:
+            while source in self._pauses:
+                await self._pauses[source].wait()
             subscription = await self._subscribed(source)
             if deliveries := await subscription.receive(limit, self._count):
                 return deliveries
             if subscription.inbox.must_slow_down:
                 await self._slow_down(subscription)
+
+    async def set_paused(self, sources: Collection[str]) -> None:
+        """Cancel their consumers, and give back what was prefetched. A source that nobody has received from yet is not
+        subscribed to before it goes on."""
+        for source in sources:
+            self._pauses.setdefault(source, asyncio.Event())
+            await self._pause(source)
+        for source in [source for source in self._pauses if source not in sources]:
+            await self._resume(source)
+            self._pauses.pop(source).set()
+
+    async def _pause(self, source: str) -> None:
+        async with self._subscribing[source]:
+            subscription = self._subscriptions.get(source)
+            if subscription is not None and subscription.closed is None:
+                await subscription.pause()
+                await self._empty(subscription)
+
+    async def _resume(self, source: str) -> None:
+        async with self._subscribing[source]:
+            subscription = self._subscriptions.get(source)
+            if subscription is not None and subscription.closed is None:
+                await subscription.resume()
+
+    async def _empty(self, subscription: Subscription) -> None:
+        """Give back what was handed out to nobody; what the broker does not take stays here, untried, and is given back
+        or handed out later."""
+        if not self._counts:
+            for taken in (*subscription.inbox.take_uncounted(), *subscription.inbox.take_ready()):
+                subscription.reject(taken.tag, requeue=True)
+            return
+        uncounted = waiting = subscription.inbox.take_uncounted()
+        ready = kept = subscription.inbox.take_ready()
+        try:
+            waiting = [taken for taken, _ in await self._copy_all(subscription, uncounted, Event.REDELIVERED)]
+            kept = [taken for taken, _ in await self._copy_all(subscription, ready, Event.NOT_STARTED)]
+        finally:
+            if subscription.closed is None:
+                subscription.inbox.put_back_uncounted(waiting)
+                subscription.inbox.put_back(kept)
 
     async def _slow_down(self, subscription: Subscription) -> None:
         """Stop prefetching, and give back what nobody has started."""
@@ -92,6 +135,9 @@ class RabbitTransport:
                 channel.abandon()  # with all that was sent ahead on it
                 raise
             self._subscriptions[source] = made
+            if source in self._pauses:  # since `receive` has looked
+                await made.pause()
+                await self._empty(made)
             return made
 
     async def _count(self, subscription: Subscription) -> None:
@@ -245,6 +291,9 @@ class RabbitTransport:
         await channel.close()
         if self._publisher.blocked:
             raise TransportUnavailable(self._link.name, f"it takes nothing from publishers: {self._publisher.blocked}")
+
+    async def has_source(self, source: str) -> bool:
+        return await is_there(self._link, source)
 
     @property
     def makes_queues(self) -> bool:

@@ -5,17 +5,19 @@ from __future__ import annotations
 import asyncio
 import secrets
 from collections import defaultdict
-from collections.abc import Collection, Coroutine, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Coroutine, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from datetime import timedelta
 from typing import Any
 
-from redrive.clock import Clock
+import msgspec
+
+from redrive.clock import Clock, moment
 from redrive.drivers.redis import Link, Value
 from redrive.errors import TransportUnavailable
 from redrive.limits import Fair, Limits
 from redrive.model import Category, Done, Message, Release, Retry
-from redrive.transports.base import ACCEPTED, Delivery, Depth, Features, SendResult, Settlement, unknown
+from redrive.transports.base import ACCEPTED, Delivery, Depth, Features, Paused, SendResult, Settlement, unknown
 from redrive.transports.redis import scripts
 from redrive.transports.redis.bell import Bell
 from redrive.transports.redis.packing import Group, delivered, digest, history, packed
@@ -196,20 +198,24 @@ class RedisTransport:
         self._limits[source] = limits
         self._governed.discard(source)
 
-    async def pause(self, source: str) -> None:
+    async def pause(self, paused: Paused) -> Paused:
         """Let nobody receive from that source until it is resumed. What runs may end; sending goes on."""
-        await self._name([source])
-        await self._link.run(scripts.PAUSE, [self.queue(source)], ["pause"])
+        await self._name([paused.source])
+        span = "" if paused.until is None else max(0, _milliseconds(paused.until - self._clock.now()))
+        arguments = ["pause", msgspec.json.encode(paused), span]
+        return _paused(paused.source, await self._link.run(scripts.PAUSE, [self.queue(paused.source)], arguments))
 
-    async def resume(self, source: str) -> None:
+    async def resume(self, source: str) -> Paused | None:
         """Undo `pause`."""
-        await self._link.run(scripts.PAUSE, [self.queue(source)], ["resume"])
+        ended = await self._link.run(scripts.PAUSE, [self.queue(source)], ["resume"])
+        return None if ended is None else _paused(source, ended)
 
-    async def paused(self) -> Collection[str]:
+    async def pauses(self) -> Sequence[Paused]:
         """The sources that are paused now."""
         names = await self._names()
-        held = await self._link.commands([("HEXISTS", f"{self.queue(name)}:terms", "paused") for name in names])
-        return [name for name, is_held in zip(names, held, strict=True) if is_held]
+        kept = await self._link.commands([("HGET", f"{self.queue(name)}:terms", "paused") for name in names])
+        found = [_paused(name, value) for name, value in zip(names, kept, strict=True) if value is not None]
+        return [paused for paused in found if not paused.is_over(self._clock.now())]
 
     async def tenants(self, source: str, limit: int = 1000) -> list[TenantMetrics]:
         """How each tenant of a fair source fares, the last served first."""
@@ -400,6 +406,14 @@ def _those(deliveries: Sequence[Delivery], lost: set[tuple[bytes, bytes]]) -> li
 
 def _bytes(text: str) -> bytes:
     return text.encode("utf-8", "surrogatepass")
+
+
+def _paused(source: str, kept: bytes) -> Paused:
+    """What is kept of a pause; a version before this one wrote down no more than that there is one."""
+    try:
+        return msgspec.json.decode(kept, type=Paused)
+    except msgspec.DecodeError:
+        return Paused(source, by="somebody", at=moment(0), why="paused by an earlier version, which did not ask")
 
 
 def _milliseconds(span: timedelta) -> int:

@@ -21,6 +21,7 @@ from redrive.transports.base import (
     Delivery,
     Depth,
     Features,
+    Paused,
     SendResult,
     Settlement,
     refused,
@@ -49,6 +50,16 @@ _encode = msgspec.msgpack.Encoder().encode
 _NO_FAILURES = _encode(())  # unlike NULL it says that a row is meant to wait (heal_ready in queue.sql)
 _decode_rest = msgspec.msgpack.Decoder(Rest).decode
 _decode_failures = msgspec.msgpack.Decoder(tuple[Failure, ...]).decode
+
+
+class KeptPause(msgspec.Struct, frozen=True):
+    """A pause as the file keeps it."""
+
+    paused: Paused
+    ends: int | None  # microseconds
+
+
+_decode_pause = msgspec.json.Decoder(KeptPause).decode
 Token = tuple[int, int]  # row, lease
 Row = tuple[Any, ...]
 Leased = tuple[str, int, list[Row]]  # source, lease, what it holds
@@ -144,6 +155,35 @@ class SqliteTransport:
         }
         rows = await self._read(lambda connection: connection.execute(_SQL["find"], arguments).fetchall())
         return [delivery.message for delivery in _deliveries(source, 0, rows)]
+
+    async def pause(self, paused: Paused) -> Paused:
+        now = self._now()
+        span = None if paused.until is None else microseconds(paused.until) - microseconds(self._clock.now())
+        body = msgspec.json.encode(KeptPause(paused, None if span is None else now + span)).decode()
+
+        def work(connection: sqlite3.Connection) -> Paused:
+            connection.execute(_SQL["pause"], {"source": paused.source, "body": body, "now": now})
+            [(kept,)] = connection.execute(_SQL["pauses"], {"source": paused.source, "now": -1})
+            return _decode_pause(kept).paused
+
+        return await self._write(work)
+
+    async def resume(self, source: str) -> Paused | None:
+        arguments = {"source": source, "now": self._now()}
+
+        def work(connection: sqlite3.Connection) -> Paused | None:
+            kept = connection.execute(_SQL["pauses"], arguments).fetchall()
+            connection.execute(_SQL["resume"], {"source": source})
+            return _decode_pause(kept[0][0]).paused if kept else None
+
+        ended = await self._write(work)
+        self._wake([source])
+        return ended
+
+    async def pauses(self) -> Sequence[Paused]:
+        arguments = {"source": None, "now": self._now()}
+        rows = await self._read(lambda connection: connection.execute(_SQL["pauses"], arguments).fetchall())
+        return [_decode_pause(body).paused for (body,) in rows]
 
     async def depths(self) -> dict[str, Depth]:
         rows = await self._read(lambda c: c.execute(_SQL["depths"], {"now": self._now()}).fetchall())
