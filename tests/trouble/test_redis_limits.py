@@ -390,10 +390,6 @@ def test_a_source_is_paused_and_resumed_by_command(url: str, tmp_path: Path, mon
     assert '"delayed": 1' in _run("stats", "--json")
 
 
-def test_a_transport_that_cannot_hold_a_source_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
-    assert "transport 'default' cannot hold a source" in _run("pause", "orders", code=2)
-
 
 def _run(*words: str, code: int = 0) -> str:
     result = CliRunner().invoke(main, list(words))

@@ -22,6 +22,8 @@ TABLE = {
         "show": (".show:show_letter", "One letter: every attempt and its stack, headers, body"),
         "groups": (".groups:groups", "Letters by root cause: start here when it burns"),
         "stats": (".stats:stats", "Letters and queues, counted"),
+        "queue": (".queue:queue", "The messages of a source: ready, delayed, leased and by whom"),
+        "workers": (".workers:workers", "Who works on what, since when, with how many in hand"),
         "replays": (".replays:replays", "What was replayed, and what became of each letter"),
         "incidents": (".incidents:incidents", "What is wrong now, and who works on it"),
     },

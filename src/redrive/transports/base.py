@@ -10,7 +10,7 @@ from typing import Any, Protocol, runtime_checkable
 
 from msgspec import Struct
 
-from redrive.errors import TransportUnavailable, Unavailable
+from redrive.errors import TransportUnavailable, Unavailable, UsageError
 from redrive.limits import Limits
 from redrive.model import Done, Failure, Holds, Letter, Message, MessageId, Outcome, Release, Retry
 
@@ -117,6 +117,13 @@ def busy(why: object) -> SendResult:
 def unknown(why: object) -> SendResult:
     """It may have been taken; why nobody knows."""
     return SendResult(SendStatus.UNKNOWN, str(why))
+
+
+def number_after(after: str | None) -> int:
+    """The number that the cursor of a page stands for; 0 without one."""
+    if after is not None and not (after.isascii() and after.isdecimal() and len(after) < 19):
+        raise UsageError(f"{after!r} is no place in this queue: use `after` as the page before gave it")
+    return int(after or 0)
 
 
 class Transport(Protocol):
@@ -248,6 +255,53 @@ class Finds(Protocol):
         ids          only those with one of these
         containing   only those with these bytes in their body
         since        only those enqueued then or later
+        """
+        ...
+
+
+class QueueState(StrEnum):
+    """Where a message stands in its queue."""
+
+    READY = "ready"
+    DELAYED = "delayed"
+    LEASED = "leased"
+
+
+class Queued(Struct, frozen=True):
+    """A message in its queue, as it stands."""
+
+    message: Message  # its `attempt` is the one that is being made, or the next
+    state: QueueState
+    failures: tuple[Failure, ...] = ()
+    until: datetime | None = None  # delayed: its next attempt is not before; leased: when the lease ends
+    holder: str = ""  # leased: by whom, as his transport calls itself (`Lists.holder`)
+    place: str = ""  # where it is, if a source has several places: a partition and offset, a retry topic
+
+
+class Listing(Struct, frozen=True):
+    """Some messages of a queue, where the next page begins (None: that was all), and what could not be shown."""
+
+    messages: tuple[Queued, ...] = ()
+    after: str | None = None
+    notes: tuple[str, ...] = ()  # for people
+
+
+@runtime_checkable
+class Lists(Protocol):
+    """A transport that can show how its messages stand, without leasing or changing anything."""
+
+    @property
+    def holder(self) -> str:
+        """What others see as the holder of our leases; empty where nobody else can see them."""
+        ...
+
+    async def listing(
+        self, source: str, *, state: QueueState | None = None, after: str | None = None, limit: int = 100
+    ) -> Listing:
+        """A page of that queue. It moves on while somebody pages through it.
+
+        state   only those that stand so
+        after   where the page before has ended
         """
         ...
 
@@ -395,15 +449,20 @@ __all__ = [
     "KeepsLimits",
     "KeepsOrder",
     "KnowsWorkers",
+    "Listing",
+    "Lists",
     "Outcome",
     "Pausable",
     "Paused",
+    "QueueState",
+    "Queued",
     "SendResult",
     "SendStatus",
     "Settlement",
     "TakesTurns",
     "Transport",
     "busy",
+    "number_after",
     "refused",
     "send_each",
     "unknown",

@@ -22,6 +22,7 @@ from msgspec import Struct
 from redrive.errors import Unavailable
 from redrive.flow.receive import Consumer
 from redrive.stores.base import Documents
+from redrive.transports.base import Lists
 from redrive.untrusted import UNREADABLE
 
 if TYPE_CHECKING:
@@ -116,7 +117,13 @@ class Heartbeat:
                 for source, handler in app.handlers.items()
                 if source in self._consumers
             ),
+            holders=self._holders(),
         )
+
+    def _holders(self) -> tuple[str, ...]:
+        transports = {handler.transport for handler in self._app.handlers.values()}
+        used = (self._app.transport(name) for name in sorted(transports))
+        return tuple(transport.holder for transport in used if isinstance(transport, Lists) and transport.holder)
 
 
 async def beats(documents: Documents) -> dict[str, tuple[int, Beat]]:

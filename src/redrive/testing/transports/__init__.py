@@ -19,6 +19,7 @@ from redrive.testing.transports.backend import TransportBackend, drain, take
 from redrive.testing.transports.carrying import ROUND_TRIPS, Carrying
 from redrive.testing.transports.finding import Finding
 from redrive.testing.transports.leases import Leases
+from redrive.testing.transports.listing import Listed
 from redrive.testing.transports.pausing import Pausing
 from redrive.testing.transports.receiving import Receiving
 from redrive.testing.transports.sending import Sending
@@ -29,7 +30,7 @@ from redrive.transports.base import Transport
 __all__ = ["ROUND_TRIPS", "TransportBackend", "TransportSuite", "drain", "take"]
 
 
-class TransportSuite(Carrying, Sending, Receiving, Leases, Settling, Standing, Finding, Pausing):
+class TransportSuite(Carrying, Sending, Receiving, Leases, Settling, Standing, Finding, Listed, Pausing):
     """Every promise in redrive.transports.base, tested on what the fixture `backend` gives."""
 
     pytestmark = pytest.mark.asyncio

@@ -34,10 +34,13 @@ from redrive.transports.base import (
     Delivery,
     Depth,
     Features,
+    Listing,
     Paused,
+    QueueState,
     SendResult,
     SendStatus,
     Settlement,
+    number_after,
     translated_errors,
 )
 from redrive.transports.letters.sent import IN_FLIGHT, Lease, SentLetters
@@ -285,6 +288,17 @@ class LettersTransport:
         """The depths of what was sent back. Letters that are due are counted as letters."""
         with translated_errors():
             return await self._sent.depths()
+
+    @property
+    def holder(self) -> str:
+        return self._owner
+
+    async def listing(
+        self, source: str, *, state: QueueState | None = None, after: str | None = None, limit: int = 100
+    ) -> Listing:
+        """What was sent back. Letters that are due are letters, and shown as such."""
+        with translated_errors():
+            return await self._sent.listing(source, state, number_after(after), limit)
 
     async def pause(self, paused: Paused) -> Paused:
         with translated_errors():

@@ -13,7 +13,17 @@ from msgspec.structs import replace
 from redrive.clock import Clock
 from redrive.errors import ConfigError, TransportUnavailable
 from redrive.model import Done, Message, Release, Retry
-from redrive.transports.base import CannotReturn, Delivery, Depth, Features, SendResult, Settlement, busy
+from redrive.transports.base import (
+    CannotReturn,
+    Delivery,
+    Depth,
+    Features,
+    Listing,
+    QueueState,
+    SendResult,
+    Settlement,
+    busy,
+)
 from redrive.transports.rabbitmq.dead_letter_queues import DeadLetterQueues
 from redrive.transports.rabbitmq.declaring import Declaring, is_there
 from redrive.transports.rabbitmq.link import ChannelClosed, Link
@@ -291,6 +301,20 @@ class RabbitTransport:
         await channel.close()
         if self._publisher.blocked:
             raise TransportUnavailable(self._link.name, f"it takes nothing from publishers: {self._publisher.blocked}")
+
+    @property
+    def holder(self) -> str:
+        return ""
+
+    async def listing(
+        self, source: str, *, state: QueueState | None = None, after: str | None = None, limit: int = 100
+    ) -> Listing:
+        """Counts, in words: RabbitMQ shows a message only to who takes it."""
+        from redrive.transports.rabbitmq.listing import notes
+
+        if not await is_there(self._link, source):
+            return Listing(notes=(f"the broker has no queue {source!r}",))
+        return Listing(notes=tuple(await notes(self._link, self.options, source)))
 
     async def has_source(self, source: str) -> bool:
         return await is_there(self._link, source)

@@ -17,10 +17,22 @@ from redrive.drivers.redis import Link, Value
 from redrive.errors import TransportUnavailable
 from redrive.limits import Fair, Limits
 from redrive.model import Category, Done, Message, Release, Retry
-from redrive.transports.base import ACCEPTED, Delivery, Depth, Features, Paused, SendResult, Settlement, unknown
+from redrive.transports.base import (
+    ACCEPTED,
+    Delivery,
+    Depth,
+    Features,
+    Listing,
+    Paused,
+    QueueState,
+    SendResult,
+    Settlement,
+    number_after,
+    unknown,
+)
 from redrive.transports.redis import scripts
 from redrive.transports.redis.bell import Bell
-from redrive.transports.redis.packing import Group, delivered, digest, history, packed
+from redrive.transports.redis.packing import Group, delivered, digest, history, packed, queued
 from redrive.transports.redis.tenants import TenantMetrics, metrics
 
 _MOST_AT_ONCE, _LARGEST = 500, 1 << 20  # jobs and bytes that one script is given
@@ -53,6 +65,7 @@ class RedisTransport:
         self._governed: set[str] = set()  # sources whose limits the server knows
         self._named: dict[str, float] = {}  # source -> when we last wrote it down
         self._bells: dict[str, Bell] = {}
+        self._holder = secrets.token_hex(4)  # our tokens begin so
         self._background: set[asyncio.Task[None]] = set()
         self._sources = f"{self._link.address.prefix}:sources"
 
@@ -198,6 +211,22 @@ class RedisTransport:
         self._limits[source] = limits
         self._governed.discard(source)
 
+    @property
+    def holder(self) -> str:
+        return self._holder
+
+    async def listing(
+        self, source: str, *, state: QueueState | None = None, after: str | None = None, limit: int = 100
+    ) -> Listing:
+        """How the messages of that source stand: in hand, delayed, ready. It is counted from the front."""
+        start = number_after(after)
+        arguments = [state or "", start, min(limit, _MOST_AT_ONCE) + 1]
+        flat = await self._link.run(scripts.LISTING, [self.queue(source)], arguments)
+        rows = [flat[number : number + 5] for number in range(0, len(flat), 5)]
+        some, now = rows[:limit], self._clock.now()
+        more = str(start + len(some)) if len(rows) > len(some) else None
+        return Listing(tuple(queued(source, now, *row) for row in some), more)
+
     async def pause(self, paused: Paused) -> Paused:
         """Let nobody receive from that source until it is resumed. What runs may end; sending goes on."""
         await self._name([paused.source])
@@ -261,7 +290,7 @@ class RedisTransport:
 
     async def _fetch(self, source: str, limit: int) -> tuple[float, Sequence[Delivery]]:
         """Lease what is there; returns the seconds until there may be more, and the leased. Gives back if cancelled."""
-        token = secrets.token_hex(8).encode()
+        token = f"{self._holder}{secrets.token_hex(4)}".encode()
         arguments = (limit, token, self._lease, *self._arguments_of(source))
         fetching = asyncio.ensure_future(self._link.run(scripts.FETCH, [self.queue(source)], arguments))
         try:

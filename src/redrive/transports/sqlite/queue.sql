@@ -77,6 +77,21 @@ WHERE source = :source
 ORDER BY seq
 LIMIT :limit;
 
+-- name: listing
+-- As it stands: ready, delayed or leased. What is leased has counted its attempt.
+SELECT seq, lapsed, id, priority, attempt - (visible_at > :now AND lease IS NOT NULL), enqueued_at, expires_at, body, rest,
+       failures, visible_at, lease
+FROM queue
+WHERE source = :source AND seq > :after
+  AND CASE :state
+          WHEN 'ready' THEN visible_at <= :now
+          WHEN 'delayed' THEN visible_at > :now AND lease IS NULL
+          WHEN 'leased' THEN visible_at > :now AND lease IS NOT NULL
+          ELSE 1
+      END
+ORDER BY seq
+LIMIT :limit;
+
 -- name: pause
 -- A pause is a document of the file: `paused` is what people are shown, `ends` its end in microseconds, or null. The
 -- first one stays, unless it is over.

@@ -21,9 +21,13 @@ from redrive.transports.base import (
     Delivery,
     Depth,
     Features,
+    Listing,
     Paused,
+    Queued,
+    QueueState,
     SendResult,
     Settlement,
+    number_after,
     refused,
     translated_errors,
 )
@@ -33,6 +37,7 @@ _SQL = clauses(__package__, "queue")
 T = TypeVar("T")
 _POLL = 0.05  # how soon a message of another process is seen
 _LONGEST_LEASE = timedelta(hours=1)
+_LEASE_BITS = 32  # of a lease; the bits above them say whose it is
 
 
 class Rest(msgspec.Struct, array_like=True, frozen=True):
@@ -87,6 +92,7 @@ class SqliteTransport:
         self._sent: dict[str, asyncio.Event] = {}
         with translated_errors():
             self._database = open_database(url)
+        self._holder = secrets.randbits(30)
         self._healed = False
         self._busy: set[str] = set()  # sources whose last batch was full: more is waiting, without having to look
         self._closed = False
@@ -155,6 +161,29 @@ class SqliteTransport:
         }
         rows = await self._read(lambda connection: connection.execute(_SQL["find"], arguments).fetchall())
         return [delivery.message for delivery in _deliveries(source, 0, rows)]
+
+    @property
+    def holder(self) -> str:
+        return f"{self._holder:08x}"
+
+    async def listing(
+        self, source: str, *, state: QueueState | None = None, after: str | None = None, limit: int = 100
+    ) -> Listing:
+        now = self._now()
+        arguments = {"source": source, "state": state, "after": number_after(after), "now": now, "limit": limit + 1}
+        rows = await self._read(lambda connection: connection.execute(_SQL["listing"], arguments).fetchall())
+        more = str(rows[limit - 1][0]) if len(rows) > limit else None
+        return Listing(tuple(self._stand(source, row, now) for row in rows[:limit]), more)
+
+    def _stand(self, source: str, row: Row, now: int) -> Queued:
+        *held, visible_at, lease = row
+        delivery = _readable(source, 0, tuple(held))
+        if visible_at <= now:
+            return Queued(delivery.message, QueueState.READY, delivery.failures)
+        until = self._clock.now() + timedelta(microseconds=visible_at - now)
+        if lease is None:
+            return Queued(delivery.message, QueueState.DELAYED, delivery.failures, until)
+        return Queued(delivery.message, QueueState.LEASED, delivery.failures, until, f"{lease >> _LEASE_BITS:08x}")
 
     async def pause(self, paused: Paused) -> Paused:
         now = self._now()
@@ -230,7 +259,7 @@ class SqliteTransport:
             raise
 
     def _lease_ready(self, connection: sqlite3.Connection, source: str, limit: int) -> Leased:
-        now, lease = self._now(), secrets.randbits(62)
+        now, lease = self._now(), self._holder << _LEASE_BITS | secrets.randbits(_LEASE_BITS)
         rows: list[Row] = []
         for (priority,) in connection.execute(_SQL["priorities"], {"source": source, "now": now}).fetchall():
             arguments = {"source": source, "priority": priority, "now": now, "limit": limit - len(rows)}
