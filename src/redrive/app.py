@@ -154,6 +154,10 @@ class Redrive:
         """Those with a handler here, and those declared."""
         return {*self.handlers, *self._declared}
 
+    def known_transport(self, source: str) -> str | None:
+        """The name of the transport of that source, if it has a handler here or is declared."""
+        return self.handlers[source].transport if source in self.handlers else self._declared.get(source)
+
     def _register(
         self,
         source: str,

@@ -6,7 +6,7 @@ Everything shown is redacted; everything done names who did it, and is written t
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Iterable, Sequence
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -15,23 +15,30 @@ from msgspec import Struct
 from redrive.alerts.incidents import Incident, Incidents, IncidentState
 from redrive.app import Redrive
 from redrive.errors import UnknownLetter, UnknownSource, UsageError
+from redrive.flow.pauses import SourcePause, pauses_of
 from redrive.flow.replay import Progress, Replay, Replays, selectable
 from redrive.forensics.query import Query
+from redrive.forensics.queue import QueuedView, QueuePage, parked_view, queued_view
 from redrive.forensics.redact import Redactor
 from redrive.forensics.stats import Stats, stats_of
 from redrive.forensics.transfer import letters_of, line_of
 from redrive.forensics.turns import Turns, turns
 from redrive.forensics.views import Detail, Summary, detail, summary
-from redrive.model import UNRESOLVED, Letter, LetterId, State
+from redrive.forensics.workers import Roll, WorkerState, WorkerView, WorkingOn
+from redrive.model import UNRESOLVED, Letter, LetterId, Reason, State
+from redrive.sources import Sources
 from redrive.stores.base import REPLAYABLE, Cursor, Entry, EntryStatus, Group
 from redrive.stores.paging import every_page
 from redrive.telemetry.events import Acted, LettersMoved, LettersPruned
-from redrive.transports.base import Pausable, TakesTurns
+from redrive.transports.base import Depth, Lists, Pausable, Paused, QueueState, TakesTurns
+from redrive.upkeep.heartbeat import EVERY, Beat, beats
 
 if TYPE_CHECKING:
     from redrive.doctor import Diagnosis
 
 _BATCH = 500
+_LOOK_AGAIN = 0.5
+_FORCE = "`--force` pauses it all the same, for whoever will receive from it"
 AUDIT = "audit"
 
 
@@ -58,6 +65,13 @@ class ReplayReport(Struct, frozen=True):
     entries: dict[EntryStatus, int]
 
 
+class PauseReport(Struct, frozen=True):
+    """The pause that holds, and whether it is this one: if not, somebody was first."""
+
+    is_new: bool
+    pause: SourcePause
+
+
 class Service:
     """Everything that can be asked of Redrive, and done with it."""
 
@@ -66,6 +80,8 @@ class Service:
         self.redactor = Redactor.of(app.settings.redact)
         self.incidents = Incidents(app.store.documents, app.clock, app.events)
         self.replays = Replays(app.store, app.transports, app.events, app.clock)
+        self._sources = Sources(app)
+        self._roll = Roll(EVERY)
 
     # -- seeing --------------------------------------------------------------------------------------------------
 
@@ -107,8 +123,8 @@ class Service:
         depths: dict[str, Any] = {}
         for name, transport in self.app.transports.items():
             for source, depth in (await transport.depths()).items():
-                depths[source if name == "default" else f"{name}/{source}"] = depth
-        return stats_of(await self.app.store.letters.tallies(), depths, self.app.clock.now())
+                depths[_shown(name, source)] = depth
+        return stats_of(await self.app.store.letters.tallies(), depths, self.app.clock.now(), await self._paused())
 
     async def fairness(self, *, limit: int = 50) -> list[Turns]:
         """How the tenants of each source fare, where they take turns."""
@@ -118,6 +134,91 @@ class Service:
                 sources = sorted({*await transport.depths(), *self.app.sources})
                 found += [turns(source, await transport.tenants(source, limit)) for source in sources]
         return [source for source in found if source.tenants]
+
+    async def workers(self, *, patiently: bool = False) -> list[WorkerView]:
+        """Who works on what. A worker that was seen once, and whose clock says that it is lost, may have a wrong clock.
+
+        patiently   look at such workers until they have had time for another beat
+        """
+        app, elapsed = self.app, self.app.clock.elapsed
+        while True:
+            found = await beats(app.store.documents)
+            now, at = app.clock.now(), elapsed()
+            self._roll.look({id: number for id, (number, _) in found.items()}, at)
+            ages = {id: (now - beat.at).total_seconds() for id, (_, beat) in found.items()}
+            if not patiently or not any(self._roll.is_unsure(id, age, at) for id, age in ages.items()):
+                break
+            await app.clock.sleep(_LOOK_AGAIN)
+        paused = {(pause.transport, pause.source) for pause in await self.pauses()}
+        views = [self._worker(id, beat, ages[id], at, paused) for id, (_, beat) in found.items()]
+        return sorted(views, key=lambda view: (view.state is WorkerState.LOST, view.worker, view.started_at))
+
+    def _worker(self, id: str, beat: Beat, age: float, at: float, paused: set[tuple[str, str]]) -> WorkerView:
+        is_lost = self._roll.is_lost(id, age, at)
+        alive = WorkerState.DRAINING if beat.draining else WorkerState.RUNNING
+        sources = [
+            WorkingOn(
+                working.source,
+                working.transport,
+                working.concurrency,
+                working.in_hand,
+                (working.transport, working.source) in paused,
+            )
+            for working in beat.sources
+        ]
+        return WorkerView(
+            id=id,
+            worker=beat.worker,
+            host=beat.host,
+            pid=beat.pid,
+            version=beat.version,
+            redrive=beat.redrive,
+            state=WorkerState.LOST if is_lost else alive,
+            started_at=beat.started_at,
+            beat_at=beat.at,
+            clock_apart=self._roll.clock_apart(id, age, at),
+            in_hand=sum(working.in_hand for working in beat.sources),
+            sources=sources,
+        )
+
+    async def queue(
+        self,
+        source: str,
+        *,
+        state: QueueState | None = None,
+        after: str | None = None,
+        limit: int = 50,
+        transport: str | None = None,
+    ) -> QueuePage:
+        """How the messages of a source stand: ready, delayed, leased and by whom. Leases and changes nothing."""
+        name = await self._sources.transport_of(source, transport)
+        its = self.app.transport(name)
+        if not isinstance(its, Lists):
+            raise UsageError(f"transport {name!r} cannot show its messages; `redrive stats` counts them")
+        listing = await its.listing(source, state=state, after=after, limit=_bounded(limit))
+        holders = {
+            holder: beat.worker
+            for _, beat in (await beats(self.app.store.documents)).values()
+            for holder in beat.holders
+        }
+        parked = (
+            [] if after is not None or state not in (None, QueueState.DELAYED) else await self._parked(source, limit)
+        )
+        return QueuePage(
+            source=source,
+            transport=name,
+            depth=(await its.depths()).get(source, Depth(0, 0, 0)),
+            paused=(await self._paused()).get(_shown(name, source)),
+            messages=[*(queued_view(queued, self.redactor, holders) for queued in listing.messages), *parked],
+            after=listing.after,
+            notes=list(listing.notes),
+        )
+
+    async def _parked(self, source: str, limit: int) -> list[QueuedView]:
+        """The retries of that source that wait in the store, the newest first."""
+        query = Query(sources=(source,), states=(State.PENDING,), scheduled=True)
+        page = await self.app.store.letters.search(query, limit=limit)
+        return [parked_view(letter, self.redactor) for letter in page.letters if letter.reason is Reason.PARKED]
 
     async def count(self, query: Query) -> int:
         await self._check(query)
@@ -249,21 +350,63 @@ class Service:
         await self.note(actor, "note", f"{incident.id}: {text}")
         return incident
 
-    async def pause(self, source: str, *, actor: str, transport: str = "default") -> None:
-        """Let nobody receive from that source until it is resumed."""
-        await self._pausable(transport).pause(source)
-        await self.note(actor, "pause", source)
+    async def pause(
+        self,
+        source: str,
+        *,
+        actor: str,
+        why: str = "",
+        span: timedelta | None = None,
+        transport: str | None = None,
+        force: bool = False,
+    ) -> PauseReport:
+        """Let nobody receive from that source until it is resumed. If somebody has paused it already, that stays.
 
-    async def resume(self, source: str, *, actor: str, transport: str = "default") -> None:
-        """Undo `pause`."""
-        await self._pausable(transport).resume(source)
-        await self.note(actor, "resume", source)
+        span    after so long it goes on by itself
+        force   also a source that nobody knows yet
+        """
+        name = await self._sources.transport_of(source, transport, force=force, hint=_FORCE)
+        now = self.app.clock.now()
+        wanted = Paused(source, actor, now, why, None if span is None else now + span)
+        held = await self._pausable(name).pause(wanted)
+        is_new = held == wanted
+        if is_new:
+            await self.note(actor, "pause", f"{_shown(name, source)}{': ' + why if why else ''}")
+        return PauseReport(is_new, self._seen(SourcePause.of(name, held)))
+
+    async def resume(self, source: str, *, actor: str, transport: str | None = None) -> SourcePause | None:
+        """End a pause, whoever made it; returns it, or None if there was none."""
+        name = await self._sources.transport_of(source, transport, force=transport is not None)
+        ended = await self._pausable(name).resume(source)
+        if ended is None:
+            return None
+        await self.note(actor, "resume", f"{_shown(name, source)}, paused by {ended.by}")
+        return self._seen(SourcePause.of(name, ended))
+
+    async def pauses(self) -> list[SourcePause]:
+        """What is paused, on every transport, the longest first."""
+        found: list[SourcePause] = []
+        for name, transport in self.app.transports.items():
+            kept = pauses_of(transport, name, self.app.store.documents, self.app.clock)
+            if kept is not None:
+                found += [self._seen(SourcePause.of(name, paused)) for paused in await kept.pauses()]
+        return sorted(found, key=lambda pause: pause.at)
 
     def _pausable(self, name: str) -> Pausable:
-        transport = self.app.transport(name)
-        if not isinstance(transport, Pausable):
-            raise UsageError(f"transport {name!r} cannot hold a source: stop its workers instead")
-        return transport
+        kept = pauses_of(self.app.transport(name), name, self.app.store.documents, self.app.clock)
+        if kept is None:
+            raise UsageError(f"transport {name!r} cannot pause a source: stop its workers instead")
+        return kept
+
+    def _seen(self, pause: SourcePause) -> SourcePause:
+        return msgspec.structs.replace(pause, why=self.redactor.text(pause.why))
+
+    async def _paused(self) -> dict[str, Paused]:
+        """By the name under which the statistics show a source."""
+        return {
+            _shown(pause.transport, pause.source): Paused(pause.source, pause.by, pause.at, pause.why, pause.until)
+            for pause in await self.pauses()
+        }
 
     async def doctor(self) -> Diagnosis:
         """Examine what is reachable, what is unsafe, and how to mend it."""
@@ -308,6 +451,10 @@ class Service:
         body = {"at": at.isoformat(), "actor": actor, "action": action, "detail": detail}
         await self.app.store.documents.put(AUDIT, self.app.clock.new_id(), body)
         self.app.events.emit(Acted(actor=actor, action=action, detail=detail, at=at))
+
+
+def _shown(transport: str, source: str) -> str:
+    return source if transport == "default" else f"{transport}/{source}"
 
 
 def _narrowed(query: Query, states: tuple[State, ...]) -> Query | None:

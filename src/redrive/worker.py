@@ -17,7 +17,9 @@ from redrive.flow.context import Context
 from redrive.flow.receive import Consumer
 from redrive.processes.overseer import overseer
 from redrive.telemetry.events import WorkerStarted, WorkerStopped
+from redrive.upkeep.heartbeat import Heartbeat
 from redrive.upkeep.loop import Upkeep
+from redrive.upkeep.pausing import PauseWatch
 
 if TYPE_CHECKING:
     from redrive.app import Redrive
@@ -39,13 +41,18 @@ class Worker:
         self._app = app
         self.grace = app.settings.grace if grace is None else grace
         self._consumers = [consumer_of(app.context(handler)) for handler in app.handlers.values()]
-        self._helpers = [*([Upkeep.of(app).run] if upkeep else []), *beside]
+        by_source = dict(zip(app.handlers, self._consumers, strict=True))
+        self._pauses = PauseWatch.of(app, by_source)
+        self._heartbeat = Heartbeat(app, by_source)
+        own = [self._pauses.run, self._heartbeat.run]
+        self._helpers = [*own, *([Upkeep.of(app).run] if upkeep else []), *beside]
 
     async def run(self) -> None:
         """Run until `stop`. What runs may finish within the grace; what was not begun is given back."""
         app = self._app
         app.events.emit(WorkerStarted(worker=app.settings.worker_name, sources=tuple(app.handlers)))
         try:
+            await self._pauses.begin()
             async with alerting(app), asyncio.TaskGroup() as group:
                 helpers = [group.create_task(helper()) for helper in self._helpers]
                 consumers = [group.create_task(consumer.run(self.grace)) for consumer in self._consumers]
@@ -55,11 +62,13 @@ class Worker:
         except ExceptionGroup as errors:
             raise _refusal(errors) or errors from None
         finally:
+            await self._heartbeat.end()
             released = sum(consumer.released for consumer in self._consumers)
             app.events.emit(WorkerStopped(worker=app.settings.worker_name, released=released))
 
     def stop(self) -> None:
         """Take nothing new; end when what runs is done."""
+        self._heartbeat.drain()
         for consumer in self._consumers:
             consumer.stop()
 

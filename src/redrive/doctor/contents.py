@@ -12,12 +12,14 @@ from redrive.app import Redrive
 from redrive.doctor.cluster import cluster
 from redrive.doctor.findings import Finding, failure, fine, warning
 from redrive.errors import nearest
+from redrive.flow.pauses import pauses_of
 from redrive.flow.replay import Replays
 from redrive.forensics.query import Query
+from redrive.forensics.redact import Redactor
 from redrive.model import State
 from redrive.stores.base import Store
 from redrive.stores.paging import every_letter
-from redrive.transports.base import Pausable, Transport
+from redrive.transports.base import Transport
 from redrive.upkeep.rescue import abandoned_replays
 
 _MANY = 100_000
@@ -36,7 +38,7 @@ async def contents(app: Redrive, store: Store, transports: Mapping[str, Transpor
         yield finding
     async for finding in _unhandled(app, transports):
         yield finding
-    async for finding in _held(transports):
+    async for finding in _paused(app, store, transports):
         yield finding
     async for finding in _open_door(app, store):
         yield finding
@@ -106,13 +108,16 @@ async def _unhandled(app: Redrive, transports: Mapping[str, Transport]) -> Async
                 )
 
 
-async def _held(transports: Mapping[str, Transport]) -> AsyncIterator[Finding]:
-    for transport in transports.values():
-        for source in await transport.paused() if isinstance(transport, Pausable) else ():
+async def _paused(app: Redrive, store: Store, transports: Mapping[str, Transport]) -> AsyncIterator[Finding]:
+    for name, transport in transports.items():
+        kept = pauses_of(transport, name, store.documents, app.clock)
+        for paused in () if kept is None else await kept.pauses():
+            why = f" ({Redactor.of(app.settings.redact).text(paused.why)})" if paused.why else ""
+            since = f"{paused.at:%Y-%m-%d %H:%M} UTC"
             yield warning(
                 "queues",
-                f"{source!r} is paused: nobody receives anything of it",
-                f"redrive resume {shlex.quote(source)}",
+                f"{paused.source!r} is paused by {paused.by} since {since}{why}: nobody receives anything of it",
+                f"redrive resume {shlex.quote(paused.source)}",
             )
 
 

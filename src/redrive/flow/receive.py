@@ -84,6 +84,15 @@ class Consumer:
         self._stopping.set()
         self._arrived.set()
 
+    def pause(self) -> None:
+        """Give back what is not begun: its source is paused, and its transport hands out nothing more of it."""
+        self._give_back([*self.lanes.give_back(), *(self._beginning.drain() if self._beginning.is_ready else ())])
+
+    @property
+    def in_hand(self) -> int:
+        """How many messages are received and not settled."""
+        return len(self._leases)
+
     # -- fetching ------------------------------------------------------------------------------------------------
 
     async def _fetch(self) -> None:

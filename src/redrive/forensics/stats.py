@@ -10,7 +10,7 @@ from msgspec import Struct
 
 from redrive.model import OPEN, Category, State
 from redrive.stores.base import Tally
-from redrive.transports.base import Depth
+from redrive.transports.base import Depth, Paused
 
 
 class SourceStats(Struct, frozen=True):
@@ -19,6 +19,7 @@ class SourceStats(Struct, frozen=True):
     source: str
     states: dict[State, int]
     queued: Depth | None
+    paused: Paused | None = None
 
 
 class Stats(Struct, frozen=True):
@@ -32,11 +33,14 @@ class Stats(Struct, frozen=True):
     sources: list[SourceStats]
 
 
-def stats_of(tallies: Iterable[Tally], depths: Mapping[str, Depth], at: datetime) -> Stats:
-    """Sum up the tallies by source, beside the depths of its queue."""
+def stats_of(
+    tallies: Iterable[Tally], depths: Mapping[str, Depth], at: datetime, pauses: Mapping[str, Paused] | None = None
+) -> Stats:
+    """Sum up the tallies by source, beside the depths of its queue, and who has paused it."""
+    paused = pauses or {}
     states: Counter[State] = Counter()
     categories: Counter[Category] = Counter()
-    sources: dict[str, Counter[State]] = {name: Counter() for name in depths}
+    sources: dict[str, Counter[State]] = {name: Counter() for name in (*depths, *paused)}
     for tally in tallies:
         states[tally.state] += tally.count
         sources.setdefault(tally.source, Counter())[tally.state] += tally.count
@@ -48,5 +52,7 @@ def stats_of(tallies: Iterable[Tally], depths: Mapping[str, Depth], at: datetime
         open=sum(states[state] for state in OPEN),
         states=dict(states),
         categories=dict(categories),
-        sources=[SourceStats(name, dict(sources[name]), depths.get(name)) for name in sorted(sources)],
+        sources=[
+            SourceStats(name, dict(sources[name]), depths.get(name), paused.get(name)) for name in sorted(sources)
+        ],
     )

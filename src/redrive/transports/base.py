@@ -10,7 +10,7 @@ from typing import Any, Protocol, runtime_checkable
 
 from msgspec import Struct
 
-from redrive.errors import TransportUnavailable, Unavailable
+from redrive.errors import TransportUnavailable, Unavailable, UsageError
 from redrive.limits import Limits
 from redrive.model import Done, Failure, Holds, Letter, Message, MessageId, Outcome, Release, Retry
 
@@ -117,6 +117,13 @@ def busy(why: object) -> SendResult:
 def unknown(why: object) -> SendResult:
     """It may have been taken; why nobody knows."""
     return SendResult(SendStatus.UNKNOWN, str(why))
+
+
+def number_after(after: str | None) -> int:
+    """The number that the cursor of a page stands for; 0 without one."""
+    if after is not None and not (after.isascii() and after.isdecimal() and len(after) < 19):
+        raise UsageError(f"{after!r} is no place in this queue: use `after` as the page before gave it")
+    return int(after or 0)
 
 
 class Transport(Protocol):
@@ -261,6 +268,53 @@ class Finds(Protocol):
         ...
 
 
+class QueueState(StrEnum):
+    """Where a message stands in its queue."""
+
+    READY = "ready"
+    DELAYED = "delayed"
+    LEASED = "leased"
+
+
+class Queued(Struct, frozen=True):
+    """A message in its queue, as it stands."""
+
+    message: Message  # its `attempt` is the one that is being made, or the next
+    state: QueueState
+    failures: tuple[Failure, ...] = ()
+    until: datetime | None = None  # delayed: its next attempt is not before; leased: when the lease ends
+    holder: str = ""  # leased: by whom, as his transport calls itself (`Lists.holder`)
+    place: str = ""  # where it is, if a source has several places: a partition and offset, a retry topic
+
+
+class Listing(Struct, frozen=True):
+    """Some messages of a queue, where the next page begins (None: that was all), and what could not be shown."""
+
+    messages: tuple[Queued, ...] = ()
+    after: str | None = None
+    notes: tuple[str, ...] = ()  # for people
+
+
+@runtime_checkable
+class Lists(Protocol):
+    """A transport that can show how its messages stand, without leasing or changing anything."""
+
+    @property
+    def holder(self) -> str:
+        """What others see as the holder of our leases; empty where nobody else can see them."""
+        ...
+
+    async def listing(
+        self, source: str, *, state: QueueState | None = None, after: str | None = None, limit: int = 100
+    ) -> Listing:
+        """A page of that queue. It moves on while somebody pages through it.
+
+        state   only those that stand so
+        after   where the page before has ended
+        """
+        ...
+
+
 @runtime_checkable
 class CountsBegun(Protocol):
     """A transport that counts an attempt when it begins, and not when its message is received: what a worker had only
@@ -296,20 +350,56 @@ class TakesTurns(Protocol):
         ...
 
 
+class Paused(Struct, frozen=True):
+    """A source that nobody receives from: who has paused it, when and why."""
+
+    source: str
+    by: str  # a person, or the rule that did it
+    at: datetime
+    why: str = ""
+    until: datetime | None = None  # when it ends by itself; None: when somebody resumes it
+
+    def is_over(self, now: datetime) -> bool:
+        return self.until is not None and self.until <= now
+
+
 @runtime_checkable
 class Pausable(Protocol):
-    """A transport that can hold a source for all its workers."""
+    """A transport that keeps itself, durably and for all its workers, which sources are paused."""
 
-    async def pause(self, source: str) -> None:
-        """Nobody receives of it until it is resumed. What runs may end; sending goes on."""
+    async def pause(self, paused: Paused) -> Paused:
+        """Let nobody receive from that source until it is resumed, or until that time. What is leased may end, and
+        sending goes on; what waits for its retry waits on. Returns the pause that holds now: if the source was paused
+        already, the first."""
         ...
 
-    async def resume(self, source: str) -> None:
-        """Undo `pause`."""
+    async def resume(self, source: str) -> Paused | None:
+        """End the pause of that source; returns it, or None if there was none."""
         ...
 
-    async def paused(self) -> Collection[str]:
-        """The sources that are held now."""
+    async def pauses(self) -> Sequence[Paused]:
+        """The sources that are paused now."""
+        ...
+
+
+@runtime_checkable
+class FollowsPauses(Protocol):
+    """A transport whose broker has no place for it: Redrive keeps in the store which sources are paused, and tells
+    the transport of each worker."""
+
+    async def set_paused(self, sources: Collection[str]) -> None:
+        """From now on `receive` hands out nothing of these sources, and goes on with all others. What was prefetched of
+        them and handed out to nobody goes back, and no attempt of it is counted. Called before the first `receive`,
+        with every change, and again after an error."""
+        ...
+
+
+@runtime_checkable
+class HasSources(Protocol):
+    """A transport whose broker knows a source even while nothing is in it."""
+
+    async def has_source(self, source: str) -> bool:
+        """Whether the broker has it. Makes nothing."""
         ...
 
 
@@ -361,20 +451,28 @@ __all__ = [
     "Examined",
     "Features",
     "Finds",
+    "FollowsPauses",
     "HasDeadLetterPlace",
+    "HasSources",
     "HasTopology",
     "KeepsLimits",
     "KeepsOrder",
     "KnowsWorkers",
+    "Listing",
+    "Lists",
     "Outcome",
     "Pausable",
+    "Paused",
     "Prefetches",
+    "QueueState",
+    "Queued",
     "SendResult",
     "SendStatus",
     "Settlement",
     "TakesTurns",
     "Transport",
     "busy",
+    "number_after",
     "refused",
     "send_each",
     "unknown",

@@ -8,10 +8,11 @@ from rich.text import Text
 
 from redrive.cli.lazy import common
 from redrive.cli.options import as_json
-from redrive.cli.output import letters_said, line, show, state, states, table, tell_json
+from redrive.cli.output import age, letters_said, line, plain, say, show, state, states, table, tell_json
 from redrive.cli.session import ask
 from redrive.forensics.stats import SourceStats, Stats
 from redrive.model import State
+from redrive.transports.base import Paused
 
 
 @click.command()
@@ -28,6 +29,9 @@ def stats(as_json: bool) -> None:
         show(Text.assemble("open, by category: ", states(found.categories)))
     if found.sources:
         show("", _by_source(found))
+    for source in found.sources:
+        if source.paused is not None:
+            say(_paused(source.source, source.paused))
 
 
 def _by_source(found: Stats) -> Table:
@@ -40,6 +44,11 @@ def _by_source(found: Stats) -> Table:
         counts = (Text(f"{source.states.get(name, 0):,}", style=state(name).style) for name in used)
         made.add_row(line(source.source), *counts, *_depth(source))
     return made
+
+
+def _paused(source: str, paused: Paused) -> str:
+    why = f": {plain(paused.why)}" if paused.why else ""
+    return f"{plain(source)} is paused by {plain(paused.by)}, {age(paused.at)}{why}"
 
 
 def _depth(source: SourceStats) -> tuple[str, str, str]:

@@ -67,6 +67,7 @@ class Reader:
         elapsed: Callable[[], float],
         steady: Steady,
         worker: str = "",
+        paused: bool = False,
     ) -> None:
         self.shelf = Shelf(lease=lease.total_seconds(), holds=holds)
         self.lock = threading.Lock()
@@ -86,6 +87,8 @@ class Reader:
         self._largest = 0  # limit of a take: twice as many may be held at a time
         self._held_since: float | None = None  # nothing is handed out, until what is finished is committed
         self._halted = False
+        self._is_paused = paused  # nothing of this source is to be handed out
+        self._has_paused = False  # its partitions are paused for that; the thread sees to it
         self._full_since: float | None = None
         self._commits = Commits(self.shelf, self.lock, source, self._wake)
         self._membership = Membership(worker, source, lease)
@@ -104,6 +107,8 @@ class Reader:
         """Lease up to so many."""
         if self._bug is not None:
             raise self._bug
+        if self._is_paused:
+            return []
         with self.lock:
             uncommitted = self.shelf.uncommitted
             allowed = self._allowed(limit, uncommitted)
@@ -137,10 +142,20 @@ class Reader:
 
     def wait_seconds(self) -> float:
         """Seconds until something that we hold is due."""
+        if self._is_paused:
+            return 3600.0
         with self.lock:
             at = self.shelf.next_time()
         longest = 3600.0 if self._held_since is None else _UNCOMMITTED
         return longest if at is None else min(max(at - self._elapsed(), _SHORTEST), longest)
+
+    def set_paused(self, paused: bool) -> None:
+        """Hand out nothing while it is paused. The thread pauses the partitions, and goes on polling: the group keeps
+        us, and what lies on the shelf stays there, untried."""
+        if paused != self._is_paused:
+            self._is_paused = paused
+            self._settled.set()
+            self.arrived.set()
 
     def settled(self) -> None:
         """Wake the thread: something was settled. Much of it is committed before it keeps others from being begun."""
@@ -191,6 +206,7 @@ class Reader:
         if self.shelf.ready >= _AHEAD:
             return self._wait_for_capacity()
         if self._halted:
+            self._halted = False
             self._resume()
         self._full_since = None
         messages: list[Any] = self._consumer.consume(_BATCH, 0)
@@ -215,7 +231,9 @@ class Reader:
         return messages
 
     def _resume(self) -> None:
-        self._halted = False
+        """Read on, but for what is paused for another reason."""
+        if self._has_paused or self._halted:
+            return
         paused = {place for place, partition in self.shelf.partitions.items() if partition.paused}
         self._consumer.resume(
             [given for given in self._consumer.assignment() if (given.topic, given.partition) not in paused]
@@ -285,6 +303,8 @@ class Reader:
 
     def _steer(self) -> None:
         """Pause partitions with too much that is not finished, and resume them when there is less."""
+        if self._is_paused != self._has_paused:
+            self._pause_or_resume()
         most, largest = self._options.most_open, self._options.most_bytes
         for partition in self.shelf.partitions.values():
             size, weight = len(partition.open), partition.bytes
@@ -293,7 +313,16 @@ class Reader:
                 self._consumer.pause([TopicPartition(*partition.place)])
             elif partition.paused and size <= most // 2 and weight <= largest // 2:
                 partition.paused = False
-                self._consumer.resume([TopicPartition(*partition.place)])
+                if not self._has_paused:
+                    self._consumer.resume([TopicPartition(*partition.place)])
+
+    def _pause_or_resume(self) -> None:
+        """Carry out what `set_paused` was told, on the partitions that we have; `_on_assign` sees to the others."""
+        self._has_paused = self._is_paused
+        if self._has_paused:
+            self._consumer.pause(self._consumer.assignment())
+        else:
+            self._resume()
 
     def _is_refused(self, error: Any) -> bool:
         """Whether the group does not take this member as it is: then it joins again as another one."""
@@ -332,6 +361,8 @@ class Reader:
         given = [TopicPartition(*partition.place, partition.next) for partition in partitions]
         consumer.incremental_assign(given)
         consumer.resume(given)  # librdkafka remembers what was paused when it was taken from us, and would read nothing
+        if self._has_paused:
+            consumer.pause(given)
 
     def _begin(self, consumer: Any, assigned: list[Any]) -> list[Partition]:
         """Asked until somebody answers: without its offset a partition would be read from anywhere."""

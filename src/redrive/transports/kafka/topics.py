@@ -43,33 +43,37 @@ class Topics:
 
     async def check(self) -> None:
         """Raise unless a broker answers. A refusal is raised at once, not when the time is over."""
-        await self._ask(self._listed)
+        await self.ask(self._listed)
 
     async def partitions(self, topic: str) -> int:
         """How many partitions the topic has; raises if there is no such topic."""
-        found = await self._ask(lambda admin: admin.list_topics(topic, timeout=_PATIENCE).topics[topic])
+        found = await self.ask(lambda admin: admin.list_topics(topic, timeout=_PATIENCE).topics[topic])
         if found.error is not None:
             raise TransportUnavailable(NAME, why(found.error, self._options.servers, topic))
         return len(found.partitions)
 
     async def make(self, topics: Sequence[str], partitions: int) -> None:
         """Create the topics that are missing."""
-        await self._ask(lambda admin: _make(admin, topics, partitions))
+        await self.ask(lambda admin: _make(admin, topics, partitions))
 
     async def missing(self, topics: Sequence[str], made_on_sending: Sequence[str] = ()) -> list[str]:
         """Those that are not there.
 
         made_on_sending   more topics, which a broker may be set to make when something is sent there
         """
-        return await self._ask(lambda admin: _missing(admin, topics, made_on_sending))
+        return await self.ask(lambda admin: _missing(admin, topics, made_on_sending))
 
     async def reach(self, topics: Iterable[str]) -> dict[Place, tuple[int, int]]:
         """The first and the next offset of each partition of these topics; a topic that is missing has none."""
-        return await self._ask(lambda admin: _reach(admin, set(topics)))
+        return await self.ask(lambda admin: _reach(admin, set(topics)))
 
     async def committed(self) -> dict[Place, int]:
         """The committed offset of each partition."""
-        return await self._ask(lambda admin: _committed(admin, self._passive()))
+        return await self.ask(lambda admin: _committed(admin, self._passive()))
+
+    async def readers(self) -> dict[Place, str]:
+        """The member of the group that reads each partition, by its name and host."""
+        return await self.ask(lambda admin: _readers(admin, self._options.group))
 
     async def aclose(self) -> None:
         if self._consumer is not None:
@@ -81,7 +85,9 @@ class Topics:
             self._consumer = Consumer(quietly({**self._options.client(), "group.id": self._options.group}))
         return self._consumer
 
-    async def _ask(self, question: Callable[[Any], T]) -> T:
+    async def ask(self, question: Callable[[Any], T]) -> T:
+        """Ask in a thread; a broker that has just begun is asked again."""
+
         def ask() -> T:
             if self._client is None:
                 self._client = AdminClient(quietly(self._options.client(), self._heard))
@@ -174,3 +180,20 @@ def _committed(admin: Any, consumer: Any) -> dict[Place, int]:
     ]
     found = consumer.committed(places, timeout=_PATIENCE) if places else []
     return {(place.topic, place.partition): place.offset for place in found if place.offset >= 0}
+
+
+def _readers(admin: Any, group: str) -> dict[Place, str]:
+    """Nobody, where we may not ask."""
+    [answer] = admin.describe_consumer_groups([group], request_timeout=_PATIENCE).values()
+    try:
+        members = answer.result().members
+    except KafkaException as error:
+        if inner(error).code() in STARTING:
+            raise
+        return {}
+    return {
+        (place.topic, place.partition): f"{member.group_instance_id or member.client_id} at {member.host.lstrip('/')}"
+        for member in members
+        if member.assignment is not None
+        for place in member.assignment.topic_partitions
+    }

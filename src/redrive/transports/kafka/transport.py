@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from datetime import timedelta
 from typing import TypeVar
 
@@ -22,11 +22,22 @@ from msgspec.structs import replace
 from redrive.clock import Clock, Steady
 from redrive.errors import TransportUnavailable
 from redrive.model import Done, Failure, Holds, Message, Release, Retry
-from redrive.transports.base import Delivery, Depth, Features, SendResult, Settlement, refused, translated_errors
+from redrive.transports.base import (
+    Delivery,
+    Depth,
+    Features,
+    Listing,
+    QueueState,
+    SendResult,
+    Settlement,
+    refused,
+    translated_errors,
+)
 from redrive.transports.kafka.counters import FORGETFUL, Counters, open_counters
 from redrive.transports.kafka.dlq import DeadLetterTopic
 from redrive.transports.kafka.driver import NAME, log
 from redrive.transports.kafka.options import Options, is_topic, not_a_topic, options_of, topic_named
+from redrive.transports.kafka.peek import Peek, counted, lags
 from redrive.transports.kafka.reader import Reader
 from redrive.transports.kafka.shelf import Place, Record
 from redrive.transports.kafka.topics import Topics
@@ -54,6 +65,10 @@ class Examined(Struct, frozen=True):
 Name = Callable[[Message], str]
 """What the attempts of a message are counted under."""
 _MOST_FAILURES = 100
+_UNTOLD = (
+    "Kafka does not tell which of these a worker has in hand, or lets wait for a retry in its own memory: they are "
+    "shown as ready until their offset is committed"
+)
 
 
 class KafkaTransport:
@@ -96,6 +111,7 @@ class KafkaTransport:
         self._worker = ""  # its name, where it has one
         self._holds: dict[str, Holds] = {}
         self._readers: dict[str, Reader] = {}
+        self._paused: frozenset[str] = frozenset()
         self._opening = asyncio.Lock()
         self._sent: set[str] = set()
         self._closed = False
@@ -157,8 +173,15 @@ class KafkaTransport:
                     elapsed=self._clock.elapsed,
                     steady=self._steady,
                     worker=self._worker,
+                    paused=source in self._paused,
                 )
             return self._readers[source]
+
+    async def set_paused(self, sources: Collection[str]) -> None:
+        """Pause their partitions, those of their retry topics too, through rebalances and without leaving the group."""
+        self._paused = frozenset(sources)
+        for source, reader in self._readers.items():
+            reader.set_paused(source in self._paused)
 
     async def _count(self, reader: Reader, records: Sequence[Record]) -> None:
         """What earlier workers have tried. Where the last one did not end cleanly, an attempt counts before it is
@@ -328,6 +351,32 @@ class KafkaTransport:
     async def check(self) -> None:
         await self.topics.check()
 
+    @property
+    def holder(self) -> str:
+        return ""
+
+    async def listing(
+        self, source: str, *, state: QueueState | None = None, after: str | None = None, limit: int = 100
+    ) -> Listing:
+        """Look from the committed offsets on, and into the retry topics, as a reader that joins no group."""
+        if not await self.has_source(source):
+            return Listing(notes=(f"there is no topic {source!r} on {self.options.servers}",))
+        reach = await self.topics.reach([source, *self.options.rungs(source)])
+        peek = Peek(self.options, source, self._steady.micros())
+        stretches = await self.topics.ask(lambda _: peek.stretches(reach))
+        wanted = [stretch for stretch in stretches if _may_stand(stretch.place[0] == source, state)]
+        page = await self.topics.ask(lambda _: peek.page(wanted, state, after, limit))
+        counts = await self._counts_of([queued.message for queued in page.messages])
+        readers = await self.topics.readers()
+        return Listing(tuple(counted(page.messages, counts)), page.after, (*lags(stretches, readers), _UNTOLD))
+
+    async def _counts_of(self, messages: Sequence[Message]) -> Sequence[int]:
+        with translated_errors():
+            return await self.counters.get([self._name(message) for message in messages])
+
+    async def has_source(self, source: str) -> bool:
+        return is_topic(source) and not await self.topics.missing([source])
+
     async def examined(self, sources: Sequence[str]) -> Examined:
         """Which topics are missing: of these sources, and that for dead letters. Retry topics are made by a worker."""
         dlq = [self.options.dlq] if self.options.dlq is not None else []
@@ -369,6 +418,12 @@ def _delivery(settlement: Settlement) -> Delivery:
 
 def _id(message: Message) -> str:
     return message.id
+
+
+def _may_stand(is_source: bool, state: QueueState | None) -> bool:
+    """Whether a topic may have messages that stand so: on the topic of the source itself nothing is delayed for others
+    to see."""
+    return state is None or (state is QueueState.READY) or (state is QueueState.DELAYED and not is_source)
 
 
 def _sum(depth: Depth, other: Depth) -> Depth:

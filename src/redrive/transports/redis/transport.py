@@ -5,20 +5,34 @@ from __future__ import annotations
 import asyncio
 import secrets
 from collections import defaultdict
-from collections.abc import Collection, Coroutine, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Coroutine, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from datetime import timedelta
 from typing import Any
 
-from redrive.clock import Clock
+import msgspec
+
+from redrive.clock import Clock, moment
 from redrive.drivers.redis import Link, Value
 from redrive.errors import TransportUnavailable
 from redrive.limits import Fair, Limits
 from redrive.model import Category, Done, Message, Release, Retry
-from redrive.transports.base import ACCEPTED, Delivery, Depth, Features, SendResult, Settlement, unknown
+from redrive.transports.base import (
+    ACCEPTED,
+    Delivery,
+    Depth,
+    Features,
+    Listing,
+    Paused,
+    QueueState,
+    SendResult,
+    Settlement,
+    number_after,
+    unknown,
+)
 from redrive.transports.redis import scripts
 from redrive.transports.redis.bell import Bell
-from redrive.transports.redis.packing import Group, delivered, digest, history, packed
+from redrive.transports.redis.packing import Group, delivered, digest, history, packed, queued
 from redrive.transports.redis.tenants import TenantMetrics, metrics
 
 _MOST_AT_ONCE, _LARGEST = 500, 1 << 20  # jobs and bytes that one script is given
@@ -51,6 +65,7 @@ class RedisTransport:
         self._governed: set[str] = set()  # sources whose limits the server knows
         self._named: dict[str, float] = {}  # source -> when we last wrote it down
         self._bells: dict[str, Bell] = {}
+        self._holder = secrets.token_hex(4)  # our tokens begin so
         self._background: set[asyncio.Task[None]] = set()
         self._sources = f"{self._link.address.prefix}:sources"
 
@@ -196,20 +211,40 @@ class RedisTransport:
         self._limits[source] = limits
         self._governed.discard(source)
 
-    async def pause(self, source: str) -> None:
+    @property
+    def holder(self) -> str:
+        return self._holder
+
+    async def listing(
+        self, source: str, *, state: QueueState | None = None, after: str | None = None, limit: int = 100
+    ) -> Listing:
+        """How the messages of that source stand: in hand, delayed, ready. It is counted from the front."""
+        start = number_after(after)
+        arguments = [state or "", start, min(limit, _MOST_AT_ONCE) + 1]
+        flat = await self._link.run(scripts.LISTING, [self.queue(source)], arguments)
+        rows = [flat[number : number + 5] for number in range(0, len(flat), 5)]
+        some, now = rows[:limit], self._clock.now()
+        more = str(start + len(some)) if len(rows) > len(some) else None
+        return Listing(tuple(queued(source, now, *row) for row in some), more)
+
+    async def pause(self, paused: Paused) -> Paused:
         """Let nobody receive from that source until it is resumed. What runs may end; sending goes on."""
-        await self._name([source])
-        await self._link.run(scripts.PAUSE, [self.queue(source)], ["pause"])
+        await self._name([paused.source])
+        span = "" if paused.until is None else max(0, _milliseconds(paused.until - self._clock.now()))
+        arguments = ["pause", msgspec.json.encode(paused), span]
+        return _paused(paused.source, await self._link.run(scripts.PAUSE, [self.queue(paused.source)], arguments))
 
-    async def resume(self, source: str) -> None:
+    async def resume(self, source: str) -> Paused | None:
         """Undo `pause`."""
-        await self._link.run(scripts.PAUSE, [self.queue(source)], ["resume"])
+        ended = await self._link.run(scripts.PAUSE, [self.queue(source)], ["resume"])
+        return None if ended is None else _paused(source, ended)
 
-    async def paused(self) -> Collection[str]:
+    async def pauses(self) -> Sequence[Paused]:
         """The sources that are paused now."""
         names = await self._names()
-        held = await self._link.commands([("HEXISTS", f"{self.queue(name)}:terms", "paused") for name in names])
-        return [name for name, is_held in zip(names, held, strict=True) if is_held]
+        kept = await self._link.commands([("HGET", f"{self.queue(name)}:terms", "paused") for name in names])
+        found = [_paused(name, value) for name, value in zip(names, kept, strict=True) if value is not None]
+        return [paused for paused in found if not paused.is_over(self._clock.now())]
 
     async def tenants(self, source: str, limit: int = 1000) -> list[TenantMetrics]:
         """How each tenant of a fair source fares, the last served first."""
@@ -255,7 +290,7 @@ class RedisTransport:
 
     async def _fetch(self, source: str, limit: int) -> tuple[float, Sequence[Delivery]]:
         """Lease what is there; returns the seconds until there may be more, and the leased. Gives back if cancelled."""
-        token = secrets.token_hex(8).encode()
+        token = f"{self._holder}{secrets.token_hex(4)}".encode()
         arguments = (limit, token, self._lease, *self._arguments_of(source))
         fetching = asyncio.ensure_future(self._link.run(scripts.FETCH, [self.queue(source)], arguments))
         try:
@@ -400,6 +435,14 @@ def _those(deliveries: Sequence[Delivery], lost: set[tuple[bytes, bytes]]) -> li
 
 def _bytes(text: str) -> bytes:
     return text.encode("utf-8", "surrogatepass")
+
+
+def _paused(source: str, kept: bytes) -> Paused:
+    """What is kept of a pause; a version before this one wrote down no more than that there is one."""
+    try:
+        return msgspec.json.decode(kept, type=Paused)
+    except msgspec.DecodeError:
+        return Paused(source, by="somebody", at=moment(0), why="paused by an earlier version, which did not ask")
 
 
 def _milliseconds(span: timedelta) -> int:

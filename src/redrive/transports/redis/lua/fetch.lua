@@ -15,8 +15,10 @@ local to_the_end, begins = ARGV[8] == '1', ARGV[9] == '1'
 local LONGEST, AT_ONCE, LATELY, IDLE = 3600000, 1000, 10000, 7 * 86400000
 local now = milliseconds()
 local limits =
-  call('HMGET', LIMITS, 'paused', 'fair', 'weighted', 'pass', 'turn', 'tenant', 'streak', 'mirror', 'governed')
+  call('HMGET', LIMITS, 'paused', 'fair', 'weighted', 'pass', 'turn', 'tenant', 'streak', 'mirror', 'governed',
+    'paused_until')
 local paused, fair, weighted, mirror = limits[1], limits[2], limits[3], limits[8]
+local paused_until = tonumber(limits[10] or now + LONGEST)
 if not limits[9] then return {-1} end
 
 -- So many count for a window from now on.
@@ -246,8 +248,8 @@ end
 ripen(LEASES, true)
 ripen(DELAYED, false)
 local wait = LONGEST
-if paused then
-  limit = 0
+if paused and paused_until > now then
+  limit, wait = 0, paused_until - now
 else
   limit, wait = capacity()
 end

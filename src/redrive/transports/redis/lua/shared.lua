@@ -13,8 +13,8 @@
 --   :tenants  hash  tenant -> name, pass, total, time and turn of the last one, packed
 --   :seen     zset  tenant by the time of its last job, to forget the idle
 --   :weights  hash  tenant -> its weight, where it is not 1
---   :terms    hash  governed, fair, weighted, paused, mirror, base, increment, urgent; and the rotation: pass, turn, tenant,
---             streak
+--   :terms    hash  governed, fair, weighted, mirror, base, increment, urgent; the rotation: pass, turn, tenant, streak; and
+--             paused: who paused it, as the client wrote it, and paused_until, in milliseconds, where that has an end
 --   :rate     hash  used, factor, cut, raised; :starts list "time:number" of what counts within the window: when it was
 --             taken or, where a rate counts to the end, when it ended
 --   :wake     list  one entry while there is something to look at: idle workers wait for it
