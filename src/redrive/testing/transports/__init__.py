@@ -31,9 +31,7 @@ from redrive.transports.base import Transport
 __all__ = ["ROUND_TRIPS", "TransportBackend", "TransportSuite", "drain", "take"]
 
 
-class TransportSuite(
-    Carrying, Sending, Receiving, Leases, Settling, Standing, Finding, Listed, Pausing, Batches
-):
+class TransportSuite(Carrying, Sending, Receiving, Leases, Settling, Standing, Finding, Listed, Pausing, Batches):
     """Every promise in redrive.transports.base, tested on what the fixture `backend` gives."""
 
     pytestmark = pytest.mark.asyncio
