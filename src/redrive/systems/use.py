@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
+from redrive.answers import ask_each
 from redrive.doctor.findings import Finding, failure
 from redrive.errors import RedriveError
 from redrive.systems.base import Format, System, resolved
@@ -14,6 +15,10 @@ if TYPE_CHECKING:
     from redrive.app import Redrive
     from redrive.config.settings import Settings
     from redrive.telemetry.metrics import Metrics
+
+
+_PATIENCE = 10.0
+_AGAIN = "does what it looks at answer? look again"
 
 
 def in_use(settings: Settings) -> Iterator[System]:
@@ -48,10 +53,14 @@ def add_metrics(app: Redrive, metrics: Metrics) -> Metrics:
 async def findings(app: Redrive) -> list[Finding]:
     """What the checks of the systems in use find. A check that fails is a finding too."""
     found = [failure("systems", line, "pip list names it") for line in refused()]
-    for system in in_use(app.settings):
-        if system.checks:
-            found += await _checked(system, app)
-    return found
+    checked = {system.name: _checking(system, app) for system in in_use(app.settings) if system.checks}
+    answers = await ask_each(checked, patience=_PATIENCE)
+    found += [finding for some in answers.found.values() for finding in some]
+    return found + [failure(each.backend, f"its checks: {each.why}", _AGAIN) for each in answers.unanswered]
+
+
+def _checking(system: System, app: Redrive) -> Callable[[], Awaitable[list[Finding]]]:
+    return lambda: _checked(system, app)
 
 
 async def _checked(system: System, app: Redrive) -> list[Finding]:

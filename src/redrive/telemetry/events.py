@@ -203,6 +203,14 @@ class WorkerStopped(Event, frozen=True):
     released: int
 
 
+class UpkeepRan(Event, frozen=True):
+    """A task of upkeep came to its end; it is done again after `every`."""
+
+    task: str  # `retries`, `rescue`, `replays`, `prune`
+    at: datetime
+    every: timedelta
+
+
 class Acted(Event, frozen=True):
     """Somebody did something through the service: the audit trail."""
 
