@@ -242,5 +242,6 @@ _SAYS: Mapping[type[Event], Callable[[Any], Line]] = {
     facts.IncidentMoved: _as_is(logging.WARNING, "incident_moved"),
     facts.WorkerStarted: _as_is(logging.INFO, "worker_started"),
     facts.WorkerStopped: _as_is(logging.INFO, "worker_stopped"),
+    facts.UpkeepRan: _as_is(logging.DEBUG, "upkeep_ran"),
     facts.Acted: _as_is(logging.INFO, "acted"),
 }
