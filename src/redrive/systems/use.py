@@ -29,6 +29,17 @@ def in_use(settings: Settings) -> Iterator[System]:
             yield system
 
 
+def configured(settings: Settings) -> Iterator[System]:
+    """The systems that the settings speak of: their switch is set; or they have none, and their section
+    says something, or a URL has a scheme of theirs."""
+    schemes = {url.partition("://")[0] for url in (settings.store, *settings.transports.values())}
+    for system in in_use(settings):
+        section = sections().get(system.name)
+        said = section is not None and any(type(each) is section for each in settings.sections)
+        if system.switch or said or schemes & {*system.transports, *system.stores}:
+            yield system
+
+
 def routers_of(settings: Settings) -> list[Any]:
     """The routes of the systems that are in use."""
     return [resolved(system.routes, system.extra) for system in in_use(settings) if system.routes]
