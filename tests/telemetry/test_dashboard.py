@@ -124,7 +124,7 @@ async def seen(shell: Shell, prometheus_server: StartsMonitor[Prometheus]) -> As
         rules = {"rules.yml": shell("alert-rules").stdout}
         prometheus = prometheus_server(CONFIG.replace("TARGETS", targets), rules)
         client = await stack.enter_async_context(httpx.AsyncClient(base_url=prometheus.url))
-        yield Seen(*urls, client)
+        yield Seen(urls[0], urls[1], client)
 
 
 async def _url(process: Process, pattern: str) -> str:
