@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextvars
 import functools
 import inspect
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import timedelta
 from pathlib import Path
 from types import TracebackType
@@ -349,9 +350,14 @@ class Redrive:
         self._transports[name] = transport
 
     @property
-    def transports(self) -> dict[str, Transport]:
-        """Every configured transport."""
-        return {name: self.transport(name) for name in {**self._urls, **self._transports}}
+    def transport_names(self) -> list[str]:
+        """The names of every configured transport; none is opened for it."""
+        return list({**self._urls, **self._transports})
+
+    @property
+    def transports(self) -> Mapping[str, Transport]:
+        """Every configured transport, opened when it is first asked for: one that cannot be takes no other down."""
+        return _Transports(self)
 
     @property
     def store(self) -> Store:
@@ -395,13 +401,15 @@ class Redrive:
         )
 
     async def aclose(self) -> None:
-        """Let go of transports and store."""
-        for transport in self._transports.values():
-            await transport.aclose()
-        if self._store is not None:
-            await self._store.aclose()
+        """Let go of transports and store. A transport that hangs or fails keeps no other open."""
+        transports, store = self._transports, self._store
         self._transports, self._store = {}, None
+        closed = await asyncio.gather(*(each.aclose() for each in transports.values()), return_exceptions=True)
+        if store is not None:
+            await store.aclose()
         self._threads.close()
+        for error in filter(None, closed):
+            raise error
 
     async def __aenter__(self) -> Redrive:
         return self
@@ -447,6 +455,24 @@ def _fetched_at_once(handler: Handler, settings: Settings) -> int:
     size = handler.batch or 1
     at_once = max(settings.batch, size)
     return min(at_once, handler.concurrency * size) if handler.limits.rate else at_once
+
+
+class _Transports(Mapping[str, Transport]):
+    """The transports of an app by their names, as they are now."""
+
+    def __init__(self, app: Redrive) -> None:
+        self._app = app
+
+    def __getitem__(self, name: str) -> Transport:
+        if name not in self._app.transport_names:
+            raise KeyError(name)
+        return self._app.transport(name)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._app.transport_names)
+
+    def __len__(self) -> int:
+        return len(self._app.transport_names)
 
 
 def _limits(rate: Rate | None, fair: bool | Fair) -> Limits:

@@ -7,6 +7,7 @@ RedriveError
 │   ├── UnknownLetter        no such letter
 │   ├── UnknownReplay        no such replay
 │   ├── UnknownIncident      no such incident
+│   ├── NoWayBack            the transport that a letter goes back through is not configured here
 │   ├── NotFound             no such thing of a system
 │   ├── MessageTooLarge      over the body limit
 │   ├── WrongOutcomes        a batch handler does not say in a readable way what became of its messages
@@ -77,6 +78,16 @@ class UnknownIncident(UsageError):
 
     def __init__(self, incident_id: str) -> None:
         super().__init__(f"no incident {incident_id!r}: list them with `redrive incidents`")
+
+
+class NoWayBack(UsageError):
+    """The transport that a letter goes back through is not configured in this process."""
+
+    def __init__(self, letter_id: str, transport: str, known: Iterable[str]) -> None:
+        super().__init__(
+            f"letter {letter_id} goes back through the transport {transport!r}, which is not configured here "
+            f"(there is {', '.join(sorted(known))}): set `transports.{transport}`, or retry it where it is"
+        )
 
 
 class NotFound(UsageError):

@@ -5,37 +5,42 @@ Everything shown is redacted; everything done names who did it, and is written t
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Iterable, Sequence
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import msgspec
 from msgspec import Struct
 
 from redrive.alerts.incidents import Incident, Incidents, IncidentState
+from redrive.answers import Answers, Unanswered, ask_each
 from redrive.app import Redrive
-from redrive.errors import UnknownLetter, UnknownSource, UsageError
+from redrive.errors import NoWayBack, UnknownLetter, UnknownSource, UsageError
 from redrive.flow.pauses import SourcePause, pauses_of
 from redrive.flow.replay import Progress, Replay, Replays, selectable
+from redrive.forensics.measured import Measured, oldest_open, under_way
 from redrive.forensics.query import Query
 from redrive.forensics.queue import QueuedView, QueuePage, parked_view, queued_view
 from redrive.forensics.redact import Redactor
 from redrive.forensics.stats import Stats, stats_of
 from redrive.forensics.transfer import letters_of, line_of
-from redrive.forensics.turns import Turns, turns
+from redrive.forensics.turns import Fairness, Turns, turns
 from redrive.forensics.views import Detail, Summary, detail, summary
+from redrive.forensics.ways_back import not_configured
 from redrive.forensics.workers import Roll, WorkerState, WorkerView, WorkingOn
 from redrive.model import UNRESOLVED, Letter, LetterId, Reason, State
-from redrive.sources import Sources
+from redrive.sources import SourceFinder
 from redrive.stores.base import REPLAYABLE, Cursor, Entry, EntryStatus, Group
 from redrive.stores.paging import every_page
 from redrive.telemetry.events import Acted, LettersMoved, LettersPruned
-from redrive.transports.base import Depth, Lists, Pausable, Paused, QueueState, TakesTurns
+from redrive.transports.base import Depth, Lists, Pausable, Paused, QueueState, TakesTurns, Transport
 from redrive.upkeep.heartbeat import EVERY, Beat, beats
 
 if TYPE_CHECKING:
     from redrive.doctor import Diagnosis
 
+T = TypeVar("T")
 _BATCH = 500
 _LOOK_AGAIN = 0.5
 _FORCE = "`--force` pauses it all the same, for whoever will receive from it"
@@ -56,6 +61,14 @@ class Plan(Struct, frozen=True):
     sources: dict[str, int]
     groups: list[Group]
     left_out: int  # selected, but resolved, archived, sent or on their way already
+    not_configured: dict[str, int] = {}  # transports that this process does not have -> letters that would be skipped
+
+
+class Sources(Struct, frozen=True):
+    """The sources that are known, and which backends could not be asked for theirs."""
+
+    sources: list[str]
+    unanswered: list[Unanswered]
 
 
 class ReplayReport(Struct, frozen=True):
@@ -73,14 +86,19 @@ class PauseReport(Struct, frozen=True):
 
 
 class Service:
-    """Everything that can be asked of Redrive, and done with it."""
+    """Everything that can be asked of Redrive, and done with it.
 
-    def __init__(self, app: Redrive) -> None:
+    `unanswered` is told of each backend that did not answer, whatever was asked; answers that have a place for it name
+    it, too.
+    """
+
+    def __init__(self, app: Redrive, *, unanswered: Callable[[Unanswered], None] = lambda backend: None) -> None:
         self.app = app
+        self._unanswered = unanswered
         self.redactor = Redactor.of(app.settings.redact)
         self.incidents = Incidents(app.store.documents, app.clock, app.events)
         self.replays = Replays(app.store, app.transports, app.events, app.clock)
-        self._sources = Sources(app)
+        self._sources = SourceFinder(app)
         self._roll = Roll(EVERY)
 
     # -- seeing --------------------------------------------------------------------------------------------------
@@ -119,21 +137,46 @@ class Service:
         return self._redacted(await self.app.store.letters.groups(query, limit=_bounded(limit)))
 
     async def stats(self) -> Stats:
-        """Letters by state, category and source, and how full the queues are."""
-        depths: dict[str, Any] = {}
-        for name, transport in self.app.transports.items():
-            for source, depth in (await transport.depths()).items():
-                depths[_shown(name, source)] = depth
-        return stats_of(await self.app.store.letters.tallies(), depths, self.app.clock.now(), await self._paused())
+        """Letters by state, category and source, and how full the queues are: all that could be counted."""
+        store = {"store": lambda: self.app.store.letters.tallies()}
+        counted, queues, paused = await asyncio.gather(
+            self._ask(store), self._ask_transports(_depths), self._ask_pauses()
+        )
+        depths = {
+            _shown(name, source): depth for name, found in queues.found.items() for source, depth in found.items()
+        }
+        silent = {each.backend: each for each in (*counted.unanswered, *queues.unanswered, *paused.unanswered)}
+        return stats_of(
+            counted.found.get("store"),
+            depths,
+            self.app.clock.now(),
+            pauses=_by_shown_name(paused),
+            unanswered=list(silent.values()),
+        )
 
-    async def fairness(self, *, limit: int = 50) -> list[Turns]:
+    async def measured(self) -> Measured:
+        """What a scrape shows of store and transports, all of it asked at once."""
+        store: dict[str, Callable[[], Awaitable[Any]]] = {
+            "oldest": lambda: oldest_open(self.app.store.letters),
+            "replays": lambda: under_way(self.replays, self.app.clock.now()),
+        }
+        stats, found = await asyncio.gather(self.stats(), ask_each(store))
+        silent = {backend.backend for backend in stats.unanswered}
+        up = {name: name not in silent for name in ("store", *map("transports.{}".format, self.app.transport_names))}
+        return Measured(stats, up, found.found.get("oldest"), found.found.get("replays", {}))
+
+    async def fairness(self, *, limit: int = 50) -> Fairness:
         """How the tenants of each source fare, where they take turns."""
-        found: list[Turns] = []
-        for transport in self.app.transports.values():
-            if isinstance(transport, TakesTurns):
-                sources = sorted({*await transport.depths(), *self.app.sources})
-                found += [turns(source, await transport.tenants(source, limit)) for source in sources]
-        return [source for source in found if source.tenants]
+
+        async def taken(transport: Transport) -> list[Turns]:
+            if not isinstance(transport, TakesTurns):
+                return []
+            sources = sorted({*await transport.depths(), *self.app.sources})
+            return [turns(source, await transport.tenants(source, limit)) for source in sources]
+
+        answers = await self._ask_transports(taken)
+        shared = [source for found in answers.found.values() for source in found if source.tenants]
+        return Fairness(shared, answers.unanswered)
 
     async def workers(self, *, patiently: bool = False) -> list[WorkerView]:
         """Who works on what. A worker that was seen once, and whose clock says that it is lost, may have a wrong clock.
@@ -208,7 +251,7 @@ class Service:
             source=source,
             transport=name,
             depth=(await its.depths()).get(source, Depth(0, 0, 0)),
-            paused=(await self._paused()).get(_shown(name, source)),
+            paused=_by_shown_name(await self._ask_pauses()).get(_shown(name, source)),
             messages=[*(queued_view(queued, self.redactor, holders) for queued in listing.messages), *parked],
             after=listing.after,
             notes=list(listing.notes),
@@ -224,17 +267,18 @@ class Service:
         await self._check(query)
         return await self.app.store.letters.count(query)
 
-    async def sources(self) -> set[str]:
+    async def sources(self) -> Sources:
         """Every source that has a handler here, is declared, has a letter, or a message waiting."""
-        known = self.app.sources | {tally.source for tally in await self.app.store.letters.tallies()}
-        for transport in self.app.transports.values():
-            known |= set(await transport.depths())
-        return known
+        store = {"store": lambda: self.app.store.letters.tallies()}
+        counted, queues = await asyncio.gather(self._ask(store), self._ask_transports(_depths))
+        known = self.app.sources | {tally.source for found in counted.found.values() for tally in found}
+        known |= {source for found in queues.found.values() for source in found}
+        return Sources(sorted(known), [*counted.unanswered, *queues.unanswered])
 
     # -- acting --------------------------------------------------------------------------------------------------
 
-    async def plan(self, query: Query) -> Plan:
-        """What a replay of that query would send."""
+    async def plan(self, query: Query, *, transports: Collection[str] | None = None) -> Plan:
+        """What a replay of that query would send, from a process that has these transports, or those of this one."""
         await self._check(query)
         letters = self.app.store.letters
         wanted = _narrowed(selectable(query), REPLAYABLE)
@@ -244,7 +288,10 @@ class Service:
         for source in {name for group in groups for name in group.sources}:
             if wanted is not None:
                 sources[source] = await letters.count(msgspec.structs.replace(wanted, sources=(source,)))
-        return Plan(total, sources, self._redacted(groups[:20]), await letters.count(query) - total)
+        left_out = await letters.count(query) - total
+        here = self.app.transport_names if transports is None else transports
+        missing = {} if wanted is None else await not_configured(letters, wanted, total, here)
+        return Plan(total, sources, self._redacted(groups[:20]), left_out, missing)
 
     async def replay(
         self, query: Query, *, actor: str, rate: float | None = None, reason: str = "", id: str | None = None
@@ -280,11 +327,20 @@ class Service:
 
     async def retry(self, ids: Iterable[LetterId], *, actor: str) -> ReplayReport:
         """Send these back now: a replay of exactly them."""
-        query = await self.named(ids)
-        if not query.ids:
+        letters = [await self.find(id) for id in ids]
+        if not letters:
             raise UsageError("no letters were named")
+        self.check_way_back(letters)
+        query = Query(ids=tuple(letter.id for letter in letters))
         replay = await self.replay(query, actor=actor, reason="retry")
         return await self.run_replay(replay.id)
+
+    def check_way_back(self, letters: Iterable[Letter]) -> None:
+        """Raise NoWayBack for the first of them whose transport this process does not have, or cannot open."""
+        for letter in letters:
+            if letter.transport not in self.app.transport_names:
+                raise NoWayBack(letter.id, letter.transport, self.app.transport_names)
+            self.app.transport(letter.transport)
 
     async def archive(self, query: Query, *, actor: str, progress: Progress = lambda moved: None) -> int:
         """Archive letters, whatever their state, except those on their way. Returns how many."""
@@ -384,13 +440,24 @@ class Service:
         return self._seen(SourcePause.of(name, ended))
 
     async def pauses(self) -> list[SourcePause]:
-        """What is paused, on every transport, the longest first."""
-        found: list[SourcePause] = []
-        for name, transport in self.app.transports.items():
-            kept = pauses_of(transport, name, self.app.store.documents, self.app.clock)
-            if kept is not None:
-                found += [self._seen(SourcePause.of(name, paused)) for paused in await kept.pauses()]
-        return sorted(found, key=lambda pause: pause.at)
+        """What is paused, on every transport that answers, the longest first."""
+        found = (await self._ask_pauses()).found
+        return sorted((pause for pauses in found.values() for pause in pauses), key=lambda pause: pause.at)
+
+    async def _ask_pauses(self) -> Answers[list[SourcePause]]:
+        """The pauses of each transport, by its name."""
+
+        def asked(name: str) -> Callable[[], Awaitable[list[SourcePause]]]:
+            return lambda: self._pauses_of(name)
+
+        answers = await self._ask({f"transports.{name}": asked(name) for name in self.app.transport_names})
+        return Answers({name.partition(".")[2]: found for name, found in answers.found.items()}, answers.unanswered)
+
+    async def _pauses_of(self, name: str) -> list[SourcePause]:
+        kept = pauses_of(self.app.transport(name), name, self.app.store.documents, self.app.clock)
+        if kept is None:
+            return []
+        return [self._seen(SourcePause.of(name, paused)) for paused in await kept.pauses()]
 
     def _pausable(self, name: str) -> Pausable:
         kept = pauses_of(self.app.transport(name), name, self.app.store.documents, self.app.clock)
@@ -400,13 +467,6 @@ class Service:
 
     def _seen(self, pause: SourcePause) -> SourcePause:
         return msgspec.structs.replace(pause, why=self.redactor.text(pause.why))
-
-    async def _paused(self) -> dict[str, Paused]:
-        """By the name under which the statistics show a source."""
-        return {
-            _shown(pause.transport, pause.source): Paused(pause.source, pause.by, pause.at, pause.why, pause.until)
-            for pause in await self.pauses()
-        }
 
     async def doctor(self) -> Diagnosis:
         """Examine what is reachable, what is unsafe, and how to mend it."""
@@ -437,13 +497,36 @@ class Service:
         return [msgspec.structs.replace(group, message=self.redactor.text(group.message)) for group in groups]
 
     async def _check(self, query: Query) -> None:
-        """Raise UnknownSource for a source that nobody has ever seen: it is a typo, not an empty answer."""
-        if query.sources is None:
+        """Raise UnknownSource for a source that nobody has ever seen: it is a typo, not an empty answer.
+
+        Transports are asked only for what neither the app nor the letters know. While one of them does not answer, it
+        may be a source of that one.
+        """
+        wanted = set(query.sources or ()) - self.app.sources
+        if wanted:
+            wanted -= {tally.source for tally in await self.app.store.letters.tallies()}
+        if not wanted:
             return
         known = await self.sources()
-        for source in query.sources:
-            if source not in known:
-                raise UnknownSource(source, known)
+        for source in sorted(wanted - {*known.sources}):
+            if not known.unanswered:
+                raise UnknownSource(source, known.sources)
+
+    async def _ask_transports(self, question: Callable[[Transport], Awaitable[T]]) -> Answers[T]:
+        """What each transport answers, by its name."""
+
+        def asked(name: str) -> Callable[[], Awaitable[T]]:
+            return lambda: question(self.app.transport(name))
+
+        answers = await self._ask({f"transports.{name}": asked(name) for name in self.app.transport_names})
+        by_name = {about.partition(".")[2]: found for about, found in answers.found.items()}
+        return Answers(by_name, answers.unanswered)
+
+    async def _ask(self, questions: Mapping[str, Callable[[], Awaitable[T]]]) -> Answers[T]:
+        answers = await ask_each(questions, masked=self.redactor.text)
+        for backend in answers.unanswered:
+            self._unanswered(backend)
+        return answers
 
     async def note(self, actor: str, action: str, detail: str) -> None:
         """Write to the audit trail who did what."""
@@ -455,6 +538,23 @@ class Service:
 
 def _shown(transport: str, source: str) -> str:
     return source if transport == "default" else f"{transport}/{source}"
+
+
+def _by_shown_name(answers: Answers[list[SourcePause]]) -> dict[str, Paused]:
+    """Pauses by the name under which the statistics show a source."""
+    return {
+        _shown(pause.transport, pause.source): Paused(pause.source, pause.by, pause.at, pause.why, pause.until)
+        for pauses in answers.found.values()
+        for pause in pauses
+    }
+
+
+async def _depths(transport: Transport) -> dict[str, Depth]:
+    """How full its sources are. One that names none may not have asked its broker: whether that is there, it says."""
+    found = await transport.depths()
+    if not found:
+        await transport.check()
+    return found
 
 
 def _narrowed(query: Query, states: tuple[State, ...]) -> Query | None:

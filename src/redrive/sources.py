@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from redrive.errors import Unavailable, UnknownSource, UsageError
@@ -14,18 +15,20 @@ if TYPE_CHECKING:
     from redrive.app import Redrive
 
 
-class Sources:
+class SourceFinder:
     """Looks for sources. Makes nothing."""
 
     def __init__(self, app: Redrive) -> None:
         self._app = app
 
     async def known(self) -> set[str]:
-        """Every source that has a handler here, a worker somewhere, a letter or a message, is declared or paused."""
+        """Every source that has a handler here, a worker somewhere, a letter or a message, is declared or paused: as
+        far as the transports answer."""
         app = self._app
         known = app.sources | {tally.source for tally in await app.store.letters.tallies()} | set(await self._workers())
         for name, transport in app.transports.items():
-            known |= await self._held_by(name, transport)
+            with suppress(Unavailable):
+                known |= await self._held_by(name, transport)
         return known
 
     async def transport_of(self, source: str, given: str | None = None, *, force: bool = False, hint: str = "") -> str:

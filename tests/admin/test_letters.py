@@ -60,7 +60,7 @@ async def test_stats_sources_and_me(client: Client, shop: Shop, buried: list[str
     stats = (await http.get("/api/stats")).json()
     assert stats["states"] == {"pending": 4}
     assert {one["source"]: one["queued"] for one in stats["sources"]}["emails"]["ready"] == 1
-    assert (await http.get("/api/sources")).json() == ["emails", "orders"]
+    assert (await http.get("/api/sources")).json() == {"sources": ["emails", "orders"], "unanswered": []}
     me = (await http.get("/api/me")).json()
     assert (me["name"], me["role"]) == ("viewer", "viewer")
     assert "digest" not in me

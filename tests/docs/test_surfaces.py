@@ -17,6 +17,7 @@ import redrive.transports.base
 from redrive import Redrive
 from redrive.admin.access import handlers_of
 from redrive.admin.api import create_api
+from redrive.forensics.measured import Measured
 from redrive.forensics.query import Query
 from redrive.forensics.stats import Stats
 from redrive.service import Service
@@ -79,7 +80,7 @@ def test_filters() -> None:
 
 def test_metrics(app: Redrive) -> None:
     stats = Stats(datetime.now(UTC), 0, 0, {}, {}, [])
-    text = Metrics(app.events).render(stats).decode()
+    text = Metrics(app.events).render(Measured(stats, {})).decode()
     real = {(name, kind) for name, kind in re.findall(r"^# TYPE (\S+) (\w+)$", text, re.MULTILINE)}
     shown = {(ticked(cells[0])[0], cells[1]) for cells in rows(section(TELEMETRY, "Metrics"))}
     assert {one for one in real if not one[0].endswith("_created")} == shown

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 import msgspec
 
 from redrive.access.tokens import Tokens
-from redrive.admin.health import check_all, counted, probed
+from redrive.admin.health import check_all, measured
 from redrive.app import Redrive
 from redrive.processes.child import Child
 from redrive.processes.merge import Family, packed
@@ -19,13 +19,12 @@ METRICS, READY, TOKEN = "metrics", "ready", "token"
 
 def answer_for(child: Child, app: Redrive, metrics: Metrics | None = None) -> None:
     """Let the supervisor ask this process for what it would otherwise serve itself."""
-    measured = metrics or Metrics(app.events)
+    counted = metrics or Metrics(app.events)
     service = Service(app)
     tokens = Tokens(app.store.documents, app.clock)
 
     async def all_metrics(text: str) -> bytes:
-        await probed(measured)
-        return packed(families_of(measured.collected(await counted(service))))
+        return packed(families_of(counted.collected(await measured(service, counted))))
 
     async def readiness(text: str) -> bytes:
         return msgspec.json.encode(await check_all(service))
@@ -34,7 +33,7 @@ def answer_for(child: Child, app: Redrive, metrics: Metrics | None = None) -> No
         return msgspec.json.encode(await tokens.check(text))
 
     child.answers |= {METRICS: all_metrics, READY: readiness, TOKEN: token_of}
-    child.counted = lambda: packed(families_of(measured.collected(None)))
+    child.counted = lambda: packed(families_of(counted.collected(None)))
 
 
 def families_of(found: Iterable[Metric]) -> Iterator[Family]:

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable
-from typing import TypeVar
+from collections.abc import Awaitable, Callable
 
 from litestar import Response, Router, get
 from litestar.di import NamedDependency
@@ -12,14 +11,13 @@ from msgspec import Struct
 
 from redrive import __version__
 from redrive.access.tokens import Role
+from redrive.answers import ask_each
 from redrive.doctor.findings import Diagnosis
-from redrive.errors import RedriveError
-from redrive.forensics.stats import Stats
+from redrive.forensics.measured import Measured
 from redrive.service import Service
 from redrive.telemetry.metrics import CONTENT_TYPE_LATEST, Metrics
 
 _PATIENCE = 5.0
-T = TypeVar("T")
 
 
 class Alive(Struct, frozen=True):
@@ -51,8 +49,7 @@ async def is_ready(service: NamedDependency[Service]) -> Response[Ready]:
 @get("/metrics", role=Role.VIEWER, free_on_loopback=True, any_parameters=True, media_type="text/plain")
 async def show_metrics(service: NamedDependency[Service], metrics: NamedDependency[Metrics]) -> Response[bytes]:
     """For Prometheus. Needs a viewer's token, except where the server listens on loopback only."""
-    await probed(metrics)
-    return Response(metrics.render(await counted(service)), headers={"Content-Type": CONTENT_TYPE_LATEST})
+    return Response(metrics.render(await measured(service, metrics)), headers={"Content-Type": CONTENT_TYPE_LATEST})
 
 
 @get("/api/doctor", role=Role.ADMIN)
@@ -69,41 +66,24 @@ def readiness(checks: dict[str, str]) -> Response[Ready]:
 
 async def check_all(service: Service) -> dict[str, str]:
     """What the store and every transport say of themselves: `ok`, or why not. All are asked at once."""
-    backends: dict[str, Awaitable[None]] = {"store": service.app.store.check()}
-    backends |= {f"transports.{name}": transport.check() for name, transport in service.app.transports.items()}
-    said = await asyncio.gather(*(_said(check, service) for check in backends.values()))
-    return dict(zip(backends, said, strict=True))
+    app = service.app
+
+    def checked(name: str) -> Callable[[], Awaitable[None]]:
+        return lambda: app.transport(name).check()
+
+    backends: dict[str, Callable[[], Awaitable[None]]] = {"store": lambda: app.store.check()}
+    backends |= {f"transports.{name}": checked(name) for name in app.transport_names}
+    answers = await ask_each(backends, patience=_PATIENCE, masked=service.redactor.text)
+    return dict.fromkeys(backends, "ok") | {silent.backend: silent.why for silent in answers.unanswered}
 
 
-async def _said(check: Awaitable[None], service: Service) -> str:
-    try:
-        async with asyncio.timeout(_PATIENCE):
-            await check
-    except TimeoutError:
-        return f"no answer within {_PATIENCE:g} s"
-    except RedriveError as error:
-        return service.redactor.text(str(error))
-    return "ok"
-
-
-async def probed(metrics: Metrics) -> None:
-    """Let every collector that has to look for itself do so."""
-    for probe in metrics.probes:
-        await _within_patience(probe())
-
-
-async def counted(service: Service) -> Stats | None:
-    """Letters and queues, counted; None where they cannot be counted now."""
-    return await _within_patience(service.stats())
-
-
-async def _within_patience(asked: Awaitable[T]) -> T | None:
-    """The answer, or None if it does not come in time: a scrape is answered even while the store is away."""
-    try:
-        async with asyncio.timeout(_PATIENCE):
-            return await asked
-    except (RedriveError, TimeoutError):
-        return None
+async def measured(service: Service, metrics: Metrics) -> Measured:
+    """What a scrape shows of store and transports; every collector that has to look for itself does so meanwhile."""
+    probes = {str(number): probe for number, probe in enumerate(metrics.probes)}
+    async with asyncio.TaskGroup() as group:
+        group.create_task(ask_each(probes, patience=_PATIENCE))
+        found = group.create_task(service.measured())
+    return found.result()
 
 
 router = Router("/", route_handlers=[is_alive, is_ready, show_metrics, examine], tags=["health"])

@@ -54,6 +54,8 @@ TABLE = {
             ".alerts:alerts",
             "Who is told when something goes wrong: try it, see the rules",
         ),
+        "alert-rules": (".monitoring:alert_rules", "Alert rules for Prometheus, of the core and of your systems"),
+        "dashboard": (".monitoring:dashboard", "A dashboard for Grafana of the same"),
         "config": (".config:config", "Every setting, its value and where it came from"),
     },
 }

@@ -35,13 +35,13 @@ def stopped_by(error: Exception, *, debug: bool) -> Exception:
 
 
 def _code(error: Exception) -> int | None:
-    from redrive.errors import RedriveError, Unavailable, UnknownIncident, UnknownLetter, UnknownReplay  # when needed
+    from redrive import errors  # when needed
 
-    if isinstance(error, UnknownLetter | UnknownReplay | UnknownIncident):
+    if isinstance(error, errors.UnknownLetter | errors.UnknownReplay | errors.UnknownIncident | errors.NoWayBack):
         return NOTHING
-    if isinstance(error, Unavailable):
+    if isinstance(error, errors.Unavailable):
         return UNAVAILABLE
-    return WRONG if isinstance(error, RedriveError | OSError) else None
+    return WRONG if isinstance(error, errors.RedriveError | OSError) else None
 
 
 def _line(error: Exception) -> str:

@@ -13,14 +13,18 @@ from typing import TypeVar
 import click
 from msgspec.structs import replace
 
+from redrive.answers import Unanswered, within
 from redrive.app import Redrive
 from redrive.cli.exits import WRONG, Stopped
 from redrive.cli.lazy import Given
+from redrive.cli.output import plain, say
 from redrive.config.load import Loaded, read
 from redrive.config.settings import Settings
 from redrive.service import Service
 
 T = TypeVar("T")
+CLOSING = 2.0
+"""Seconds that a command waits for its connections to be closed; the process ends them anyway."""
 Work = Callable[[Service], Awaitable[T]]
 
 
@@ -57,8 +61,23 @@ def ask(work: Work[T], needs: Needs = Needs.LETTERS, settings: Settings | None =
 
 
 async def _asked(work: Work[T], needs: Needs, settings: Settings | None) -> T:
-    async with Redrive(settings=_checked(settings or loaded().settings, needs)) as app:
-        return await work(Service(app))
+    app = Redrive(settings=_checked(settings or loaded().settings, needs))
+    try:
+        return await work(Service(app, unanswered=_warner()))
+    finally:
+        await within(app.aclose(), CLOSING)  # what hangs ends with the process
+
+
+def _warner() -> Callable[[Unanswered], None]:
+    """Says on stderr which backend did not answer, each once."""
+    told: set[str] = set()
+
+    def warn(silent: Unanswered) -> None:
+        if silent.backend not in told:
+            told.add(silent.backend)
+            say(f"warning: {silent.backend} does not answer: {plain(silent.why)}")
+
+    return warn
 
 
 def actor() -> str:

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import ipaddress
 import shlex
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 
 from redrive.access.tokens import Tokens
+from redrive.answers import ask_each
 from redrive.app import Redrive
 from redrive.doctor.cluster import cluster
 from redrive.doctor.findings import Finding, failure, fine, warning
@@ -16,12 +17,14 @@ from redrive.flow.pauses import pauses_of
 from redrive.flow.replay import Replays
 from redrive.forensics.query import Query
 from redrive.forensics.redact import Redactor
+from redrive.forensics.ways_back import not_configured
 from redrive.model import State
 from redrive.stores.base import Store
 from redrive.stores.paging import every_letter
 from redrive.transports.base import Transport
 from redrive.upkeep.rescue import abandoned_replays
 
+_PATIENCE = 10.0  # seconds: to count many letters takes its time
 _MANY = 100_000
 _FORGOTTEN = timedelta(days=1)
 _STUCK = timedelta(hours=1)
@@ -29,19 +32,32 @@ _MOST_READ = 5000
 _END_OF_TIME = datetime(9999, 1, 1, tzinfo=UTC)
 
 
-async def contents(app: Redrive, store: Store, transports: Mapping[str, Transport]) -> AsyncIterator[Finding]:
-    """All checks of the contents, in the order in which a person would look."""
-    for rule in (cluster, _grows, _forgotten, _stuck):
-        async for finding in rule(app, store):
-            yield finding
-    async for finding in _abandoned(app, store, transports):
-        yield finding
-    async for finding in _unhandled(app, transports):
-        yield finding
-    async for finding in _paused(app, store, transports):
-        yield finding
-    async for finding in _open_door(app, store):
-        yield finding
+async def contents(app: Redrive, store: Store, transports: Mapping[str, Transport]) -> list[Finding]:
+    """All checks of the contents, in the order in which a person would look. They are made at the same time: one that
+    cannot be made is a finding, and takes no other with it."""
+    rules: list[tuple[str, AsyncIterator[Finding]]] = []
+    rules += [("store", rule(app, store)) for rule in (cluster, _grows, _forgotten, _stuck, _no_way_back)]
+    rules += [("store", _abandoned(app, store, transports))]
+    for name, transport in transports.items():
+        alone = {name: transport}
+        rules += [(f"transports.{name}", rule) for rule in (_unhandled(app, alone), _paused(app, store, alone))]
+    rules += [("store", _open_door(app, store))]
+    return await _found_by(rules)
+
+
+async def _found_by(rules: Sequence[tuple[str, AsyncIterator[Finding]]]) -> list[Finding]:
+    def made(rule: AsyncIterator[Finding]) -> Callable[[], Awaitable[list[Finding]]]:
+        return lambda: _listed(rule)
+
+    asked = {str(number): made(rule) for number, (_, rule) in enumerate(rules)}
+    answers = await ask_each(asked, patience=_PATIENCE)
+    silent = {rules[int(each.backend)][0]: each.why for each in answers.unanswered}  # each backend once
+    found = [finding for some in answers.found.values() for finding in some]
+    return found + [failure(about, why, "look again: it answered a moment ago") for about, why in silent.items()]
+
+
+async def _listed(rule: AsyncIterator[Finding]) -> list[Finding]:
+    return [finding async for finding in rule]
 
 
 async def _grows(app: Redrive, store: Store) -> AsyncIterator[Finding]:
@@ -88,6 +104,18 @@ async def _on_their_way(store: Store) -> AsyncIterator[tuple[str, datetime]]:
     query = Query(states=(State.RETRYING, State.REPLAYING))
     async for letter in every_letter(store.letters, query, limit=_MOST_READ, oldest_first=True):
         yield letter.message.source, letter.updated_at
+
+
+async def _no_way_back(app: Redrive, store: Store) -> AsyncIterator[Finding]:
+    """Letters that nobody can send back from here: their transport is not configured."""
+    waiting = Query(states=(State.PENDING, State.EXHAUSTED))
+    total = await store.letters.count(waiting)
+    for name, count in (await not_configured(store.letters, waiting, total, app.transport_names)).items():
+        yield warning(
+            "letters",
+            f"{count:,} go back through the transport {name!r}, which is not configured here: a replay skips them",
+            f"set `transports.{name}`, or retry and replay them where it is configured",
+        )
 
 
 async def _abandoned(app: Redrive, store: Store, transports: Mapping[str, Transport]) -> AsyncIterator[Finding]:

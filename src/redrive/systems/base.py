@@ -46,7 +46,10 @@ class System:
     routes: str = ""  # a litestar.Router with more routes for the admin API, each with its `role`
     checks: str = ""  # async (app) -> findings, for `redrive doctor`
     metrics: str = ""  # (app, metrics) -> None: adds to what `redrive up` answers on /metrics
-    rules: str = ""  # `package:file` with rules for Prometheus: `redrive NAME alert-rules` prints it
+    rules: str = (
+        ""  # `package:file` with rules for Prometheus: `redrive alert-rules` and `redrive NAME alert-rules` print it
+    )
+    panels: str = ""  # a redrive.telemetry.panels.Row: its part of `redrive dashboard`
     prepare: str = ""  # (settings) -> settings, before `redrive up` opens anything
     formats: tuple[Format, ...] = ()
     transports: Mapping[str, str] = field(default_factory=dict)  # scheme of a URL -> its opener, as in registry.py

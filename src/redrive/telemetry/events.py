@@ -228,6 +228,14 @@ class ProcessDied(Event, frozen=True):
     pause: timedelta | None
 
 
+class UpkeepRan(Event, frozen=True):
+    """A task of upkeep came to its end; it is done again after `every`."""
+
+    task: str  # `retries`, `rescue`, `replays`, `prune`
+    at: datetime
+    every: timedelta
+
+
 class Acted(Event, frozen=True):
     """Somebody did something through the service: the audit trail."""
 

@@ -255,5 +255,6 @@ _SAYS: Mapping[type[Event], Callable[[Any], Line]] = {
     facts.WorkerStopped: _as_is(logging.INFO, "worker_stopped"),
     facts.ProcessStarted: _as_is(logging.INFO, "process_started"),
     facts.ProcessDied: _process_died,
+    facts.UpkeepRan: _as_is(logging.DEBUG, "upkeep_ran"),
     facts.Acted: _as_is(logging.INFO, "acted"),
 }

@@ -11,12 +11,13 @@ from rich.console import RenderableType
 from rich.table import Table
 from rich.text import Text
 
+from redrive.answers import within
 from redrive.app import Redrive
 from redrive.cli.apps import find_app
 from redrive.cli.lazy import common
 from redrive.cli.options import as_json
 from redrive.cli.output import pairs, plain, show, tell_json
-from redrive.cli.session import loaded
+from redrive.cli.session import CLOSING, loaded
 from redrive.config.settings import Described
 from redrive.doctor import Diagnosis, Finding, Level, examine
 from redrive.forensics.redact import Redactor
@@ -50,8 +51,10 @@ def doctor(target: str | None, strict: bool, as_json: bool) -> None:
 
 
 async def _examined(app: Redrive) -> Diagnosis:
-    async with app:
+    try:
         return await examine(app)
+    finally:
+        await within(app.aclose(), CLOSING)
 
 
 def _settings(app: Redrive) -> Iterable[Described]:

@@ -23,7 +23,8 @@ from redrive.stores.base import REPLAYABLE
 def retry(ids: tuple[str, ...], patience: Patience, as_json: bool) -> None:
     """Send these letters back now, without asking: a replay of exactly them.
 
-    IDS are ids of letters, the beginnings of them, or ids of messages. One that cannot be sent stops all of them.
+    IDS are ids of letters, the beginnings of them, or ids of messages. One that cannot be sent stops all of them:
+    its state does not allow it, or the transport that it goes back through is not configured here.
 
     \b
     redrive retry xkqj2m7pxw3abcde --wait
@@ -38,5 +39,6 @@ async def _these(service: Service, ids: tuple[str, ...]) -> Replay:
             raise Stopped(
                 f"letter {letter.id} is {letter.state}: only pending, exhausted and sent ones are sent back", NOTHING
             )
+    service.check_way_back(letters)
     query = Query(ids=tuple(letter.id for letter in letters))
     return await service.replay(query, actor=actor(), reason="retry")

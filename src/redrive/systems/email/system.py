@@ -10,5 +10,6 @@ system = System(
     settings="redrive.systems.email.settings:EmailSettings",
     command="redrive.systems.email.commands:email",
     rules="redrive.systems.email:rules.yml",
+    panels="redrive.systems.email.panels:ROW",
     stores=dict.fromkeys(("email+redis", "email+rediss", "email+redis+cluster", "email+rediss+cluster"), _STORE),
 )

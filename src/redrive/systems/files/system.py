@@ -8,6 +8,7 @@ system = System(
     settings="redrive.systems.files.settings:FilesSettings",
     command="redrive.systems.files.commands:files",
     rules="redrive.systems.files:rules.yml",
+    panels="redrive.systems.files.panels:ROW",
     switch="url",
     routes="redrive.systems.files.routes:router",
     checks="redrive.systems.files.checks:examine",

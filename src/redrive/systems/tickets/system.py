@@ -10,6 +10,7 @@ system = System(
     settings="redrive.systems.tickets.settings:TicketSettings",
     command="redrive.systems.tickets.commands:tickets",
     rules="redrive.systems.tickets:rules.yml",
+    panels="redrive.systems.tickets.panels:ROW",
     formats=(
         Format(
             name="tickets",

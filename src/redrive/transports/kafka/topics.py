@@ -8,7 +8,9 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any, TypeVar
 
 from redrive.errors import TransportUnavailable
+from redrive.flow.threads import Threads
 from redrive.transports.kafka.driver import (
+    AWAY,
     NAME,
     STARTING,
     UNWELCOME,
@@ -28,6 +30,7 @@ from redrive.transports.kafka.shelf import Place
 
 T = TypeVar("T")
 _PATIENCE = 10.0
+_SOON = 3.0  # so long a broker that cannot be connected to may be on its way back
 _TICK = 1.0
 _AGAIN = 0.2
 
@@ -40,10 +43,12 @@ class Topics:
         self._client: Any = None
         self._consumer: Any = None
         self._refusal: KafkaError | None = None  # why a broker would not talk to us, as the driver heard it last
+        self._gone: KafkaError | None = None  # why there is no connection, as it heard since the question was asked
+        self._threads = Threads("redrive-kafka")  # none of them keeps a process from ending
 
     async def check(self) -> None:
         """Raise unless a broker answers. A refusal is raised at once, not when the time is over."""
-        await self.ask(self._listed)
+        await self.ask(lambda admin: None)
 
     async def partitions(self, topic: str) -> int:
         """How many partitions the topic has; raises if there is no such topic."""
@@ -78,7 +83,8 @@ class Topics:
     async def aclose(self) -> None:
         if self._consumer is not None:
             consumer, self._consumer = self._consumer, None
-            await asyncio.to_thread(consumer.close)
+            await self._threads.run(consumer.close)
+        self._threads.close()
 
     def _passive(self) -> Any:
         if self._consumer is None:
@@ -91,12 +97,14 @@ class Topics:
         def ask() -> T:
             if self._client is None:
                 self._client = AdminClient(quietly(self._options.client(), self._heard))
+            self._listed(self._client)
             return question(self._client)
 
         end = time.monotonic() + _PATIENCE
         while True:
             try:
-                return await asyncio.to_thread(ask)
+                answer: T = await self._threads.run(ask)
+                return answer
             except KafkaException as error:
                 if inner(error).code() not in STARTING or time.monotonic() > end:
                     raise TransportUnavailable(NAME, self._why(error)) from error
@@ -105,22 +113,28 @@ class Topics:
     def _heard(self, error: KafkaError) -> None:
         if error.code() in UNWELCOME:
             self._refusal = error
+        elif error.code() in AWAY and (self._gone is None or error.code() != KafkaError._ALL_BROKERS_DOWN):
+            self._gone = error  # that all are down says less than how one of them was tried
 
     def _why(self, error: KafkaException) -> str:
         """A question that nobody answers was perhaps not even heard: the driver then knows more than its error says."""
         self._client.poll(0)
         refusal, self._refusal = self._refusal, None
-        return why(refusal or error, self._options.servers)
+        return why(refusal or self._gone or error, self._options.servers)
 
     def _listed(self, admin: Any) -> None:
-        end = time.monotonic() + _PATIENCE
+        """See that a broker answers, before it is asked anything: why there is no connection is known long before a
+        question is given up."""
+        self._gone = None
+        soon, end = time.monotonic() + _SOON, time.monotonic() + _PATIENCE
         while True:
             try:
                 admin.list_topics(timeout=_TICK)
                 return
             except KafkaException:
                 admin.poll(0)
-                if self._refusal is not None or time.monotonic() > end:
+                now = time.monotonic()
+                if self._refusal is not None or now > end or (self._gone is not None and now > soon):
                     raise
 
 
