@@ -137,22 +137,17 @@ class Service:
         return self._redacted(await self.app.store.letters.groups(query, limit=_bounded(limit)))
 
     async def stats(self) -> Stats:
-        """Letters by state, category and source, and how full the queues are: all that could be counted."""
+        """Letters by state, category and source, how full the queues are and what is paused: all that answered."""
         store = {"store": lambda: self.app.store.letters.tallies()}
         counted, queues, paused = await asyncio.gather(
-            self._ask(store), self._ask_transports(_depths), self._ask_pauses()
+            self._ask(store), self._ask_transports(_depths), self._ask_pauses(tell=False)
         )
         depths = {
             _shown(name, source): depth for name, found in queues.found.items() for source, depth in found.items()
         }
-        silent = {each.backend: each for each in (*counted.unanswered, *queues.unanswered, *paused.unanswered)}
-        return stats_of(
-            counted.found.get("store"),
-            depths,
-            self.app.clock.now(),
-            pauses=_by_shown_name(paused),
-            unanswered=list(silent.values()),
-        )
+        silent = [*counted.unanswered, *queues.unanswered]
+        pauses = _by_shown_name(paused)
+        return stats_of(counted.found.get("store"), depths, self.app.clock.now(), pauses=pauses, unanswered=silent)
 
     async def measured(self) -> Measured:
         """What a scrape shows of store and transports, all of it asked at once."""
@@ -444,13 +439,17 @@ class Service:
         found = (await self._ask_pauses()).found
         return sorted((pause for pauses in found.values() for pause in pauses), key=lambda pause: pause.at)
 
-    async def _ask_pauses(self) -> Answers[list[SourcePause]]:
-        """The pauses of each transport, by its name."""
+    async def _ask_pauses(self, *, tell: bool = True) -> Answers[list[SourcePause]]:
+        """The pauses of each transport, by its name.
+
+        tell    of backends that do not answer; not needed where the same are asked for something else meanwhile
+        """
 
         def asked(name: str) -> Callable[[], Awaitable[list[SourcePause]]]:
             return lambda: self._pauses_of(name)
 
-        answers = await self._ask({f"transports.{name}": asked(name) for name in self.app.transport_names})
+        questions = {f"transports.{name}": asked(name) for name in self.app.transport_names}
+        answers = await (self._ask(questions) if tell else ask_each(questions, masked=self.redactor.text))
         return Answers({name.partition(".")[2]: found for name, found in answers.found.items()}, answers.unanswered)
 
     async def _pauses_of(self, name: str) -> list[SourcePause]:
