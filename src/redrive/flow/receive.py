@@ -94,7 +94,7 @@ class Consumer:
                 await self.context.clock.sleep(self._store_pause)
             limit = 1 if self._one_at_a_time else min(capacity, self.context.batch)
             try:
-                deliveries = await self.context.transport.receive(self.context.source, limit)
+                deliveries = await self._receive(limit)
             except Unavailable as error:
                 self._availability.down(error, pause.seconds)
                 await self.context.clock.sleep(pause.next())
@@ -108,6 +108,9 @@ class Consumer:
                 await self._attempt_alone(suspect, deliveries)
             else:
                 self._begin(deliveries)
+
+    async def _receive(self, limit: int) -> Sequence[Delivery]:
+        return await self.context.transport.receive(self.context.source, limit)
 
     def _is_suspect(self, delivery: Delivery) -> bool:
         """Whoever held it did not settle it, and this is its last attempt."""
