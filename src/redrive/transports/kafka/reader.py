@@ -74,7 +74,7 @@ class Reader:
         self.arrived = asyncio.Event()
         self.trouble: str | None = None  # why nothing comes
         self.most_held = most_held  # by a worker, where it has said so
-        self._ahead = max(_AHEAD, most_held)
+        self._ahead = max(_AHEAD, 2 * most_held)
         self._options = options
         self._source = source
         self._topics = list(topics)
@@ -99,7 +99,7 @@ class Reader:
         self._thread.start()
 
     def _made(self) -> Any:
-        own = {"error_cb": self._on_error, "logger": driver_log}
+        own = {"error_cb": self._on_error, "on_commit": self._commits.answered, "logger": driver_log}
         return Consumer({**self._membership.settings(), **self._options.consumer(), **own})
 
     # -- in the event loop ---------------------------------------------------------------------------------------
@@ -209,6 +209,10 @@ class Reader:
 
     def _wait_for_capacity(self) -> list[Any]:
         self._settled.clear()
+        if self._commits.is_on_its_way:  # its answer comes with a poll, and perhaps one message
+            self._settled.wait(_SHORTEST)
+            first = self._consumer.poll(0)
+            return [] if first is None else [first]
         self._settled.wait(_SHORT_TICK if self._commits.is_pending else _TICK)
         self._full_since = self._full_since or time.monotonic()
         if self.shelf.ready < self._ahead or time.monotonic() - self._full_since < _FULL_FOR:

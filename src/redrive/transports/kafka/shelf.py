@@ -272,15 +272,18 @@ class Shelf:
         """They are done with, and the committed offset may go on to the first that is not."""
         self._backlog.done(records)
         for record in records:
-            partition = record.partition
+            partition, made, offset = record.partition, record.made, record.offset
             if record.turn and partition.alive:
                 self.leased -= 1
-            made, record.turn, record.done = record.made, 0, True
+            record.turn, record.done = 0, True
             partition.bytes -= len(record.raw) if made is None else len(made.body)
             partition.done_count += 1
-            if record.offset >= partition.done_until:
-                partition.done_until = record.offset + 1
-            record.made, record.raw, record.failures = GONE, None, ()
+            if offset >= partition.done_until:
+                partition.done_until = offset + 1
+            if partition.open and partition.open[0] is record:  # as almost always
+                partition.open.popleft()
+            else:
+                record.made, record.raw, record.failures = GONE, None, ()
         for partition in self.partitions.values():
             partition.advance()
 
