@@ -28,19 +28,13 @@ class Piece(NamedTuple):
     bodies: list[Any]
 
     def __len__(self) -> int:
-        return len(self.deliveries)
+        return len(self.bodies)
 
-    def split(self, how: BatchFailure) -> list[Piece]:
-        """The pieces to try after it failed as a whole, in order."""
-        length = 1 if how is BatchFailure.EACH else (len(self) + 1) // 2
-        return [
-            Piece(self.deliveries[start : start + length], self.bodies[start : start + length])
-            for start in range(0, len(self), length)
-        ]
 
-    def only(self, places: Sequence[int]) -> Piece:
-        """What of it is at these places."""
-        return Piece([self.deliveries[place] for place in places], [self.bodies[place] for place in places])
+def split(deliveries: Sequence[Delivery], how: BatchFailure) -> list[Sequence[Delivery]]:
+    """What to try after these have failed as a whole, in order."""
+    length = 1 if how is BatchFailure.EACH else (len(deliveries) + 1) // 2
+    return [deliveries[start : start + length] for start in range(0, len(deliveries), length)]
 
 
 class Called(NamedTuple):
@@ -55,19 +49,15 @@ _DONE = Called()
 
 async def call(context: Context, piece: Piece, deadline: Deadline) -> Called:
     """Never raises for what a handler does, as `attempt` does not."""
-    handler = context.handler
+    handler, bodies = context.handler, list(piece.bodies)  # its own list, which it may change
     messages = [delivery.message for delivery in piece.deliveries] if _asks_for_messages(context) else []
     try:
         with deadline:
             if context.batch_span is None:
-                answer = await (
-                    handler.call(piece.bodies, messages) if handler.wants_message else handler.call(piece.bodies)
-                )
+                answer = await (handler.call(bodies, messages) if handler.wants_message else handler.call(bodies))
             else:
                 with context.batch_span(messages):
-                    answer = await (
-                        handler.call(piece.bodies, messages) if handler.wants_message else handler.call(piece.bodies)
-                    )
+                    answer = await (handler.call(bodies, messages) if handler.wants_message else handler.call(bodies))
         return _DONE if answer is None else Called(_failed(answer, len(piece), handler.name))
     except Failed as failed:
         return _by_place(failed, len(piece), handler.name)

@@ -19,7 +19,7 @@ Decoder: TypeAlias = Callable[..., Any]
 def decoder_for(annotation: Any) -> Decoder:
     """How a body becomes that type. A type that no body can become is refused when the handler is registered."""
     if annotation is bytes:
-        return _as_is
+        return as_is
     if annotation is str:
         return bytes.decode
     if hasattr(annotation, "model_validate_json"):  # a pydantic model, which we need not import to know
@@ -114,7 +114,7 @@ def signature_of(function: Callable[..., Any], decode: Decoder | None = None) ->
 
 def batch_signature_of(function: Callable[..., Any], decode: Decoder | None = None) -> Signature:
     """The same of a batch handler: a list of bodies first, and if there is a second parameter, the list of Messages."""
-    _, wants_messages = signature_of(function, decode or _as_is)
+    _, wants_messages = signature_of(function, decode or as_is)
     first = next(iter(inspect.signature(function).parameters))
     annotation = typing.get_type_hints(function).get(first, Any)
     item: Any = Any
@@ -147,5 +147,6 @@ def _takes(parameter: inspect.Parameter) -> bool:
     return _counts(parameter) or parameter.kind is parameter.VAR_POSITIONAL
 
 
-def _as_is(body: bytes) -> bytes:
+def as_is(body: bytes) -> bytes:
+    """The body itself."""
     return body

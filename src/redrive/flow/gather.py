@@ -8,11 +8,11 @@ in their order, and no other batch holds any of that lane before all of them are
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Hashable, Iterable
+from collections.abc import Callable, Hashable, Iterable, Sequence
 
 from redrive.flow.lanes import L, Lanes
 from redrive.model import Outcome
-from redrive.transports.base import Delivery
+from redrive.transports.base import Block, Delivery
 
 
 def runs_alone(delivery: Delivery) -> bool:
@@ -23,14 +23,69 @@ def runs_alone(delivery: Delivery) -> bool:
 class BatchLanes(Lanes[L]):
     """Lanes that are begun in batches.
 
+    Blocks wait as they are, for as long as there is nothing but blocks: then they are in order.
+
     alone   whether an item shares no batch
+    opened  the items of a block
     """
 
-    def __init__(self, *, alone: Callable[[L], bool], retries_block: bool = True) -> None:
+    def __init__(
+        self,
+        *,
+        alone: Callable[[L], bool],
+        opened: Callable[[Block], Iterable[L]] = lambda block: (),
+        retries_block: bool = True,
+    ) -> None:
         super().__init__(retries_block=retries_block)
         self._runs_alone = alone
+        self._opened = opened
+        self._blocks: deque[Block] = deque()
         self._alone: deque[L] = deque()
         self._gathered: set[Hashable] = set()  # lanes of the batch that is being gathered
+
+    # -- blocks --------------------------------------------------------------------------------------------------
+
+    def add_block(self, block: Block) -> None:
+        """Take in what has arrived as a block."""
+        self._blocks.append(block)
+        if self.has_items:
+            self.open_blocks()
+
+    @property
+    def has_items(self) -> bool:
+        """Whether there is something else than blocks."""
+        return bool(self._ready or self._busy or self._alone)
+
+    def next_block(self) -> Block | None:
+        """The next block, if there is nothing but blocks."""
+        return self._blocks.popleft() if self._blocks else None
+
+    def put_first(self, block: Block) -> None:
+        """Put back what is left of a block."""
+        self._blocks.appendleft(block)
+
+    def open_blocks(self) -> None:
+        """From now on everything is looked at one by one."""
+        while self._blocks:
+            super().add(self._opened(self._blocks.popleft()))
+
+    def enter(self, items: Iterable[L]) -> None:
+        """Items of a block that is gathered, or has begun, as a whole: they have their lanes. Nothing else is begun."""
+        self._gathered.clear()
+        self._gathered.update(item.lane for item in items if item.lane is not None)
+        self._busy.update(dict.fromkeys(self._gathered))
+        self.open_blocks()
+
+    def add(self, items: Iterable[L]) -> None:
+        if arrived := list(items):
+            self.open_blocks()
+            super().add(arrived)
+
+    def is_next(self, item: L, arrived: Sequence[L]) -> bool:
+        self.open_blocks()
+        return super().is_next(item, arrived)
+
+    # -- items ---------------------------------------------------------------------------------------------------
 
     def next_alone(self) -> L | None:
         """The next item that shares no batch; it has its lane."""
@@ -83,6 +138,7 @@ class BatchLanes(Lanes[L]):
         return not self._goes_on(outcome)
 
     def drain(self) -> list[L]:
+        self.open_blocks()
         left = [*self._alone, *super().drain()]
         self._alone.clear()
         return left

@@ -103,7 +103,7 @@ class Consumer:
                 await self.context.clock.sleep(self._store_pause)
             limit = 1 if self._one_at_a_time else min(capacity, self.context.batch)
             try:
-                deliveries = await self.context.transport.receive(self.context.source, limit)
+                deliveries = await self._receive(limit)
             except Unavailable as error:
                 self._availability.down(error, pause.seconds)
                 await self.context.clock.sleep(pause.next())
@@ -117,6 +117,9 @@ class Consumer:
                 await self._attempt_alone(suspect, deliveries)
             else:
                 self._begin(deliveries)
+
+    async def _receive(self, limit: int) -> Sequence[Delivery]:
+        return await self.context.transport.receive(self.context.source, limit)
 
     def _is_suspect(self, delivery: Delivery) -> bool:
         """Whoever held it did not settle it, and this is its last attempt."""
@@ -312,12 +315,12 @@ class Consumer:
 def most_held(context: Context) -> tuple[int, int]:
     """How many may be held at a time, and how many more are worth a fetch: a batch runs while the next one is fetched.
     Under a rate, only what runs: what is taken ahead of it could begin too late, together with what the rate allows
-    then. A batch handler has batches that run, one that is settled and one that is gathered."""
+    then. A batch handler has batches that run, one that is gathered, and two that are fetched or settled."""
     concurrency, size = context.handler.concurrency, context.handler.batch
     if size is None:
         most = concurrency if context.handler.limits.rate else max(2 * context.batch, 2 * concurrency)
         return most, max(1, most // 4)
-    most = concurrency * size if context.handler.limits.rate else max(2 * context.batch, (concurrency + 2) * size)
+    most = concurrency * size if context.handler.limits.rate else max(2 * context.batch, (concurrency + 3) * size)
     return most, min(size, max(1, most // 4))
 
 

@@ -50,6 +50,8 @@ class Metrics:
         self.registry.register(self._snapshot)
         counted = self._counter
         self._messages = counted("messages", "Messages settled, by what became of them", "source", "outcome")
+        self._calls = counted("batch_calls", "Calls of batch handlers", "source")
+        self._called_with = counted("batch_messages", "Messages that batch handlers were called with", "source")
         self._buried = counted("letters_buried", "Messages that became a letter", "source", "category", "reason")
         self._refused = counted("letters_refused", "Times that the store would not have a letter", "source")
         self._resolved = counted("letters_resolved", "Letters whose message succeeded after all", "source")
@@ -82,6 +84,7 @@ class Metrics:
         Info("redrive_build", "Which Redrive this is", registry=self.registry).info({"version": __version__})
         self._on: dict[type[Event], Callable[[Any], None]] = {
             facts.BatchSettled: self._settled,
+            facts.BatchHandled: self._handled,
             facts.MessageBuried: lambda e: self._buried.labels(e.source, e.failure.category, e.reason).inc(),
             facts.LetterRefused: lambda e: self._refused.labels(e.source).inc(),
             facts.LetterResolved: lambda e: self._resolved.labels(e.source).inc(),
@@ -118,6 +121,10 @@ class Metrics:
         on = self._on.get(type(event))
         if on is not None:
             on(event)
+
+    def _handled(self, event: facts.BatchHandled) -> None:
+        self._calls.labels(event.source).inc()
+        self._called_with.labels(event.source).inc(event.messages)
 
     def _settled(self, event: facts.BatchSettled) -> None:
         for outcome in _OUTCOMES:

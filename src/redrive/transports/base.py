@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Collection, Hashable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import datetime
@@ -73,6 +74,33 @@ class Depth(Struct, frozen=True):
     @property
     def total(self) -> int:
         return self.ready + self.delayed + self.leased
+
+
+class Block(ABC):
+    """Messages that were received together, without the cost of a Delivery for each: none of them was ever tried, or
+    has headers or a time to live. As long as all goes well nobody asks for more of them than their bodies."""
+
+    @abstractmethod
+    def __len__(self) -> int: ...
+
+    @abstractmethod
+    def bodies(self) -> list[bytes]: ...
+
+    @abstractmethod
+    def deliveries(self) -> list[Delivery]:
+        """All of them as deliveries, in order."""
+
+    @abstractmethod
+    def is_ours(self) -> bool:
+        """Whether nothing of it was taken from us since it was received."""
+
+    @abstractmethod
+    def join(self, other: Block) -> None:
+        """Take in what was received after it."""
+
+    @abstractmethod
+    def split(self, number: int) -> Block:
+        """Keep so many, and return the others."""
 
 
 class CannotReturn(Exception):
@@ -203,6 +231,20 @@ class KnowsWorkers(Protocol):
 
     def join_as(self, worker: str) -> None:
         """Before the first receive, where the user has given this worker a name."""
+        ...
+
+
+@runtime_checkable
+class ReceivesBlocks(Protocol):
+    """A transport that can hand out messages to a batch handler at less than the cost of a Delivery each."""
+
+    async def receive_block(self, source: str, limit: int) -> Sequence[Delivery] | Block:
+        """As `receive`; a Block, if none of them needs a second look."""
+        ...
+
+    def settle_block(self, block: Block) -> Sequence[Delivery]:
+        """All of it is done; returns what was lost meanwhile. What has to be written for that, it writes later: a
+        crash may repeat them."""
         ...
 
 
@@ -443,6 +485,7 @@ class HasTopology(Protocol):
 
 __all__ = [
     "ACCEPTED",
+    "Block",
     "CannotReturn",
     "CountsBegun",
     "DeadLetterPlace",
@@ -466,6 +509,7 @@ __all__ = [
     "Prefetches",
     "QueueState",
     "Queued",
+    "ReceivesBlocks",
     "SendResult",
     "SendStatus",
     "Settlement",

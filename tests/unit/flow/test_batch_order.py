@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import random
+from collections.abc import Sequence
 from datetime import timedelta
 from typing import Any
 
@@ -14,11 +15,74 @@ from redrive import Failed, Message, Policy, constant, immediate
 from redrive.errors import StoreUnavailable
 from redrive.flow.batches import BatchConsumer
 from redrive.flow.gather import BatchLanes
-from redrive.telemetry.events import BackendDown, MessageBuried
+from redrive.telemetry.events import BackendDown, BatchSettled, MessageBuried
+from redrive.testing.builders import make_message
+from redrive.transports.base import Block, Delivery
+from redrive.transports.kafka.block import RecordBlock, are_plain
+from redrive.transports.kafka.shelf import Partition, Record
 from tests.unit.flow.test_order import Shelved, world_of
-from tests.unit.support import running, until
+from tests.unit.support import SOON, World, running, until
 
 NAMES = ("a1", "b1", "a2", "a3", "b2", "c1", "a4")
+
+
+class Raw:
+    """A record as Kafka's driver gives it."""
+
+    def __init__(self, message: Message) -> None:
+        self.message = message
+
+    def __len__(self) -> int:
+        return len(self.message.body)
+
+    def value(self) -> bytes:
+        return self.message.body
+
+    def key(self) -> bytes | None:
+        return self.message.key
+
+
+class InBlocks(Shelved):
+    """Hands out blocks where it can, as Kafka's transport does."""
+
+    def __init__(self, world: World, messages: Sequence[Message], suspects: int = 0) -> None:
+        super().__init__(world, (), 0)
+        self.blocks: list[int] = []
+        self.settled: list[int] = []
+        self.partition.read = lambda raw, _: raw.message
+        records = [
+            Record(self.partition, n, message, True) if n < suspects else _untouched(self.partition, n, message)
+            for n, message in enumerate(messages)
+        ]
+        self.shelf.add(records, 0)
+
+    async def receive_block(self, source: str, limit: int) -> Sequence[Delivery] | Block:
+        deliveries = await self.receive(source, limit)
+        records = [delivery.token[0] for delivery in deliveries]
+        if not are_plain(records):
+            return deliveries
+        self.blocks.append(len(records))
+        return RecordBlock.of(self.shelf, records)
+
+    def settle_block(self, block: Block) -> Sequence[Delivery]:
+        assert isinstance(block, RecordBlock)
+        self.settled.append(len(block))
+        lost = block.finish()
+        self.changed.set()
+        return lost
+
+
+def _untouched(partition: Partition, number: int, message: Message) -> Record:
+    return Record(partition, number, None, False, Raw(message))
+
+
+def in_blocks(*names: str, suspects: int = 0) -> tuple[World, InBlocks]:
+    """As `world_of`. Each body is the name of its message."""
+    world = World()
+    messages = [make_message(id=name, key=name[:1].encode(), body=name.encode()) for name in names]
+    transport = InBlocks(world, messages, suspects)
+    world.transport = transport
+    return world, transport
 
 
 class Notes:
@@ -48,6 +112,15 @@ class Notes:
             raise errors[min(errors)]
         self.done += [message.id for place, message in enumerate(messages) if place not in errors]
         raise Failed(errors)
+
+    async def by_bodies(self, bodies: list[str]) -> None:
+        """The same of a handler that takes only bodies, each the name of its message: it fails each once."""
+        calls = [name for call in self.calls for name in call]
+        first = {name for name in bodies if name not in calls}
+        keys = [name[:1].encode() for name in bodies]
+        attempts = [1 if name in first else 2 for name in bodies]
+        known = zip(bodies, keys, attempts, strict=True)
+        await self.handler(bodies, [make_message(id=name, key=key, attempt=n) for name, key, n in known])
 
     def last_done(self, key: str) -> list[str]:
         """The messages of that key in the order in which they were done for the last time."""
@@ -151,6 +224,122 @@ async def test_order_holds_however_batches_fetching_and_settling_fall_together(s
         await until(lambda: transport.partition.base == len(names))
     for key in "abcdef":
         assert notes.last_done(key) == [name for name in names if name[0] == key]
+
+
+# -- blocks ----------------------------------------------------------------------------------------------------------
+
+
+async def test_a_block_is_handed_over_and_settled_as_a_whole() -> None:
+    world, transport = in_blocks(*NAMES)
+    notes = Notes()
+    async with running(BatchConsumer(world.context(notes.by_bodies, size=7))):
+        await until(lambda: transport.partition.base == len(NAMES))
+        await until(lambda: bool(world.seen(BatchSettled)))
+    assert (notes.calls, transport.settled) == ([list(NAMES)], [7])
+    assert [event.done for event in world.seen(BatchSettled)] == [7]
+
+
+async def test_blocks_are_joined_and_cut_to_the_size_of_a_batch() -> None:
+    world, transport = in_blocks(*[f"a{n}" for n in range(23)])
+    notes = Notes()
+    async with running(BatchConsumer(world.context(notes.by_bodies, size=5, batch=7))):
+        await until(lambda: len(notes.calls) == 4)
+        await world.clock.advance(2)
+        await until(lambda: transport.partition.base == 23)
+    assert [len(call) for call in notes.calls] == [5, 5, 5, 5, 3]
+    assert notes.done == [f"a{n}" for n in range(23)]
+
+
+@pytest.mark.parametrize("whole", [False, True])
+async def test_a_block_of_which_one_fails_is_taken_apart(whole: bool) -> None:
+    world, transport = in_blocks(*NAMES)
+    notes = Notes(a2=1, whole=whole)
+    policy = Policy(attempts=3, backoff=constant("10s"))
+    context = world.context(notes.by_bodies, policy, size=7)
+    async with running(BatchConsumer(context)):
+        await until(lambda: len(notes.calls) >= 1)
+        await world.clock.advance(30)
+        await until(lambda: transport.partition.base == len(NAMES))
+    for key in "abc":
+        assert notes.last_done(key) == [name for name in NAMES if name[0] == key]
+
+
+async def test_a_block_with_something_unreadable_is_taken_apart() -> None:
+    world, transport = in_blocks(*NAMES)
+    transport.partition.open[2].raw.message = make_message(id="bad", body=b"\xff", key=b"z")
+    notes = Notes()
+    async with running(BatchConsumer(world.context(notes.by_bodies, size=7))):
+        await world.clock.advance(3)
+        await until(lambda: transport.partition.base == len(NAMES))
+    assert [event.message for event in world.seen(MessageBuried)] == ["bad"]
+    assert sorted(notes.done) == sorted(name for name in NAMES if name != "a2")
+
+
+async def test_of_a_block_that_was_taken_from_us_nothing_is_handled() -> None:
+    world, transport = in_blocks(*NAMES)
+    notes = Notes()
+    context = world.context(notes.by_bodies, size=20)
+    async with running(BatchConsumer(context)):
+        await until(lambda: transport.blocks == [7])
+        transport.shelf.revoke([transport.partition.place])
+        await world.clock.advance(3)
+    assert notes.calls == []
+
+
+async def test_a_block_that_is_gathered_when_we_stop_is_given_back() -> None:
+    world, transport = in_blocks(*NAMES)
+    async with running(BatchConsumer(world.context(Notes().by_bodies, size=20))):
+        await until(lambda: transport.blocks == [7])
+    assert transport.released == list(NAMES)
+    assert transport.shelf.leased == 0
+
+
+async def test_a_block_in_hand_at_the_end_of_the_grace_is_given_back() -> None:
+    world, transport = in_blocks(*NAMES)
+    entered = asyncio.Event()
+
+    async def hangs(bodies: list[str]) -> None:
+        entered.set()
+        await asyncio.Event().wait()
+
+    consumer = BatchConsumer(world.context(hangs, size=7))
+    task = asyncio.create_task(consumer.run(timedelta()))
+    await asyncio.wait_for(entered.wait(), SOON)
+    consumer.stop()
+    await asyncio.wait_for(task, SOON)
+    assert transport.released == list(NAMES)
+
+
+async def test_leases_of_blocks_are_renewed() -> None:
+    world, transport = in_blocks(*NAMES)
+    extended: list[int] = []
+
+    async def extend(deliveries: Sequence[Delivery]) -> Sequence[Delivery]:
+        extended.append(len(deliveries))
+        return []
+
+    transport.extend = extend  # type: ignore[method-assign]
+    async with running(BatchConsumer(world.context(Notes().by_bodies, size=20, within=timedelta(hours=1)))):
+        await until(lambda: transport.blocks == [7])
+        await world.clock.advance(30)
+        await until(lambda: extended == [7])
+
+
+@pytest.mark.parametrize("whole", [False, True])
+@pytest.mark.parametrize("seed", range(20))
+async def test_order_holds_with_blocks_too(seed: int, whole: bool) -> None:
+    chance = random.Random(seed)
+    names = [f"{chance.choice('abcdef')}{number}" for number in range(150)]
+    world, transport = in_blocks(*names, suspects=chance.randrange(10))
+    transport.pauses = lambda: chance.randrange(4)
+    notes = Notes(whole=whole, **{name: 1 for name in names if chance.random() < 0.03})
+    policy = Policy(attempts=5, backoff=immediate(), batch_failure=chance.choice(["halves", "each"]))
+    context = world.context(notes.by_bodies, policy, batch=9, size=7, within=timedelta())
+    async with running(BatchConsumer(context)):
+        await until(lambda: transport.partition.base == len(names))
+    for key in "abcdef":
+        assert notes.last_done(key) == [name for name in names if name[0] == key]
+    assert transport.settled, "nothing was settled as a block"
 
 
 def test_a_lane_is_gathered_for_one_batch_at_a_time() -> None:

@@ -68,11 +68,14 @@ class Reader:
         steady: Steady,
         worker: str = "",
         paused: bool = False,
+        most_held: int = 0,
     ) -> None:
         self.shelf = Shelf(lease=lease.total_seconds(), holds=holds)
         self.lock = threading.Lock()
         self.arrived = asyncio.Event()
         self.trouble: str | None = None  # why nothing comes
+        self.most_held = most_held  # by a worker, where it has said so
+        self._ahead = max(_AHEAD, 2 * most_held)
         self._options = options
         self._source = source
         self._topics = list(topics)
@@ -80,6 +83,7 @@ class Reader:
         self._elapsed = elapsed
         self._steady = steady
         self._reading = Reading(source)
+        self._read_later = Reading(source).plain  # in the event loop
         self._loop = asyncio.get_running_loop()
         self._settled = threading.Event()  # something was settled: there may be capacity, or nothing held any more
         self._closing = threading.Event()
@@ -98,7 +102,7 @@ class Reader:
         self._thread.start()
 
     def _made(self) -> Any:
-        own = {"error_cb": self._on_error, "logger": driver_log}
+        own = {"error_cb": self._on_error, "on_commit": self._commits.answered, "logger": driver_log}
         return Consumer({**self._membership.settings(), **self._options.consumer(), **own})
 
     # -- in the event loop ---------------------------------------------------------------------------------------
@@ -113,7 +117,7 @@ class Reader:
             uncommitted = self.shelf.uncommitted
             allowed = self._allowed(limit, uncommitted)
             taken = self.shelf.take(allowed, self._elapsed()) if allowed else []
-            has_capacity = self.shelf.ready < _AHEAD // 2
+            has_capacity = self.shelf.ready < self._ahead // 2
         if has_capacity:
             self._settled.set()
         if uncommitted > limit // 4:
@@ -122,10 +126,11 @@ class Reader:
 
     def _allowed(self, limit: int, uncommitted: int) -> int:
         """As many as are asked for, but what is handed out and what is finished and not committed are together no more
-        than a worker may hold (two takes): a crash repeats no more. Nothing, until it is worth it; where nothing can be
-        committed for a while, work goes on all the same."""
+        than a worker may hold (two takes, or what it says): a crash repeats no more. Nothing, until it is worth it;
+        where nothing can be committed for a while, work goes on all the same."""
         self._largest = max(self._largest, limit)
-        allowed = min(limit, max(limit, 2 * self._largest - self.shelf.leased) - uncommitted)
+        most = max(self.most_held, 2 * self._largest)
+        allowed = min(limit, max(limit, most - self.shelf.leased) - uncommitted)
         if allowed > limit // 4:
             self._held_since = None
             return allowed
@@ -203,7 +208,7 @@ class Reader:
 
     def _polled(self) -> list[Any]:
         """What has come; waits a moment for it. Polls even without capacity, or the group would drop us."""
-        if self.shelf.ready >= _AHEAD:
+        if self.shelf.ready >= self._ahead:
             return self._wait_for_capacity()
         if self._halted:
             self._halted = False
@@ -220,9 +225,13 @@ class Reader:
 
     def _wait_for_capacity(self) -> list[Any]:
         self._settled.clear()
+        if self._commits.is_on_its_way:  # its answer comes with a poll, and perhaps one message
+            self._settled.wait(_SHORTEST)
+            first = self._consumer.poll(0)
+            return [] if first is None else [first]
         self._settled.wait(_SHORT_TICK if self._commits.is_pending else _TICK)
         self._full_since = self._full_since or time.monotonic()
-        if self.shelf.ready < _AHEAD or time.monotonic() - self._full_since < _FULL_FOR:
+        if self.shelf.ready < self._ahead or time.monotonic() - self._full_since < _FULL_FOR:
             return []
         if not self._halted:
             self._halted = True
@@ -245,7 +254,7 @@ class Reader:
         records: list[Record] = []
         partitions, last = self.shelf.partitions, -1
         partition: Partition | None = None
-        following = 0
+        following, is_fresh, is_done = 0, False, False
         topic = self._topics[0] if len(self._topics) == 1 else None
         ends: list[tuple[Place, int]] = []
         for raw in messages:
@@ -259,26 +268,34 @@ class Reader:
             if number != last or topic is None:
                 last, partition = number, partitions.get((topic or raw.topic(), number))
                 following = 0 if partition is None else _following(partition, records)
+                is_fresh = partition is not None and not partition.done_before
             offset = raw.offset()
             if partition is None or offset < following:
                 continue  # fetched before its partition was taken from us
             following = offset + 1
-            records.append(self._record(partition, raw, offset))
+            headers = _headers(raw)
+            if is_fresh and not headers and len(raw) and offset >= partition.suspect_before:  # as almost all are
+                records.append(Record(partition, offset, None, False, raw))
+            else:
+                records.append(self._record(partition, raw, offset, headers))
+                is_done |= records[-1].done
         with self.lock:
             self.shelf.add([record for record in records if record.partition.alive], self._elapsed())
             for place, end in ends:  # markers of transactions lie before it, which nobody receives
                 if place in partitions:
                     partitions[place].next = max(partitions[place].next, end)
-        if ends or any(record.done for record in records):
+        if ends or is_done:
             self._commits.soon()
         self.trouble = None
         self._wake()
 
-    def _record(self, partition: Partition, raw: Any, offset: int) -> Record:
+    def _record(
+        self, partition: Partition, raw: Any, offset: int, headers: list[tuple[str, bytes | None]] | None
+    ) -> Record:
         if offset in partition.done_before:
             return Record(partition, offset, GONE, done=True)
         suspect = offset < partition.suspect_before
-        headers, origin = _headers(raw), f"{partition.name}{offset}"
+        origin = f"{partition.name}{offset}"
         if not headers:
             return Record(partition, offset, self._reading.plain(raw, origin), suspect)
         try:
@@ -289,7 +306,7 @@ class Reader:
             return Record(partition, offset, self._reading.unread(raw, headers, origin), suspect, unreadable=why)
         # on its own topic nothing waits: a stranger's header there would hold the offset back for as long as it likes
         due = 0.0 if partition.place[0] == self._source else self._due(arrived)
-        return Record(partition, offset, arrived.message, suspect, due, arrived.failures, at=arrived.at)
+        return Record(partition, offset, arrived.message, suspect, due=due, failures=arrived.failures, at=arrived.at)
 
     def _due(self, arrived: Arrived) -> float:
         """The due time on the clock of the shelf."""
@@ -379,13 +396,15 @@ class Reader:
     def _begun(self, consumer: Any, found: Any) -> Partition:
         place: Place = (found.topic, found.partition)
         if found.offset >= 0 and not is_open(found.metadata):
-            return Partition(place, found.offset)
+            return Partition(place, found.offset, read=self._read_later)
         first, following = consumer.get_watermark_offsets(TopicPartition(*place), timeout=_PATIENCE)
         if found.offset >= 0:
-            reach = self._options.most_open + _AHEAD + _BATCH  # further than that nobody comes
+            reach = self._options.most_open + self._ahead + _BATCH  # further than that nobody comes
             done = finished_in(found.metadata, found.offset)
-            return Partition(place, found.offset, min(following, found.offset + reach), done_before=done)
-        return Partition(place, first if self._options.start == "earliest" else following)
+            suspect_before = min(following, found.offset + reach)
+            return Partition(place, found.offset, suspect_before, done_before=done, read=self._read_later)
+        start = first if self._options.start == "earliest" else following
+        return Partition(place, start, read=self._read_later)
 
     def _on_revoke(self, consumer: Any, revoked: list[Any]) -> None:
         """Hand out nothing more of it, let handlers finish for a moment, commit what is finished, drop the rest."""

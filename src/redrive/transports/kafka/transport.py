@@ -23,6 +23,7 @@ from redrive.clock import Clock, Steady
 from redrive.errors import TransportUnavailable
 from redrive.model import Done, Failure, Holds, Message, Release, Retry
 from redrive.transports.base import (
+    Block,
     Delivery,
     Depth,
     Features,
@@ -33,6 +34,7 @@ from redrive.transports.base import (
     refused,
     translated_errors,
 )
+from redrive.transports.kafka.block import RecordBlock, are_plain
 from redrive.transports.kafka.counters import FORGETFUL, Counters, open_counters
 from redrive.transports.kafka.dlq import DeadLetterTopic
 from redrive.transports.kafka.driver import NAME, log
@@ -110,6 +112,7 @@ class KafkaTransport:
         self._name: Name = name or _id
         self._worker = ""  # its name, where it has one
         self._holds: dict[str, Holds] = {}
+        self._held: dict[str, int] = {}  # how many a batch handler holds at a time
         self._readers: dict[str, Reader] = {}
         self._paused: frozenset[str] = frozenset()
         self._opening = asyncio.Lock()
@@ -121,6 +124,9 @@ class KafkaTransport:
         if not self.counters.durable and not self._holds:
             log.warning(FORGETFUL)
         self._holds[source] = holds
+
+    def prefetch(self, source: str, number: int) -> None:
+        self._held[source] = number
 
     def join_as(self, worker: str) -> None:
         """Be known to the group by that name, unless `static=no`."""
@@ -139,6 +145,14 @@ class KafkaTransport:
     # -- receiving -----------------------------------------------------------------------------------------------
 
     async def receive(self, source: str, limit: int) -> Sequence[Delivery]:
+        reader, taken = await self._taken(source, limit)
+        return reader.deliveries(taken)
+
+    async def receive_block(self, source: str, limit: int) -> Sequence[Delivery] | Block:
+        reader, taken = await self._taken(source, limit)
+        return RecordBlock.of(reader.shelf, taken) if are_plain(taken) else reader.deliveries(taken)
+
+    async def _taken(self, source: str, limit: int) -> tuple[Reader, list[Record]]:
         reader = self._readers.get(source) or await self._open(source)
         if reader.shelf.leased:  # let them run first: they are settled, and committed, while the next ones run
             await asyncio.sleep(0)
@@ -150,7 +164,7 @@ class KafkaTransport:
                     if self.counters.durable:  # those in memory answer at once: nothing else happened meanwhile
                         taken = reader.still_first(taken)
                 if taken:
-                    return reader.deliveries(taken)
+                    return reader, taken
                 continue
             if reader.trouble is not None:
                 trouble, reader.trouble = reader.trouble, None
@@ -174,6 +188,7 @@ class KafkaTransport:
                     steady=self._steady,
                     worker=self._worker,
                     paused=source in self._paused,
+                    most_held=self._held.get(source, 0),
                 )
             return self._readers[source]
 
@@ -241,6 +256,16 @@ class KafkaTransport:
             lost += map(_delivery, some) if reader is None else self._carry_out(reader, some)
         return lost
 
+    def settle_block(self, block: Block) -> Sequence[Delivery]:
+        assert isinstance(block, RecordBlock)
+        reader = next((reader for reader in self._readers.values() if reader.shelf is block.shelf), None)
+        if reader is None:  # it was closed
+            return block.deliveries()
+        with reader.lock:
+            lost = block.finish()
+        reader.settled()
+        return lost
+
     def _carry_out(self, reader: Reader, settlements: Sequence[Settlement]) -> list[Delivery]:
         lost, finished, kept = [], [], []
         with reader.lock:
@@ -263,8 +288,8 @@ class KafkaTransport:
         record: Record = settlement.delivery.token[0]
         match settlement.outcome:
             case Retry(span):
-                record.tried += 1
-                record.known = record.counted = True
+                record.is_tried()
+                record.counted = True
                 if settlement.failure is not None:
                     record.failures = remembered(record.failures, settlement.failure)
             case Release(span):
