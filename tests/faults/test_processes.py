@@ -15,7 +15,7 @@ from tests.trouble.kafka import Topic
 
 KILLS, PROCESSES, BATCH = 3, 2, 25
 HELD = 2 * 50
-"""What a process may have in hand: twice its concurrency. On Kafka a start can repeat as much, since partitions move."""
+"""What a process may have in hand: twice its concurrency. On Kafka a start can repeat as much: partitions move."""
 
 
 async def _account(broker: str, url: str, directory: Path, source: str = SOURCE) -> Account:

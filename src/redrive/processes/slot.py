@@ -100,6 +100,8 @@ class Slot:
         await self.up.wait()
 
     def _want(self, wanted: Wanted) -> None:
+        if self._wanted is Wanted.STOP:  # for good
+            return
         self._wanted = wanted
         self._wake.set()
         if self.process is not None:

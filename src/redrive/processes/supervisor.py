@@ -59,7 +59,7 @@ class Supervisor:
 
     async def run(self) -> int:
         """Until `stop`, or until it gives up; the exit code of the whole."""
-        helpers = [asyncio.create_task(helper()) for helper in self._helpers()]
+        helpers = [asyncio.create_task(_logged(helper)) for helper in self._helpers()]
         keepers: list[asyncio.Task[None]] = []
         try:
             await self._start_all(keepers)
@@ -187,6 +187,14 @@ class Supervisor:
             if end is not None:
                 raise end
         return 0 if all(slot.ended_cleanly for slot in self.slots) else 1
+
+
+async def _logged(helper: Helper) -> None:
+    """What fails beside the processes is said, and does not end them."""
+    try:
+        await helper()
+    except Exception:
+        log.exception("a helper of the supervisor failed; the processes go on without it")
 
 
 def command_of(arguments: Sequence[str]) -> list[str]:
