@@ -4,6 +4,7 @@ import { Refused, dropToken, get, keepToken, takeToken } from "./api.js";
 import { el, fill, find, toast } from "./dom.js";
 import { incidents } from "./incidents.js";
 import { openLetter } from "./letter.js";
+import { workers } from "./queues.js";
 import { planReplay } from "./replay.js";
 import * as views from "./views.js";
 
@@ -22,12 +23,12 @@ async function refresh() {
   const question = ++asked;
   try {
     me ??= await get("me");
-    const [stats, groups, letters, wrong, turns] = await Promise.all([
+    const [stats, groups, letters, wrong, turns, working] = await Promise.all([
       get("stats"), get("groups", { limit: 50, states: OPEN }), get("letters", chosen()),
-      get("incidents", { limit: 50, states: ["open", "acknowledged"] }), get("fairness"),
+      get("incidents", { limit: 50, states: ["open", "acknowledged"] }), get("fairness"), get("workers"),
     ]);
     if (question !== asked) return;
-    show(stats, groups, letters.letters, wrong, turns);
+    show(stats, groups, letters.letters, wrong, turns, working);
     live("on", "live");
   } catch (error) {
     if (question !== asked) return;
@@ -37,14 +38,16 @@ async function refresh() {
   timer = setTimeout(refresh, document.hidden ? EVERY * 10 : EVERY);
 }
 
-function show(stats, groups, letters, wrong, turns) {
+function show(stats, groups, letters, wrong, turns, working) {
   find("who").textContent = `${me.name} · ${me.role}`;
   fill(find("totals"), views.tiles(stats, filters.states.value, chooseState));
   find("incidents-panel").hidden = wrong.length === 0;
   fill(find("incidents"), incidents(wrong, { mayAct: mayAct(), choose: chooseGroup, changed: refresh }));
   fill(find("groups"), views.groups(groups, { mayAct: mayAct(), chosen: group?.id, choose: chooseGroup, replay }));
   fill(find("letters"), views.letters(letters, open));
-  fill(find("queues"), views.queues(stats.sources));
+  fill(find("queues"), views.queues(stats.sources, { mayAct: mayAct(), changed: refresh }));
+  find("workers-panel").hidden = working.length === 0;
+  fill(find("workers"), workers(working));
   find("fairness-panel").hidden = turns.length === 0;
   fill(find("fairness"), views.fairness(turns));
   offer(filters.sources, stats.sources.map((one) => one.source));

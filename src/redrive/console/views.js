@@ -1,6 +1,7 @@
 // What the page shows, as functions from the API's answers to elements.
 
 import { due, el, keyed, moment, number } from "./dom.js";
+import { paused } from "./queues.js";
 
 export const STATES = ["pending", "retrying", "replaying", "exhausted", "sent", "resolved", "archived"];
 const MEANING = {
@@ -93,8 +94,8 @@ const nothing = (columns, text) => el("tr", {}, el("td.empty", { colSpan: column
 
 const EMPTY = { ready: 0, delayed: 0, leased: 0 };
 
-export function queues(sources) {
-  const queued = sources.map((one) => ({ source: one.source, queued: one.queued ?? EMPTY }));
+export function queues(sources, acting) {
+  const queued = sources.map((one) => ({ ...one, queued: one.queued ?? EMPTY }));
   const largest = Math.max(1, ...queued.map((one) => total(one.queued)));
   if (!queued.length) return [el("p.empty", {}, "No queue holds anything.")];
   return queued.map((one) => el(
@@ -102,6 +103,7 @@ export function queues(sources) {
     el("div.queue-head", {}, el("span", {}, one.source), el("span.strong", {}, number(total(one.queued)))),
     depth(one.queued, largest),
     el("div.faint", {}, `${number(one.queued.ready)} ready · ${number(one.queued.delayed)} delayed · ${number(one.queued.leased)} in work`),
+    one.paused && paused(one, acting),
   ));
 }
 
