@@ -56,7 +56,8 @@ class UnknownSource(UsageError):
 
     def __init__(self, source: str, known: Iterable[str], hint: str = "") -> None:
         self.source = source
-        super().__init__(f"unknown source {source!r}{nearest(source, known)}{'. ' + hint if hint else ''}")
+        said = f"unknown source {source!r}{nearest(source, known)}"
+        super().__init__(f"{said}{' ' if said.endswith('?') else '. '}{hint}" if hint else said)
 
 
 class UnknownLetter(UsageError):

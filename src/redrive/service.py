@@ -19,6 +19,7 @@ from redrive.app import Redrive
 from redrive.errors import NoWayBack, UnknownLetter, UnknownSource, UsageError
 from redrive.flow.pauses import SourcePause, pauses_of
 from redrive.flow.replay import Progress, Replay, Replays, selectable
+from redrive.flow.validate import text_of
 from redrive.forensics.measured import Measured, oldest_open, under_way
 from redrive.forensics.query import Query
 from redrive.forensics.queue import QueuedView, QueuePage, parked_view, queued_view
@@ -416,7 +417,7 @@ class Service:
         span    after so long it goes on by itself
         force   also a source that nobody knows yet
         """
-        name = await self._sources.transport_of(source, transport, force=force, hint=_FORCE)
+        name = await self._sources.transport_of(text_of("source", source), transport, force=force, hint=_FORCE)
         now = self.app.clock.now()
         wanted = Paused(source, actor, now, why, None if span is None else now + span)
         held = await self._pausable(name).pause(wanted)

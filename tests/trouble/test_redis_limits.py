@@ -390,7 +390,6 @@ def test_a_source_is_paused_and_resumed_by_command(url: str, tmp_path: Path, mon
     assert '"delayed": 1' in _run("stats", "--json")
 
 
-
 def _run(*words: str, code: int = 0) -> str:
     result = CliRunner().invoke(main, list(words))
     assert result.exit_code == code, result.output

@@ -7,7 +7,7 @@ from typing import Annotated
 
 from litestar import Router, get, post
 from litestar.di import NamedDependency
-from litestar.params import FromQuery, JSONBody
+from litestar.params import FromQuery, JSONBody, QueryParameter
 from msgspec import Meta, Struct
 
 from redrive.access.tokens import Role
@@ -18,6 +18,7 @@ from redrive.forensics.workers import WorkerView
 from redrive.service import PauseReport, Service
 from redrive.transports.base import QueueState
 
+State = Annotated[QueueState | None, QueryParameter(name="state")]  # `state` itself is a name of Litestar's
 _Name = Annotated[str, Meta(min_length=1, max_length=1000)]
 
 
@@ -80,13 +81,13 @@ async def list_workers(service: NamedDependency[Service]) -> list[WorkerView]:
 async def show_queue(
     service: NamedDependency[Service],
     source: FromQuery[str],
-    state: FromQuery[QueueState | None] = None,
+    stands: State = None,
     after: FromQuery[str | None] = None,
     limit: Limit = 50,
     transport: FromQuery[str | None] = None,
 ) -> QueuePage:
     """How the messages of a source stand, redacted: ready, delayed, leased and by whom. Leases and changes nothing."""
-    return await service.queue(source, state=state, after=after, limit=limit, transport=transport)
+    return await service.queue(source, state=stands, after=after, limit=limit, transport=transport)
 
 
 router = Router(

@@ -4,6 +4,7 @@ import { Refused, dropToken, get, keepToken, takeToken } from "./api.js";
 import { el, fill, find, toast } from "./dom.js";
 import { incidents } from "./incidents.js";
 import { openLetter } from "./letter.js";
+import { workers } from "./queues.js";
 import { planReplay } from "./replay.js";
 import * as views from "./views.js";
 
@@ -24,6 +25,7 @@ const SECTIONS = [
   { about: "the letters", ask: () => get("letters", chosen()), show: showLetters },
   { about: "the incidents", ask: () => get("incidents", { limit: 50, states: ["open", "acknowledged"] }), show: showIncidents },
   { about: "fairness", ask: () => get("fairness"), show: showFairness },
+  { about: "the workers", ask: () => get("workers"), show: showWorkers },
 ];
 
 async function refresh() {
@@ -71,7 +73,7 @@ const said = (error) =>
 
 function showStats(stats) {
   fill(find("totals"), views.tiles(stats, filters.states.value, chooseState));
-  fill(find("queues"), views.queues(stats));
+  fill(find("queues"), views.queues(stats, { mayAct: mayAct(), changed: refresh }));
   offer(filters.sources, stats.sources.map((one) => one.source));
 }
 
@@ -91,6 +93,11 @@ function showIncidents(wrong) {
 function showFairness(turns) {
   find("fairness-panel").hidden = turns.sources.length === 0;
   fill(find("fairness"), views.fairness(turns.sources));
+}
+
+function showWorkers(working) {
+  find("workers-panel").hidden = working.length === 0;
+  fill(find("workers"), workers(working));
 }
 
 function chosen() {

@@ -1,6 +1,7 @@
 // What the page shows, as functions from the API's answers to elements.
 
 import { due, el, keyed, moment, number } from "./dom.js";
+import { paused } from "./queues.js";
 
 export const STATES = ["pending", "retrying", "replaying", "exhausted", "sent", "resolved", "archived"];
 const MEANING = {
@@ -96,9 +97,9 @@ const nothing = (columns, text) => el("tr", {}, el("td.empty", { colSpan: column
 
 const EMPTY = { ready: 0, delayed: 0, leased: 0 };
 
-export function queues({ sources, unanswered }) {
+export function queues({ sources, unanswered }, acting) {
   const silent = unanswered.some((one) => one.backend !== "store");
-  const queued = sources.map((one) => ({ source: one.source, queued: one.queued ?? EMPTY, known: Boolean(one.queued) || !silent }));
+  const queued = sources.map((one) => ({ ...one, queued: one.queued ?? EMPTY, known: Boolean(one.queued) || !silent }));
   const largest = Math.max(1, ...queued.map((one) => total(one.queued)));
   if (!queued.length) return [el("p.empty", {}, silent ? "No queue could be counted." : "No queue holds anything.")];
   return queued.map((one) => el(
@@ -106,6 +107,7 @@ export function queues({ sources, unanswered }) {
     el("div.queue-head", {}, el("span", {}, one.source), el("span.strong", {}, one.known ? number(total(one.queued)) : "?")),
     depth(one.queued, largest),
     el("div.faint", {}, !one.known ? "not known" : `${number(one.queued.ready)} ready · ${number(one.queued.delayed)} delayed · ${number(one.queued.leased)} in work`),
+    one.paused && paused(one, acting),
   ));
 }
 

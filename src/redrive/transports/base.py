@@ -430,9 +430,9 @@ class FollowsPauses(Protocol):
     the transport of each worker."""
 
     async def set_paused(self, sources: Collection[str]) -> None:
-        """From now on `receive` hands out nothing of these sources, and goes on with all others. What was prefetched of
-        them and handed out to nobody goes back, and no attempt of it is counted. Called before the first `receive`,
-        with every change, and again after an error."""
+        """From now on `receive`, also one that is under way, hands out nothing of these sources, and goes on with all
+        others. What was prefetched of them and handed out to nobody goes back, and no attempt of it is counted. Called
+        before the first `receive`, with every change, and each second while something is paused."""
         ...
 
 
