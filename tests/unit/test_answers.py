@@ -50,6 +50,18 @@ async def test_one_that_is_deaf_to_the_end_is_not_waited_for() -> None:
     end.set()
 
 
+async def test_all_are_asked_at_the_same_time() -> None:
+    first, second = asyncio.Event(), asyncio.Event()
+
+    async def one_of_two(mine: asyncio.Event, other: asyncio.Event) -> int:
+        mine.set()
+        await other.wait()
+        return 7
+
+    questions = {"a": lambda: one_of_two(first, second), "b": lambda: one_of_two(second, first)}
+    assert await ask_each(questions, patience=60) == Answers({"a": 7, "b": 7}, [])
+
+
 async def test_what_cannot_even_be_asked_is_named() -> None:
     def unopened() -> asyncio.Future[int]:
         raise ConfigError("no transport speaks 'kafak'")

@@ -19,7 +19,7 @@ def text_of(place: str) -> str:
     package, _, name = place.partition(":")
     try:
         return (get_data(package, name) or b"").decode()
-    except (OSError, ImportError) as error:
+    except (OSError, ImportError, ValueError) as error:
         raise UsageError(f"the rules {place} cannot be read: {error}") from error
 
 

@@ -6,6 +6,7 @@ pika answers by callbacks; here they are futures. A channel that closes fails ev
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Callable
 from typing import Any, TypeAlias, TypeVar
 
@@ -27,6 +28,9 @@ except ImportError as error:  # pragma: no cover
 from redrive.transports.rabbitmq.options import Options
 from redrive.transports.rabbitmq.pika_internals import Connection
 
+_log = logging.getLogger("pika")
+if _log.level == logging.NOTSET:
+    _log.setLevel(logging.CRITICAL)  # lines for each channel, and many for each try; what matters, we say ourselves
 NOT_FOUND, CLASHES, REFUSED = 404, 406, 403
 Frame: TypeAlias = Any
 T = TypeVar("T")
