@@ -159,7 +159,10 @@ class MissingExtra(RedriveError):
     """A library that comes with an extra is not installed."""
 
     def __init__(self, what: str, extra: str) -> None:
-        super().__init__(f"{what} needs an extra: pip install 'redrive[{extra}]'")
+        from redrive.extras import install  # reads metadata, which only who lacks something needs
+
+        self.extra = extra
+        super().__init__(f"{what} needs an extra: {install(*extra.split(','))}")
 
 
 class HandlerError(RedriveError):

@@ -56,6 +56,8 @@ TABLE = {
     },
 }
 
+EXTRAS = {"up": "server", "demo": "server"}
+
 EPILOG = """\b
 A first session, in an empty directory:
   redrive send orders '{"id": 7}'      a message waits in ./redrive.db
@@ -76,7 +78,9 @@ Every command has its own --help; those that show something take --json.
 """
 
 
-@click.command(cls=Commands, table=TABLE, epilog=EPILOG, context_settings={"help_option_names": ["-h", "--help"]})
+@click.command(
+    cls=Commands, table=TABLE, extras=EXTRAS, epilog=EPILOG, context_settings={"help_option_names": ["-h", "--help"]}
+)
 @common
 @click.version_option(__version__, prog_name="redrive", message="%(prog)s %(version)s")
 def main() -> None:

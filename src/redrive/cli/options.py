@@ -53,7 +53,7 @@ _MANY: dict[str, tuple[str, Any, str]] = {
     "tenant": ("tenants", str, "Of this tenant."),
 }
 _ONE: dict[str, tuple[Any, str]] = {
-    "error_type": (str, "With this error type, as `letters` shows it."),
+    "error_type": (str, "With this error type: its full name, or the last part of it."),
     "code": (str, "With this code: an HTTP status, an SMTP or gRPC code."),
     "text": (str, "With this text in id, key, error or body."),
     "older_than": (span, "Buried, the last time, longer ago than this: 2h, 7d."),
