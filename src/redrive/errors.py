@@ -2,6 +2,7 @@
 
 RedriveError
 ├── ConfigError            a setting is wrong; the message names the key and what it takes
+│   └── HandlerRefused       a handler cannot be one; the message names its file and line
 ├── UsageError             a call is wrong; the message says what to do instead
 │   ├── UnknownSource        no such source; the nearest names are given
 │   ├── UnknownLetter        no such letter
@@ -42,6 +43,10 @@ class RedriveError(Exception):
 
 class ConfigError(RedriveError):
     """A setting is wrong."""
+
+
+class HandlerRefused(ConfigError):
+    """What was to be a handler cannot be one."""
 
 
 class UsageError(RedriveError):

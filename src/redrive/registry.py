@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import timedelta
 from importlib.metadata import entry_points
-from typing import Any
+from typing import Any, Literal
 
 from redrive.clock import Clock
 from redrive.errors import ConfigError, MissingExtra, nearest
@@ -58,6 +58,20 @@ def open_store(url: str) -> Store:
     return store
 
 
+def check_url(kind: Literal["transport", "store"], url: str) -> None:
+    """Raise ConfigError if no such backend has that scheme. Nothing is imported for it."""
+    _target(kind, url, TRANSPORTS if kind == "transport" else STORES)
+
+
+@contextmanager
+def naming(setting: str) -> Iterator[None]:
+    """Let what is wrong with a URL begin with the name of its setting."""
+    try:
+        yield
+    except ConfigError as error:
+        raise ConfigError(f"{setting}: {error}") from error
+
+
 def require_transport(url: str) -> None:
     """Raise what is wrong with the scheme of that URL, or MissingExtra. Nothing is opened."""
     with _with_extra(url, TRANSPORTS):
@@ -89,7 +103,10 @@ def _extra_of_system(scheme: str) -> str:
 def _target(kind: str, url: str, known: dict[str, str]) -> str:
     scheme, is_url, _ = url.partition("://")
     if not is_url:
-        raise ConfigError(f"{url!r} is no URL of a {kind}: write it like sqlite:///redrive.db")
+        shown = url if "@" not in url else f"…@{url.rpartition('@')[2]}"  # what is before it may be a password
+        raise ConfigError(f"{shown!r} is no URL of a {kind}: write it like sqlite:///redrive.db")
+    if scheme in known:
+        return known[scheme]
     plugins = {point.name: point.value for point in entry_points(group=f"redrive.{kind}s")}
     brought = {name: value for system in systems().values() for name, value in getattr(system, f"{kind}s").items()}
     every = known | brought | plugins

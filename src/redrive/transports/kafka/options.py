@@ -20,6 +20,7 @@ from redrive.config.durations import duration, spoken
 from redrive.errors import ConfigError, UsageError, nearest
 
 OPTIONS = ("group", "start", "static", "counters", "retry_topics", "dlq", "dlq_only", "most_open", "most_bytes")
+_SERVER = re.compile(r"(?:\[[0-9a-fA-F:.%\w]+\]|[^:\[\]\s,]+)(?::\d{1,5})?")
 _TOPIC = re.compile(r"[a-zA-Z0-9._-]{1,249}")
 
 
@@ -112,6 +113,9 @@ def options_of(url: str) -> Options:
     login, _, servers = parts.netloc.rpartition("@")
     if not servers or parts.path.strip("/"):
         raise ConfigError(f"{_shown(url)}: a URL of Kafka is like kafka://host:9092/?group=billing; topics are sources")
+    for server in servers.split(","):
+        if not _SERVER.fullmatch(server):
+            raise ConfigError(f"{server!r} in a URL of Kafka is no server: write host:9092, and commas between them")
     return Options(
         servers=servers,
         group=_text(ours, "group", "redrive"),

@@ -102,7 +102,10 @@ def options_of(url: str) -> Options:
     address = urlunsplit(
         parts._replace(path=parts.path if parts.path not in ("", "/") else "/%2F", query=urlencode(theirs))
     )
-    port = parts.port or (5671 if parts.scheme == "amqps" else 5672)
+    try:
+        port = parts.port or (5671 if parts.scheme == "amqps" else 5672)
+    except ValueError as error:
+        raise ConfigError(f"the URL of RabbitMQ cannot be used: {error}") from None
     return _read(ours, Options(url=address, shown=f"RabbitMQ ({parts.hostname}:{port})"))
 
 
