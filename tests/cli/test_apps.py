@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from redrive.cli.apps import find_app, find_object
+from redrive.cli.apps import find_object
 from redrive.cli.exits import Stopped
 
 HINT = "make it a dictionary of queues and functions"
@@ -42,7 +42,7 @@ def test_a_refused_handler_and_a_wrong_setting_in_the_code_name_the_line_of_the_
     lines = "from redrive import Redrive\napp = Redrive(transport='memory://')\n\n@app.handler('orders')\n"
     (tmp_path / "refused_shop.py").write_text(f"{lines}def charge():\n    pass\n")
     with pytest.raises(Stopped, match=r"takes 0 parameters.*\(refused_shop\.py, line 4\)$"):
-        find_app("refused_shop:app")
+        find_object("refused_shop:app", "app", HINT)
     (tmp_path / "wrong_shop.py").write_text("from redrive import Policy\n\npolicy = Policy(attempts=0)\n")
     with pytest.raises(Stopped, match=r"attempts.*wrong_shop\.py:3\)$"):
-        find_app("wrong_shop:app")
+        find_object("wrong_shop:app", "app", HINT)

@@ -17,10 +17,11 @@ from urllib.parse import parse_qsl, unquote, urlsplit
 from msgspec import Struct
 
 from redrive.config.durations import duration, spoken
+from redrive.drivers.reach import Server
 from redrive.errors import ConfigError, UsageError, nearest
 
 OPTIONS = ("group", "start", "static", "counters", "retry_topics", "dlq", "dlq_only", "most_open", "most_bytes")
-_SERVER = re.compile(r"(?:\[[0-9a-fA-F:.%\w]+\]|[^:\[\]\s,]+)(?::\d{1,5})?")
+_SERVER = re.compile(r"(?P<host>\[[0-9a-fA-F:.%\w]+\]|[^:\[\]\s,]+)(?::(?P<port>\d{1,5}))?")
 _TOPIC = re.compile(r"[a-zA-Z0-9._-]{1,249}")
 
 
@@ -54,6 +55,16 @@ class Options(Struct, frozen=True, kw_only=True):
         """The settings of every client of librdkafka."""
         common = {name: value for name, value in self.driver.items() if not name.startswith(("consumer.", "producer."))}
         return {"bootstrap.servers": self.servers, "log.connection.close": "false", **common}
+
+    def addresses(self) -> list[Server]:
+        """The servers of the URL, one by one."""
+        tls = self.client().get("security.protocol", "").upper().endswith("SSL")
+        places = [_SERVER.fullmatch(server) for server in self.servers.split(",")]
+        return [
+            Server("Kafka", found["host"].strip("[]"), int(found["port"] or 9092), tls, "kafka", "kafka+ssl")
+            for found in places
+            if found is not None
+        ]
 
     def _only(self, kind: str) -> dict[str, str]:
         return {name.removeprefix(kind): value for name, value in self.driver.items() if name.startswith(kind)}

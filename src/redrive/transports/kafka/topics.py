@@ -7,8 +7,10 @@ import time
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, TypeVar
 
+from redrive.drivers.reach import misunderstood, unreachable
 from redrive.errors import TransportUnavailable
 from redrive.transports.kafka.driver import (
+    AWAY,
     NAME,
     STARTING,
     UNWELCOME,
@@ -28,6 +30,7 @@ from redrive.transports.kafka.shelf import Place
 
 T = TypeVar("T")
 _PATIENCE = 10.0
+_FIRST = 2.0  # so long the first answer is waited for: who is not there is told of within 5 s
 _TICK = 1.0
 _AGAIN = 0.2
 
@@ -40,10 +43,11 @@ class Topics:
         self._client: Any = None
         self._consumer: Any = None
         self._refusal: KafkaError | None = None  # why a broker would not talk to us, as the driver heard it last
+        self.answered = False  # whether a broker ever has
 
     async def check(self) -> None:
         """Raise unless a broker answers. A refusal is raised at once, not when the time is over."""
-        await self._ask(self._listed)
+        await self._ask(lambda admin: self._listed(admin, _PATIENCE))
 
     async def partitions(self, topic: str) -> int:
         """How many partitions the topic has; raises if there is no such topic."""
@@ -83,10 +87,9 @@ class Topics:
 
     async def _ask(self, question: Callable[[Any], T]) -> T:
         def ask() -> T:
-            if self._client is None:
-                self._client = AdminClient(quietly(self._options.client(), self._heard))
-            return question(self._client)
+            return question(self._admin())
 
+        await self._meet()
         end = time.monotonic() + _PATIENCE
         while True:
             try:
@@ -95,6 +98,27 @@ class Topics:
                 if inner(error).code() not in STARTING or time.monotonic() > end:
                     raise TransportUnavailable(NAME, self._why(error)) from error
             await asyncio.sleep(_AGAIN)
+
+    async def _meet(self) -> None:
+        """Until a broker has answered once: say what was tried and what to do, and do not wait for long."""
+        if self.answered:
+            return
+        servers = self._options.addresses()
+        if reason := await unreachable(servers):
+            raise TransportUnavailable(NAME, reason)
+        try:
+            await asyncio.to_thread(lambda: self._listed(self._admin(), _FIRST))
+        except KafkaException as error:
+            why = self._why(error)
+            if inner(error).code() in AWAY and (more := await misunderstood(servers[0])):
+                why = f"{more} ({inner(error).str()})"
+            raise TransportUnavailable(NAME, why) from error
+        self.answered = True
+
+    def _admin(self) -> Any:
+        if self._client is None:
+            self._client = AdminClient(quietly(self._options.client(), self._heard))
+        return self._client
 
     def _heard(self, error: KafkaError) -> None:
         if error.code() in UNWELCOME:
@@ -106,8 +130,8 @@ class Topics:
         refusal, self._refusal = self._refusal, None
         return why(refusal or error, self._options.servers)
 
-    def _listed(self, admin: Any) -> None:
-        end = time.monotonic() + _PATIENCE
+    def _listed(self, admin: Any, patience: float) -> None:
+        end = time.monotonic() + patience
         while True:
             try:
                 admin.list_topics(timeout=_TICK)

@@ -14,6 +14,7 @@ from urllib.parse import SplitResult, parse_qsl, unquote, urlencode, urlsplit, u
 from msgspec import Struct
 
 from redrive.config.durations import duration
+from redrive.drivers.reach import Server
 from redrive.errors import ConfigError, nearest
 from redrive.transports.rabbitmq.topology import Queue
 
@@ -69,6 +70,13 @@ class Options(Struct, frozen=True, kw_only=True):
     redeliveries: Redeliveries = Redeliveries.COUNT
     confirm_timeout: timedelta = timedelta(seconds=30)
     management: str | None = None
+
+    @property
+    def server(self) -> Server:
+        """Where the broker should be."""
+        parts = urlsplit(self.url)
+        tls = parts.scheme == "amqps"
+        return Server("RabbitMQ", parts.hostname or "", parts.port or (5671 if tls else 5672), tls, "amqp", "amqps")
 
     @property
     def vhost(self) -> str:
