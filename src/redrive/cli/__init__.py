@@ -53,6 +53,7 @@ TABLE = {
             "Who is told when something goes wrong: try it, see the rules",
         ),
         "config": (".config:config", "Every setting, its value and where it came from"),
+        "completion": (".completion:completion", "Let Tab complete commands, sources, groups and letters"),
     },
 }
 

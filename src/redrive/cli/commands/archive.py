@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import click
 
+from redrive.cli.completing import a_letter
 from redrive.cli.confirm import confirm, not_empty
 from redrive.cli.exits import NOTHING, Stopped, saying_how_far
 from redrive.cli.lazy import common
@@ -16,7 +17,7 @@ from redrive.service import Service
 
 
 @click.command()
-@click.argument("ids", nargs=-1)
+@click.argument("ids", shell_complete=a_letter, nargs=-1)
 @filters
 @every
 @yes

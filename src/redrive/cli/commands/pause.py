@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import click
 
+from redrive.cli.completing import a_source
 from redrive.cli.lazy import common
 from redrive.cli.output import say
 from redrive.cli.session import Needs, actor, ask, command
@@ -12,7 +13,7 @@ _transport = click.option("--transport", default="default", show_default=True, h
 
 
 @click.command()
-@click.argument("source")
+@click.argument("source", shell_complete=a_source)
 @_transport
 @common
 def pause(source: str, transport: str) -> None:
@@ -22,7 +23,7 @@ def pause(source: str, transport: str) -> None:
 
 
 @click.command()
-@click.argument("source")
+@click.argument("source", shell_complete=a_source)
 @_transport
 @common
 def resume(source: str, transport: str) -> None:

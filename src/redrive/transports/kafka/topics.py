@@ -12,6 +12,7 @@ from redrive.errors import TransportUnavailable
 from redrive.transports.kafka.driver import (
     AWAY,
     NAME,
+    REFUSED,
     STARTING,
     UNWELCOME,
     AdminClient,
@@ -43,6 +44,7 @@ class Topics:
         self._client: Any = None
         self._consumer: Any = None
         self._refusal: KafkaError | None = None  # why a broker would not talk to us, as the driver heard it last
+        self._is_refused = False  # whether that was about who we are
         self.answered = False  # whether a broker ever has
 
     async def check(self) -> None:
@@ -109,10 +111,9 @@ class Topics:
         try:
             await asyncio.to_thread(lambda: self._listed(self._admin(), _FIRST))
         except KafkaException as error:
-            why = self._why(error)
-            if inner(error).code() in AWAY and (more := await misunderstood(servers[0])):
-                why = f"{more} ({inner(error).str()})"
-            raise TransportUnavailable(NAME, why) from error
+            text, is_refused = self._why(error), self._is_refused
+            more = "" if is_refused or inner(error).code() not in AWAY else await misunderstood(servers[0])
+            raise TransportUnavailable(NAME, f"{more} ({text})" if more else text) from error
         self.answered = True
 
     def _admin(self) -> Any:
@@ -128,6 +129,7 @@ class Topics:
         """A question that nobody answers was perhaps not even heard: the driver then knows more than its error says."""
         self._client.poll(0)
         refusal, self._refusal = self._refusal, None
+        self._is_refused = refusal is not None and refusal.code() in REFUSED
         return why(refusal or error, self._options.servers)
 
     def _listed(self, admin: Any, patience: float) -> None:
