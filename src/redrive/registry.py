@@ -110,8 +110,7 @@ def _target(kind: str, url: str, known: dict[str, str]) -> str:
     plugins = {point.name: point.value for point in entry_points(group=f"redrive.{kind}s")}
     brought = {name: value for system in systems().values() for name, value in getattr(system, f"{kind}s").items()}
     every = known | brought | plugins
-    target = every.get(scheme)
-    if target is None:
+    if scheme not in every:
         plain = [name for name in every if "+" not in name]
         raise ConfigError(f"no {kind} speaks {scheme!r}{nearest(scheme, every) or nearest(scheme, plain)}")
-    return target
+    return str(every[scheme])

@@ -334,10 +334,10 @@ async def test_a_lambda_and_a_parameter_with_a_default_are_handlers() -> None:
     assert seen == [{"id": 7}]
 
 
-def no_parameter() -> None: ...
+def takes_nothing() -> None: ...
 
 
-def three(order: Order, message: Message, more: int) -> None: ...
+def takes_three(order: Order, message: Message, more: int) -> None: ...
 
 
 def yields(order: Order) -> Any:
@@ -368,8 +368,8 @@ class Shop:
 
 
 REFUSED: dict[str, tuple[Any, str]] = {
-    "no parameter": (no_parameter, "takes 0 parameters"),
-    "three parameters": (three, "takes 3 parameters"),
+    "no parameter": (takes_nothing, "takes 0 parameters"),
+    "three parameters": (takes_three, "takes 3 parameters"),
     "a generator": (yields, "yields"),
     "an async generator": (yields_later, "yields"),
     "an object that yields": (type("Yields", (), {"__call__": lambda self, order: (yield order)})(), "yields"),
@@ -396,15 +396,16 @@ def test_a_refused_handler_names_the_line_of_the_user(kind: str) -> None:
 
 
 def test_the_line_is_that_of_the_function_or_else_that_of_the_call() -> None:
-    with pytest.raises(HandlerRefused, match=f"line {no_parameter.__code__.co_firstlineno}\\)"):
-        make_app().handler("orders")(no_parameter)
+    with pytest.raises(HandlerRefused, match=f"line {takes_nothing.__code__.co_firstlineno}\\)"):
+        make_app().handler("orders")(takes_nothing)
     with pytest.raises(HandlerRefused) as refused:
         make_app().handler("orders")(Shop)
     assert f"line {refused.traceback[0].lineno + 1})" in str(refused.value)
-    with pytest.raises(HandlerRefused, match=f"@app.handler.*line {no_parameter.__code__.co_firstlineno}\\)"):
-        make_app().handler(no_parameter)  # type: ignore[arg-type]
+    with pytest.raises(HandlerRefused, match=f"@app.handler.*line {takes_nothing.__code__.co_firstlineno}\\)"):
+        make_app().handler(takes_nothing)  # type: ignore[arg-type]
 
 
 async def test_a_coroutine_is_refused_and_not_left_unawaited() -> None:
+    begun = charge_later([], Order(1), None)  # type: ignore[arg-type]
     with pytest.raises(HandlerRefused, match="without the parentheses"):
-        make_app().handler("orders")(charge_later([], Order(1), None))  # type: ignore[arg-type, type-var]
+        make_app().handler("orders")(begun)  # type: ignore[type-var]

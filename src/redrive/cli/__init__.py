@@ -9,6 +9,7 @@ from redrive.cli.lazy import SYSTEMS, Commands, common
 
 TABLE = {
     "Run": {
+        "init": (".init:init", "Write a small app, its configuration and a test to begin with"),
         "run": (".run:run", "Handle messages with your app: redrive run shop:app"),
         "up": (".serve:up", "Serve the console, the admin API, health and metrics"),
         "demo": (".serve:demo", "See messages fail, retry and recover, with nothing to set up"),
