@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import shlex
 import signal
@@ -10,6 +11,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from confluent_kafka.admin import AdminClient, NewTopic
 
 from tests.cli.world import SOON, Shell
 from tests.servers.kafka import Kafka
@@ -24,11 +26,21 @@ def steps_of(said: str) -> list[list[str]]:
     return [shlex.split(line) for line in said.splitlines()[1:]]
 
 
+def make_topic(words: list[str]) -> None:
+    """Do what that command of Kafka's does, without starting Java for it."""
+    assert words[0] == "kafka-topics.sh"
+    said = dict(itertools.pairwise(words))
+    admin = AdminClient({"bootstrap.servers": said["--bootstrap-server"]})
+    admin.create_topics([NewTopic(said["--topic"], 1, 1)])[said["--topic"]].result(SOON)
+
+
 def run_steps(shell: Shell, *options: str) -> None:
     """Do what it says is next, word for word: send, run, doctor, pytest."""
     environ = {**os.environ, "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}"}
     said = shell("init", "my shop", *options).stderr
-    (_, place), send, run, doctor, test = steps_of(said)
+    (_, place), *before, send, run, doctor, test = steps_of(said)
+    for words in before:
+        make_topic(words)
     there = shell.place / place
     assert {file.name for file in there.iterdir()} == FILES
 

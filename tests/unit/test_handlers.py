@@ -408,4 +408,4 @@ def test_the_line_is_that_of_the_function_or_else_that_of_the_call() -> None:
 async def test_a_coroutine_is_refused_and_not_left_unawaited() -> None:
     begun = charge_later([], Order(1), None)  # type: ignore[arg-type]
     with pytest.raises(HandlerRefused, match="without the parentheses"):
-        make_app().handler("orders")(begun)  # type: ignore[type-var]
+        _ = make_app().handler("orders")(begun)  # type: ignore[type-var]

@@ -8,6 +8,7 @@ from importlib import resources
 from importlib.util import find_spec
 from pathlib import Path
 from string import Template
+from urllib.parse import urlsplit
 
 import click
 
@@ -53,7 +54,7 @@ def init(directory: Path, transport: str, url: str | None) -> None:
         text = resources.files("redrive.cli").joinpath("templates", f"{name}.txt").read_text("utf-8")
         with (directory / name).open("x", encoding="utf-8") as file:
             file.write(Template(text).substitute(URL=url) if name == "redrive.toml" else text)
-    say(_next(directory, transport))
+    say(_next(directory, transport, url))
 
 
 def _checked(url: str) -> str:
@@ -73,9 +74,9 @@ def _refuse_to_replace(directory: Path) -> None:
         raise Stopped(f"nothing was written: {', '.join(there)} {place} would be in the way. Name an empty directory")
 
 
-def _next(directory: Path, transport: str) -> str:
+def _next(directory: Path, transport: str, url: str) -> str:
     steps = [] if directory == Path() else [f"cd {shlex.quote(str(directory))}"]
-    steps += _needed(transport)
+    steps += _needed(transport, url)
     called = program() if program() == "redrive" else shlex.quote(str(Path(sys.argv[0]).absolute()))
     python = "python" if called == "redrive" else shlex.quote(sys.executable)
     steps += [
@@ -88,8 +89,12 @@ def _next(directory: Path, transport: str) -> str:
     return "\n".join([f"made {', '.join(_FILES)}. Next:", *(f"  {step}" for step in steps)])
 
 
-def _needed(transport: str) -> list[str]:
-    """What has to be installed first."""
+def _needed(transport: str, url: str) -> list[str]:
+    """What has to be there first: the extra, and on Kafka the topic, which many brokers do not make by themselves."""
     from redrive.extras import install, missing_extras
 
-    return [install(transport)] if transport in missing_extras() else []
+    steps = [install(transport)] if transport in missing_extras() else []
+    if url.startswith("kafka"):
+        servers = urlsplit(url).netloc.rpartition("@")[2]
+        steps.append(f"kafka-topics.sh --bootstrap-server {servers} --create --if-not-exists --topic orders")
+    return steps
