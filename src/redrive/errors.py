@@ -58,7 +58,10 @@ class UnknownSource(UsageError):
 
     def __init__(self, source: str, known: Iterable[str], hint: str = "") -> None:
         self.source = source
-        super().__init__(f"unknown source {source!r}{nearest(source, known)}{'. ' + hint if hint else ''}")
+        close = nearest(source, known) or ": nothing was sent to it, and no letter is of it"
+        super().__init__(
+            f"unknown source {source!r}{close}{'' if close.endswith('?') or not hint else '.'} {hint}".rstrip()
+        )
 
 
 class UnknownLetter(UsageError):

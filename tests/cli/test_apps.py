@@ -46,3 +46,9 @@ def test_a_refused_handler_and_a_wrong_setting_in_the_code_name_the_line_of_the_
     (tmp_path / "wrong_shop.py").write_text("from redrive import Policy\n\npolicy = Policy(attempts=0)\n")
     with pytest.raises(Stopped, match=r"attempts.*wrong_shop\.py:3\)$"):
         find_object("wrong_shop:app", "app", HINT)
+
+
+def test_a_module_that_is_not_python_names_its_own_line_and_none_of_ours(tmp_path: Path) -> None:
+    (tmp_path / "broken_shop.py").write_text("def charge()\n    pass\n")
+    with pytest.raises(Stopped, match=r"expected ':' \(broken_shop\.py, line 1\)$"):
+        find_object("broken_shop:app", "app", HINT)

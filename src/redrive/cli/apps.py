@@ -53,7 +53,7 @@ def _module(name: str) -> ModuleType:
         if error.name is not None and (name == error.name or name.startswith(f"{error.name}.")):
             raise Stopped(f"no module {name!r} in {Path.cwd()} or on the Python path{_nearby(name)}") from error
         raise Stopped(f"module {name!r} cannot be imported: {error} ({_place(error)})") from error
-    except HandlerRefused as error:
+    except (HandlerRefused, SyntaxError) as error:  # which say their place themselves
         raise Stopped(f"module {name!r} cannot be imported: {error}") from error
     except Exception as error:
         said = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
