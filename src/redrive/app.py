@@ -18,15 +18,16 @@ from redrive.config.load import load
 from redrive.config.settings import Settings
 from redrive.errors import ConfigError, MessageTooLarge, UnknownSource, UsageError, not_sent
 from redrive.flow.around import Around, arounds, wrapped, wrapped_batch
+from redrive.flow.callables import is_async, name_of, refusing
 from redrive.flow.classify import Classifier
 from redrive.flow.context import BatchSpan, Context, Handler, Span
-from redrive.flow.decode import Decoder, batch_signature_of, decode_wants_message, encode, name_of, signature_of
+from redrive.flow.decode import Decoder, batch_signature_of, decode_wants_message, encode, signature_of
 from redrive.flow.threads import Threads
 from redrive.flow.validate import GivenHeaders, bytes_of, headers_of, moment_of, priority_of, text_of
 from redrive.limits import Fair, Limits, Rate
 from redrive.model import Holds, Message, MessageId
 from redrive.policy import Policy
-from redrive.registry import open_store, open_transport
+from redrive.registry import naming, open_store, open_transport
 from redrive.stores.base import Store
 from redrive.telemetry.events import Events
 from redrive.transports.base import (
@@ -119,8 +120,9 @@ class Redrive:
         batch: int | None = None,
         within: Duration | None = None,
     ) -> Callable[[F], F]:
-        """Handle the messages of that source. The function may be sync or async; its first parameter is the body,
-        decoded to what its annotation says, its second, if there is one, the Message.
+        """Handle the messages of that source. The function may be sync or async, a method, a partial or an object with
+        `__call__`; its first parameter is the body, decoded to what its annotation says, its second, if there is one,
+        the Message.
 
         rate    at most so many within any span of time, over all workers: `Rate(100, "60s")`
         fair    tenants take turns, over all workers: True, or `Fair(...)` for more than the defaults
@@ -136,12 +138,14 @@ class Redrive:
         within  how long a batch that is not full waits for more at most, counted from its first message: 200ms
         """
         if callable(source):
-            raise ConfigError("a handler is registered for a source: write @app.handler('orders')")
+            with refusing(source):
+                raise ConfigError("a handler is registered for a source: write @app.handler('orders')")
 
         def register(function: F) -> F:
-            limits, wraps = _limits(rate, fair), Wraps(decode, arounds(around), batching(batch, within))
-            rule = Policy() if policy is None else policy
-            self._register(source, function, rule, concurrency, transport, limits, wraps)
+            with refusing(function):
+                limits, wraps = _limits(rate, fair), Wraps(decode, arounds(around), batching(batch, within))
+                rule = Policy() if policy is None else policy
+                self._register(source, function, rule, concurrency, transport, limits, wraps)
             return function
 
         return register
@@ -185,7 +189,7 @@ class Redrive:
             raise ConfigError(f"policy={policy!r}: it takes a Policy, such as Policy(attempts=5)")
         decode, wants_message = (batch_signature_of if batching else signature_of)(function, wraps.decode)
         call: Callable[..., Awaitable[Any]]
-        call = function if inspect.iscoroutinefunction(function) else self._in_thread(function)
+        call = function if is_async(function) else self._in_thread(function)
         if batching and wraps.around:
             call, wants_message = wrapped_batch(call, wants_message, wraps.around), True
         for around in () if batching else reversed(wraps.around):
@@ -212,7 +216,6 @@ class Redrive:
         """A sync handler runs in a thread, so that it never stops the loop. One that hangs keeps its thread after its
         attempt timed out, because Python cannot end it; another thread takes its place."""
 
-        @functools.wraps(function)
         async def call(*arguments: Any) -> Any:
             inside = contextvars.copy_context().run  # a thread sees the trace of its attempt, as a coroutine does
             answer = await self._threads.run(functools.partial(inside, function, *arguments))
@@ -333,7 +336,8 @@ class Redrive:
         if name not in self._transports:
             if name not in self._urls:
                 raise ConfigError(f"transport {name!r} is not configured: there is {', '.join(self._urls)}")
-            opened = open_transport(self._urls[name], clock=self.clock, lease=self.settings.lease)
+            with naming(f"transports.{name}"):
+                opened = open_transport(self._urls[name], clock=self.clock, lease=self.settings.lease)
             self._transports[name] = opened
             self._set_limits(opened, [handler for handler in self.handlers.values() if handler.transport == name])
         return self._transports[name]
@@ -362,7 +366,8 @@ class Redrive:
     @property
     def store(self) -> Store:
         if self._store is None:
-            self._store = open_store(self._store_url)
+            with naming("store"):
+                self._store = open_store(self._store_url)
         return self._store
 
     @property

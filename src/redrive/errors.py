@@ -2,6 +2,7 @@
 
 RedriveError
 ├── ConfigError            a setting is wrong; the message names the key and what it takes
+│   └── HandlerRefused       a handler cannot be one; the message names its file and line
 ├── UsageError             a call is wrong; the message says what to do instead
 │   ├── UnknownSource        no such source; the nearest names are given
 │   ├── UnknownLetter        no such letter
@@ -47,6 +48,10 @@ class ConfigError(RedriveError):
     """A setting is wrong."""
 
 
+class HandlerRefused(ConfigError):
+    """What was to be a handler cannot be one."""
+
+
 class UsageError(RedriveError):
     """A call is wrong."""
 
@@ -56,8 +61,10 @@ class UnknownSource(UsageError):
 
     def __init__(self, source: str, known: Iterable[str], hint: str = "") -> None:
         self.source = source
-        said = f"unknown source {source!r}{nearest(source, known)}"
-        super().__init__(f"{said}{' ' if said.endswith('?') else '. '}{hint}" if hint else said)
+        close = nearest(source, known) or ": nothing was sent to it, and no letter is of it"
+        super().__init__(
+            f"unknown source {source!r}{close}{'' if close.endswith('?') or not hint else '.'} {hint}".rstrip()
+        )
 
 
 class UnknownLetter(UsageError):
@@ -177,7 +184,10 @@ class MissingExtra(RedriveError):
     """A library that comes with an extra is not installed."""
 
     def __init__(self, what: str, extra: str) -> None:
-        super().__init__(f"{what} needs an extra: pip install 'redrive[{extra}]'")
+        from redrive.extras import install  # reads metadata, which only who lacks something needs
+
+        self.extra = extra
+        super().__init__(f"{what} needs an extra: {install(*extra.split(','))}")
 
 
 class HandlerError(RedriveError):

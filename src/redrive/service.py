@@ -342,9 +342,13 @@ class Service:
         """Archive letters, whatever their state, except those on their way. Returns how many."""
         await self._check(query)
         total = 0
-        async for page in every_page(self.app.store.letters, query, size=_BATCH, oldest_first=True):
-            total += await self._archive_some([letter.id for letter in page], actor)
-            progress(len(page))
+        try:
+            async for page in every_page(self.app.store.letters, query, size=_BATCH, oldest_first=True):
+                total += await self._archive_some([letter.id for letter in page], actor)
+                progress(len(page))
+        except asyncio.CancelledError:
+            await self.note(actor, "archive", f"interrupted after {_letters(total)} of {_said(query)}")
+            raise
         await self.note(actor, "archive", f"{_letters(total)} of {_said(query)}")
         return total
 
@@ -354,9 +358,13 @@ class Service:
             raise UsageError("purge deletes for good: say which letters, by state, age, source or group")
         await self._check(query)
         total = 0
-        while gone := await self.app.store.letters.prune(query, limit=_BATCH):
-            total += len(gone)
-            progress(len(gone))
+        try:
+            while gone := await self.app.store.letters.prune(query, limit=_BATCH):
+                total += len(gone)
+                progress(len(gone))
+        except asyncio.CancelledError:
+            await self.note(actor, "purge", f"interrupted after {_letters(total)} of {_said(query)}")
+            raise
         self.app.events.emit(LettersPruned(count=total, why=f"purged by {actor}"))
         await self.note(actor, "purge", f"{_letters(total)} of {_said(query)}")
         return total
@@ -373,12 +381,16 @@ class Service:
         """Record what an export wrote. Importing it twice changes nothing. Returns how many lines there were."""
         total = 0
         batch: list[Letter] = []
-        for letter in letters_of(lines, name):
-            batch.append(_at_rest(letter))
-            if len(batch) == _BATCH:
-                total += await self._take_in(batch, progress)
-                batch = []
-        total += await self._take_in(batch, progress)
+        try:
+            for letter in letters_of(lines, name):
+                batch.append(_at_rest(letter))
+                if len(batch) == _BATCH:
+                    total += await self._take_in(batch, progress)
+                    batch = []
+            total += await self._take_in(batch, progress)
+        except asyncio.CancelledError:
+            await self.note(actor, "import", f"interrupted after {_letters(total)} from {name}")
+            raise
         await self.note(actor, "import", f"{_letters(total)} from {name}")
         return total
 

@@ -9,6 +9,7 @@ from redrive.cli.lazy import SYSTEMS, Commands, common
 
 TABLE = {
     "Run": {
+        "init": (".init:init", "Write a small app, its configuration and a test to begin with"),
         "run": (".run:run", "Handle messages with your app: redrive run shop:app"),
         "up": (".serve:up", "Serve the console, the admin API, health and metrics"),
         "demo": (".serve:demo", "See messages fail, retry and recover, with nothing to set up"),
@@ -57,8 +58,11 @@ TABLE = {
         "alert-rules": (".monitoring:alert_rules", "Alert rules for Prometheus, of the core and of your systems"),
         "dashboard": (".monitoring:dashboard", "A dashboard for Grafana of the same"),
         "config": (".config:config", "Every setting, its value and where it came from"),
+        "completion": (".completion:completion", "Let Tab complete commands, sources, groups and letters"),
     },
 }
+
+EXTRAS = {"up": "server", "demo": "server"}
 
 EPILOG = """\b
 A first session, in an empty directory:
@@ -80,7 +84,9 @@ Every command has its own --help; those that show something take --json.
 """
 
 
-@click.command(cls=Commands, table=TABLE, epilog=EPILOG, context_settings={"help_option_names": ["-h", "--help"]})
+@click.command(
+    cls=Commands, table=TABLE, extras=EXTRAS, epilog=EPILOG, context_settings={"help_option_names": ["-h", "--help"]}
+)
 @common
 @click.version_option(__version__, prog_name="redrive", message="%(prog)s %(version)s")
 def main() -> None:

@@ -18,13 +18,17 @@ class Bar:
     def __init__(self, text: str, total: int | None) -> None:
         self.done = 0
         self._text = text
-        self._total = total
+        self.total = total
         self._began = time.monotonic()
         self._progress: Progress | None = None
 
     def __call__(self, count: int) -> None:
         self.done += count
         self._draw()
+
+    def count(self, count: int) -> None:
+        """Note how many more are done, and draw nothing."""
+        self.done += count
 
     def at(self, done: int, text: str) -> None:
         """Set how many are done, and the text of what is done now."""
@@ -37,7 +41,7 @@ class Bar:
         if self._progress is None:
             self._progress = _shown()
             self._progress.start()
-            self._progress.add_task(self._text, total=self._total)
+            self._progress.add_task(self._text, total=self.total)
         self._progress.update(self._progress.task_ids[0], completed=self.done, description=self._text)
 
     def __enter__(self) -> Bar:

@@ -16,6 +16,7 @@ from msgspec.structs import replace
 from redrive.answers import Unanswered, within
 from redrive.app import Redrive
 from redrive.cli.exits import WRONG, Stopped
+from redrive.cli.hints import program, where
 from redrive.cli.lazy import Given
 from redrive.cli.output import plain, say
 from redrive.config.load import Loaded, read
@@ -90,9 +91,7 @@ def actor() -> str:
 
 def command(*words: str) -> str:
     """A command of ours as it can be pasted, on the same database."""
-    said = given()
-    where = (["--config", str(said.config)] if said.config else []) + (["--store", said.store] if said.store else [])
-    return shlex.join(["redrive", *where, *words])
+    return f"{program()} {shlex.join([*where(), *words])}"
 
 
 def again(**changes: str) -> str:
@@ -104,7 +103,7 @@ def again(**changes: str) -> str:
             next(arguments, None)
         elif word.partition("=")[0] not in names:
             words.append(word)
-    return shlex.join(["redrive", *words, *(word for pair in names.items() for word in pair)])
+    return f"{program()} {shlex.join([*words, *(word for pair in names.items() for word in pair)])}"
 
 
 def _checked(settings: Settings, needs: Needs) -> Settings:

@@ -36,9 +36,12 @@ class About(Struct, frozen=True):
     choices: tuple[str, ...] = ()
     is_size: bool = False
     is_secret: bool = False  # URLs with keys in them: shown without
+    is_url: bool = False
 
 
-_TRANSPORT = About("The URL of that transport; name as many as you need, `default` serves all others", least=1)
+_TRANSPORT = About(
+    "The URL of that transport; name as many as you need, `default` serves all others", least=1, is_url=True
+)
 
 
 class Redaction(Struct, frozen=True, kw_only=True):
@@ -145,7 +148,9 @@ class Processes(Struct, frozen=True, kw_only=True):
 class Settings(Struct, frozen=True, kw_only=True):
     """All settings, valid: `redrive.config.load` makes them from a file and the environment."""
 
-    store: Annotated[str, About("The URL of the database that keeps letters", least=1)] = "sqlite:///redrive.db"
+    store: Annotated[str, About("The URL of the database that keeps letters", least=1, is_url=True)] = (
+        "sqlite:///redrive.db"
+    )
     transports: Annotated[dict[str, str], _TRANSPORT] = field(
         default_factory=lambda: {"default": "sqlite:///redrive.db"}
     )
@@ -210,6 +215,8 @@ class Key(Struct, frozen=True):
         if self.about.choices:
             return f"one of {', '.join(self.about.choices)}"
         noun = "a size such as '16MiB', or a number of bytes" if self.about.is_size else _NOUNS[self.kind]
+        if self.about.is_url:
+            return "a URL such as 'sqlite:///redrive.db'"
         return f"{noun}{self._range()}{', or none' if self.optional else ''}"
 
     def _range(self) -> str:

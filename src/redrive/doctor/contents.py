@@ -21,7 +21,7 @@ from redrive.forensics.ways_back import not_configured
 from redrive.model import State
 from redrive.stores.base import Store
 from redrive.stores.paging import every_letter
-from redrive.transports.base import Transport
+from redrive.transports.base import Depth, Transport
 from redrive.upkeep.rescue import abandoned_replays
 
 _PATIENCE = 10.0  # seconds: to count many letters takes its time
@@ -29,6 +29,7 @@ _MANY = 100_000
 _FORGOTTEN = timedelta(days=1)
 _STUCK = timedelta(hours=1)
 _MOST_READ = 5000
+_A_WHILE = 0.3  # seconds
 _END_OF_TIME = datetime(9999, 1, 1, tzinfo=UTC)
 
 
@@ -125,15 +126,41 @@ async def _abandoned(app: Redrive, store: Store, transports: Mapping[str, Transp
 
 
 async def _unhandled(app: Redrive, transports: Mapping[str, Transport]) -> AsyncIterator[Finding]:
-    """Queues without a handler, where there is an app to tell: others may be handled elsewhere."""
-    for transport in transports.values() if app.handlers else ():
-        for source, depth in (await transport.depths()).items():
-            if depth.total and source not in app.handlers:
-                yield warning(
-                    "queues",
-                    f"{depth.total:,} messages wait in {source!r}, which this app has no handler for",
-                    f"register one with @app.handler({source!r}){nearest(source, app.handlers)}",
-                )
+    """Queues that something was sent to and that nobody handles: not this app, or nobody at all."""
+    for name, transport in transports.items():
+        waiting = {source: depth for source, depth in (await transport.depths()).items() if depth.total}
+        strange = [source for source in waiting if app.handlers and source not in app.sources]
+        for source in strange:
+            yield warning(
+                "queues",
+                f"{waiting[source].total:,} messages wait in {source!r}, which this app has no handler for",
+                f"register one with @app.handler({source!r}){nearest(source, app.handlers)}",
+            )
+        others = {source: depth for source, depth in waiting.items() if source not in strange}
+        async for source in _untouched(app, name, transport, others):
+            yield warning(
+                "queues",
+                f"{waiting[source].total:,} messages wait in {source!r}, and nobody handles any",
+                f"start its worker: `redrive run MODULE:APP`{_or_app(app)}",
+            )
+
+
+async def _untouched(app: Redrive, name: str, transport: Transport, waiting: Mapping[str, Depth]) -> AsyncIterator[str]:
+    """Those of them that nobody takes anything of, looked at twice: a worker may be between two messages."""
+    idle = [source for source, depth in waiting.items() if depth.ready and not depth.leased]
+    kept = pauses_of(transport, name, app.store.documents, app.clock) if idle else None
+    paused = set() if kept is None else {pause.source for pause in await kept.pauses()}
+    idle = [source for source in idle if source not in paused]
+    if idle:
+        await app.clock.sleep(_A_WHILE)
+    later = await transport.depths() if idle else {}
+    for source in idle:
+        if source in later and not later[source].leased and later[source].ready >= waiting[source].ready:
+            yield source
+
+
+def _or_app(app: Redrive) -> str:
+    return "" if app.handlers else "; `redrive doctor --app MODULE:APP` compares with the handlers of your app"
 
 
 async def _paused(app: Redrive, store: Store, transports: Mapping[str, Transport]) -> AsyncIterator[Finding]:

@@ -8,7 +8,7 @@ from functools import partial
 from typing import Any, TypeAlias
 
 from redrive.errors import ConfigError
-from redrive.flow.decode import name_of
+from redrive.flow.callables import is_async, name_of
 from redrive.model import Message
 
 Call: TypeAlias = Callable[[], Awaitable[Any]]
@@ -64,7 +64,7 @@ def _check(around: Any) -> None:
     help = "write `async def around(message, call): ...`, and `await call()` in it"
     if not callable(around):
         raise ConfigError(f"around={around!r}: it is no function; {help}")
-    if not inspect.iscoroutinefunction(around) and not inspect.iscoroutinefunction(type(around).__call__):
+    if not is_async(around):
         raise ConfigError(f"around={name_of(around)} is not async; {help}")
     try:
         inspect.signature(around).bind(None, None)

@@ -39,7 +39,7 @@ class System:
 
     name: str  # of its settings' section, of its command, and of its entry point
     about: str = ""  # one line, for `redrive --help`
-    extra: str = ""  # of Redrive's own: `pip install redrive[EXTRA]` brings its libraries
+    extra: str = ""  # of Redrive's own, which bring its libraries: one, or several with commas between them
     settings: str = ""  # a Struct whose fields are Annotated with About: the section `[name]`
     command: str = ""  # a click command or group: `redrive NAME`
     switch: str = ""  # a setting of its section: while it is none, there are no routes, checks, metrics, preparation

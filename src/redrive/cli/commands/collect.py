@@ -15,7 +15,7 @@ from redrive.cli.output import letters_said, say, tell_json
 from redrive.cli.session import loaded
 from redrive.collect.collector import Collector, Reader
 from redrive.collect.formats import by_topic, mixed, opened
-from redrive.registry import open_transport
+from redrive.registry import open_transport, require_transport
 from redrive.systems.use import formats
 from redrive.worker import run_on_fast_loop, stop_on_signals
 
@@ -55,6 +55,7 @@ def collect(url: str, follow: bool, source: str | None, transport: str | None, f
     redrive collect amqp://host/%2F/q.orders.dlq
     """
     address, name = _taken_apart(url)
+    require_transport(address)
     count = run_on_fast_loop(_collect(address, name, _reader(address, name, transport, source, form), follow))
     tell_json({"collected": count}) if as_json else say(f"{letters_said(count)} collected")
 

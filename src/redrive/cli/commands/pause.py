@@ -7,6 +7,7 @@ from datetime import UTC, datetime, timedelta
 import click
 from rich.table import Table
 
+from redrive.cli.completing import a_source
 from redrive.cli.exits import NOTHING
 from redrive.cli.lazy import common
 from redrive.cli.options import as_json, span
@@ -18,7 +19,7 @@ _transport = click.option("--transport", help="The transport that has it, where 
 
 
 @click.command()
-@click.argument("source", required=False)
+@click.argument("source", required=False, shell_complete=a_source)
 @click.option("--why", default="", metavar="TEXT", help="For whoever finds it paused.")
 @click.option("--for", "length", type=span, metavar="DURATION", help="It goes on by itself after this time: 30m, 2h.")
 @click.option("--force", is_flag=True, help="Also a source that nobody knows yet.")
@@ -61,7 +62,7 @@ def pause(
 
 
 @click.command()
-@click.argument("source")
+@click.argument("source", shell_complete=a_source)
 @_transport
 @common
 def resume(source: str, transport: str | None) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import click
 
+from redrive.cli.completing import a_letter
 from redrive.cli.exits import NOTHING, Stopped
 from redrive.cli.follow import Patience, follow_replay, waiting
 from redrive.cli.lazy import common
@@ -16,7 +17,7 @@ from redrive.stores.base import REPLAYABLE
 
 
 @click.command()
-@click.argument("ids", nargs=-1, required=True)
+@click.argument("ids", shell_complete=a_letter, nargs=-1, required=True)
 @waiting
 @as_json
 @common

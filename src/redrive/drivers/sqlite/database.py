@@ -314,6 +314,8 @@ def path_of(url: str) -> Path:
     scheme, _, rest = url.partition("://")
     if scheme != "sqlite" or not rest.startswith("/") or len(rest) < 2:
         raise ConfigError(f"{url!r}: write sqlite:///relative/path.db or sqlite:////absolute/path.db")
+    if "?" in rest:
+        raise ConfigError(f"{url!r}: sqlite:// has no options, and a file with a ? in its name cannot be used")
     return Path(rest[1:]).resolve()
 
 

@@ -7,6 +7,7 @@ _STORE = "redrive.systems.email.dlq:open_store"
 system = System(
     name="email",
     about="The e-mail gateway on Redis: worker, jobs, DLQ, fairness",
+    extra="email",
     settings="redrive.systems.email.settings:EmailSettings",
     command="redrive.systems.email.commands:email",
     rules="redrive.systems.email:rules.yml",

@@ -5,6 +5,7 @@ from redrive.systems.base import System
 system = System(
     name="files",
     about="File processing on RabbitMQ: topology, worker, dead-letter queues",
+    extra="rabbitmq",
     settings="redrive.systems.files.settings:FilesSettings",
     command="redrive.systems.files.commands:files",
     rules="redrive.systems.files:rules.yml",

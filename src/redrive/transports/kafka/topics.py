@@ -7,11 +7,13 @@ import time
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, TypeVar
 
+from redrive.drivers.reach import misunderstood, unreachable
 from redrive.errors import TransportUnavailable
 from redrive.flow.threads import Threads
 from redrive.transports.kafka.driver import (
     AWAY,
     NAME,
+    REFUSED,
     STARTING,
     UNWELCOME,
     AdminClient,
@@ -31,6 +33,7 @@ from redrive.transports.kafka.shelf import Place
 T = TypeVar("T")
 _PATIENCE = 10.0
 _SOON = 3.0  # so long a broker that cannot be connected to may be on its way back
+_FIRST = 2.0  # so long the first answer is waited for: who is not there is told of within 5 s
 _TICK = 1.0
 _AGAIN = 0.2
 
@@ -43,8 +46,10 @@ class Topics:
         self._client: Any = None
         self._consumer: Any = None
         self._refusal: KafkaError | None = None  # why a broker would not talk to us, as the driver heard it last
+        self._is_refused = False  # whether that was about who we are
         self._gone: KafkaError | None = None  # why there is no connection, as it heard since the question was asked
         self._threads = Threads("redrive-kafka")  # none of them keeps a process from ending
+        self.answered = False  # whether a broker ever has
 
     async def check(self) -> None:
         """Raise unless a broker answers. A refusal is raised at once, not when the time is over."""
@@ -95,11 +100,11 @@ class Topics:
         """Ask in a thread; a broker that has just begun is asked again."""
 
         def ask() -> T:
-            if self._client is None:
-                self._client = AdminClient(quietly(self._options.client(), self._heard))
-            self._listed(self._client)
-            return question(self._client)
+            admin = self._admin()
+            self._listed(admin, _PATIENCE)
+            return question(admin)
 
+        await self._meet()
         end = time.monotonic() + _PATIENCE
         while True:
             try:
@@ -109,6 +114,26 @@ class Topics:
                 if inner(error).code() not in STARTING or time.monotonic() > end:
                     raise TransportUnavailable(NAME, self._why(error)) from error
             await asyncio.sleep(_AGAIN)
+
+    async def _meet(self) -> None:
+        """Until a broker has answered once: say what was tried and what to do, and do not wait for long."""
+        if self.answered:
+            return
+        servers = self._options.addresses()
+        if reason := await unreachable(servers):
+            raise TransportUnavailable(NAME, reason)
+        try:
+            await self._threads.run(lambda: self._listed(self._admin(), _FIRST))
+        except KafkaException as error:
+            text, is_refused = self._why(error), self._is_refused
+            more = "" if is_refused or inner(error).code() not in AWAY else await misunderstood(servers[0])
+            raise TransportUnavailable(NAME, f"{more} ({text})" if more else text) from error
+        self.answered = True
+
+    def _admin(self) -> Any:
+        if self._client is None:
+            self._client = AdminClient(quietly(self._options.client(), self._heard))
+        return self._client
 
     def _heard(self, error: KafkaError) -> None:
         if error.code() in UNWELCOME:
@@ -120,13 +145,14 @@ class Topics:
         """A question that nobody answers was perhaps not even heard: the driver then knows more than its error says."""
         self._client.poll(0)
         refusal, self._refusal = self._refusal, None
+        self._is_refused = refusal is not None and refusal.code() in REFUSED
         return why(refusal or self._gone or error, self._options.servers)
 
-    def _listed(self, admin: Any) -> None:
+    def _listed(self, admin: Any, patience: float) -> None:
         """See that a broker answers, before it is asked anything: why there is no connection is known long before a
         question is given up."""
         self._gone = None
-        soon, end = time.monotonic() + _SOON, time.monotonic() + _PATIENCE
+        soon, end = time.monotonic() + min(_SOON, patience), time.monotonic() + patience
         while True:
             try:
                 admin.list_topics(timeout=_TICK)

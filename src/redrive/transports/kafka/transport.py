@@ -31,6 +31,7 @@ from redrive.transports.base import (
     QueueState,
     SendResult,
     Settlement,
+    busy,
     refused,
     translated_errors,
 )
@@ -339,12 +340,21 @@ class KafkaTransport:
 
     async def send(self, messages: Sequence[Message]) -> Sequence[SendResult]:
         named = [message for message in messages if is_topic(message.source)]
-        outcomes = iter(await self.writer.outcomes([parcel_of(message) for message in named]))
-        self._sent.update(message.source for message in named)
+        outcomes = iter(await self._outcomes(named))
         return [
-            result_of(next(outcomes)) if is_topic(message.source) else refused(not_a_topic(message.source))
-            for message in messages
+            next(outcomes) if is_topic(message.source) else refused(not_a_topic(message.source)) for message in messages
         ]
+
+    async def _outcomes(self, messages: Sequence[Message]) -> list[SendResult]:
+        """Send them; a broker that was never there is not waited for, as the driver would for half a minute."""
+        if messages and not self.topics.answered:
+            try:
+                await self.topics.check()
+            except TransportUnavailable as error:
+                return [busy(error.why)] * len(messages)
+        found = await self.writer.outcomes([parcel_of(message) for message in messages])
+        self._sent.update(message.source for message in messages)
+        return [result_of(outcome) for outcome in found]
 
     async def depths(self) -> dict[str, Depth]:
         """The depths of the topics that this group has read, and of those that this process has sent to."""

@@ -14,6 +14,7 @@ from urllib.parse import SplitResult, parse_qsl, unquote, urlencode, urlsplit, u
 from msgspec import Struct
 
 from redrive.config.durations import duration
+from redrive.drivers.reach import Server
 from redrive.errors import ConfigError, nearest
 from redrive.transports.rabbitmq.topology import Queue
 
@@ -72,6 +73,13 @@ class Options(Struct, frozen=True, kw_only=True):
     management: str | None = None
 
     @property
+    def server(self) -> Server:
+        """Where the broker should be."""
+        parts = urlsplit(self.url)
+        tls = parts.scheme == "amqps"
+        return Server("RabbitMQ", parts.hostname or "", parts.port or (5671 if tls else 5672), tls, "amqp", "amqps")
+
+    @property
     def vhost(self) -> str:
         return unquote(urlsplit(self.url).path.removeprefix("/"))
 
@@ -103,7 +111,10 @@ def options_of(url: str) -> Options:
     address = urlunsplit(
         parts._replace(path=parts.path if parts.path not in ("", "/") else "/%2F", query=urlencode(theirs))
     )
-    port = parts.port or (5671 if parts.scheme == "amqps" else 5672)
+    try:
+        port = parts.port or (5671 if parts.scheme == "amqps" else 5672)
+    except ValueError as error:
+        raise ConfigError(f"the URL of RabbitMQ cannot be used: {error}") from None
     return _read(ours, Options(url=address, shown=f"RabbitMQ ({parts.hostname}:{port})"))
 
 
