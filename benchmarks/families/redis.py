@@ -24,7 +24,7 @@ from benchmarks.harness import (
     rounded,
     side_by_side,
 )
-from benchmarks.peers import PeerMissing, arq_redis, bullmq_python, dramatiq_redis, needed, taskiq_redis
+from benchmarks.peers import PeerMissing, arq_redis, bullmq_python, dramatiq_redis, needed, own_python, taskiq_redis
 from benchmarks.redis_child import ATTEMPTS, BULK, CONCURRENCY
 from benchmarks.redis_field import ROOT, Entrant, Field, Passage
 from benchmarks.samples import BODY_SIZE
@@ -203,10 +203,7 @@ def _node() -> tuple[str, ...]:
 
 
 def _arq() -> tuple[str, ...]:
-    python = Path(sys.prefix) / "arq" / "bin" / "python"
-    if not python.exists():
-        raise PeerMissing(f"the benchmarks need arq in an environment of its own, {python}: run `make bench`")
-    return str(python), "-m", arq_redis.__name__
+    return own_python("arq"), "-m", arq_redis.__name__
 
 
 def _ours(redis: Any) -> int:
