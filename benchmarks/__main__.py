@@ -34,7 +34,7 @@ def _names(name: str, cell: Cell) -> bool:
 
 
 def run(cells: Sequence[Cell], scale: Scale) -> tuple[bool, list[str]]:
-    """Print each as it comes; whether every target was met, and what could not be measured because a peer is missing."""
+    """Print each as it comes; whether every target was met, and what was not measured because a peer is missing."""
     met, missing = True, []
     for cell in cells:
         say(f"{cell.name}")

@@ -1,4 +1,5 @@
-"""quixstreams, in a process and an environment of its own: it wants an older confluent-kafka than we do (requirements-bench-quix.txt).
+"""quixstreams, in a process and an environment of its own (requirements-bench-quix.txt): it wants an older
+confluent-kafka than we do.
 
 From joining the group, as for the others, to the last message; its last commit is left out, to its advantage.
 """

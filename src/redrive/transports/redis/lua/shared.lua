@@ -18,6 +18,7 @@
 --   :rate     hash  used, factor, cut, raised; :starts list "time:number" of what counts within the window: when it was
 --             taken or, where a rate counts to the end, when it ended
 --   :wake     list  one entry while there is something to look at: idle workers wait for it
+--   :wake:L   list  one entry where the fetch with the lease's token L is to wait no longer; forgotten after a minute
 --
 -- Where `mirror` is a name such as `bull:email:send`, these say the same once more, for programs that know BullMQ:
 --   bull:email:send:wait, :active, :delayed   zsets  ids of the ready, the leased and the delayed
