@@ -58,7 +58,8 @@ redis.call('ZREM', KEYS[2], unpack(ids))
 
 class Bare:
     def __init__(self, task: Task) -> None:
-        self._redis: Any = needed("redis.asyncio").Redis.from_url(task.url)
+        # without a timeout of its own, which in Python 3.11 can swallow the end of the warm-up
+        self._redis: Any = needed("redis.asyncio").Redis.from_url(task.url, socket_timeout=None)
 
     async def add(self, queue: str, orders: Sequence[Order]) -> None:
         add = await self._redis.script_load(_ADD)
@@ -69,7 +70,8 @@ class Bare:
     async def work(self, queue: str, handle: Handle) -> None:
         lease, delete = [await self._redis.script_load(text) for text in (_LEASE, _DELETE)]
         jobs, waiting, leases, owners = (f"{queue}:{part}" for part in ("jobs", "waiting", "leases", "owners"))
-        me, ids = uuid.uuid4().hex, []
+        me = uuid.uuid4().hex
+        ids: list[bytes] = []
         await self._redis.zadd(leases, {_LONG: "+inf"})
         await self._redis.hset(owners, _LONG, "")
         while True:
