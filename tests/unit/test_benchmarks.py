@@ -66,6 +66,23 @@ def test_a_family_or_a_cell_can_be_chosen_and_a_typo_is_named() -> None:
         chosen(cells, ["leters"])
 
 
+def test_a_cell_whose_peer_is_missing_is_named_at_the_end_and_keeps_no_other_from_being_measured(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def without_node(scale: Scale) -> Measured:
+        raise PeerMissing("it needs Node 20")
+
+    cells = [
+        Cell(name="a/node", unit="ms", measure=without_node),
+        Cell(name="a/other", unit="ms", measure=lambda _: Measured(redrive=1, peers={})),
+    ]
+    monkeypatch.setattr("benchmarks.__main__.found", lambda: cells)
+    assert main([]) == 2
+    said = capsys.readouterr()
+    assert [json.loads(line)["cell"] for line in said.out.splitlines()] == ["a/other"]
+    assert "a/node was not measured: it needs Node 20" in said.err
+
+
 def test_a_peer_that_is_not_installed_is_an_error_that_says_what_to_do() -> None:
     with pytest.raises(PeerMissing, match="requirements-bench"):
         needed("no_such_peer")

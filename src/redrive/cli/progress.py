@@ -9,7 +9,7 @@ from types import TracebackType
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
-_SOON = 1.0
+_SOON, _BETWEEN = 1.0, 0.1  # seconds until it is shown, and between two looks at it: drawing costs more than a letter
 
 
 class Bar:
@@ -19,7 +19,7 @@ class Bar:
         self.done = 0
         self._text = text
         self.total = total
-        self._began = time.monotonic()
+        self._due = time.monotonic() + _SOON
         self._progress: Progress | None = None
 
     def __call__(self, count: int) -> None:
@@ -36,8 +36,10 @@ class Bar:
         self._draw()
 
     def _draw(self) -> None:
-        if not sys.stderr.isatty() or time.monotonic() - self._began < _SOON:
+        now = time.monotonic()
+        if now < self._due or not sys.stderr.isatty():
             return
+        self._due = now + _BETWEEN
         if self._progress is None:
             self._progress = _shown()
             self._progress.start()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator
 from contextlib import suppress
 from pathlib import Path
 from typing import IO
@@ -105,9 +105,9 @@ def import_letters(file: Path, as_json: bool) -> None:
 def _read(source: IO[bytes], name: str, size: int | None) -> int:
     kept = Bar("", None)
     with Bar("importing, bytes", size) as bar, saying_how_far(lambda: _imported(kept.done, name)):
-        counted = map(_counting(bar), source)
+        lines = counted(source, bar)
         return ask(
-            lambda service: service.import_letters(counted, actor=actor(), name=name, progress=kept.count),
+            lambda service: service.import_letters(lines, actor=actor(), name=name, progress=kept.count),
             Needs.NOTHING,
         )
 
@@ -119,9 +119,8 @@ def _imported(done: int, name: str) -> str:
     )
 
 
-def _counting(bar: Bar) -> Callable[[bytes], bytes]:
-    def count(line: bytes) -> bytes:
+def counted(lines: Iterable[bytes], bar: Bar) -> Iterator[bytes]:
+    """The same lines; the bar shows how many bytes of them were read."""
+    for line in lines:
         bar(len(line))
-        return line
-
-    return count
+        yield line

@@ -133,7 +133,7 @@ class Database:
             connection.execute("PRAGMA synchronous=FULL")  # a promise of durability includes the power cord
             connection.execute("PRAGMA foreign_keys=OFF")
             connection.execute("PRAGMA cache_size=-16000")
-            connection.execute("PRAGMA wal_autocheckpoint=8000")  # 32 MB: what changes often is copied back less often
+            connection.execute("PRAGMA wal_autocheckpoint=1000")  # 4 MB: a log that grows costs each fsync more
             connection.execute("PRAGMA journal_size_limit=67108864")
             connection.execute("PRAGMA temp_store=MEMORY")
         return connection

@@ -34,6 +34,7 @@ _decode = msgspec.msgpack.Decoder(Parcel).decode
 _decode_failures = msgspec.msgpack.Decoder(tuple[Failure, ...]).decode
 _ZERO, _LAPSED, _BEGUN = ord("0"), 1, 2  # lua/shared.lua says what they mean
 _NOBODY = "-" * 16
+_FIRST = b"-" * 16 + b"2000001"  # the state of a first attempt that has begun, where it is left out
 Group = tuple[bool, str | None, int, int, int]  # sent back, tenant, priority, milliseconds to wait, attempts made
 
 
@@ -79,6 +80,7 @@ def _readable(source: str, token: bytes, id: str, packed: bytes, state: bytes) -
     try:
         return _delivery(source, token, id, _decode(packed), state)
     except UNREADABLE as error:
+        state = state or _FIRST
         message = Message(id, source, packed, moment(0), attempt=int(state[17:23]))
         why = f"to unpack what Redis has under its id failed: {type(error).__name__}: {error}"
         marks = state[16] - _ZERO
@@ -87,6 +89,7 @@ def _readable(source: str, token: bytes, id: str, packed: bytes, state: bytes) -
 
 
 def _delivery(source: str, token: bytes, id: str, parcel: Parcel, state: bytes) -> Delivery:
+    """The delivery; an empty state is that of a first attempt, which has begun."""
     message = Message(
         id,
         source,
@@ -96,14 +99,14 @@ def _delivery(source: str, token: bytes, id: str, parcel: Parcel, state: bytes) 
         parcel.key,
         parcel.tenant,
         parcel.correlation_id,
-        int(state[17:23]),
+        int(state[17:23]) if state else 1,
         parcel.priority,
         None if parcel.expires_at is None else moment(parcel.expires_at),
         parcel.origin,
     )
-    failures, marks = state.split(b":", 2)[2], state[16] - _ZERO
-    if marks == _BEGUN and not failures:  # as almost all are
+    if not state:  # as almost all are
         return Delivery(message, token)
+    failures, marks = state.split(b":", 2)[2], state[16] - _ZERO
     return Delivery(
         message,
         token,

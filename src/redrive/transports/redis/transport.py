@@ -31,7 +31,7 @@ from redrive.transports.base import (
     unknown,
 )
 from redrive.transports.redis import scripts
-from redrive.transports.redis.bell import Bell
+from redrive.transports.redis.fetching import Fetch
 from redrive.transports.redis.packing import Group, delivered, digest, history, packed, queued
 from redrive.transports.redis.tenants import TenantMetrics, metrics
 
@@ -64,7 +64,6 @@ class RedisTransport:
         self._unanswered: set[tuple[bytes, bytes]] = set()  # settlements that may have been carried out
         self._governed: set[str] = set()  # sources whose limits the server knows
         self._named: dict[str, float] = {}  # source -> when we last wrote it down
-        self._bells: dict[str, Bell] = {}
         self._holder = secrets.token_hex(4)  # our tokens begin so
         self._background: set[asyncio.Task[None]] = set()
         self._sources = f"{self._link.address.prefix}:sources"
@@ -75,14 +74,14 @@ class RedisTransport:
         """Lease messages, the most urgent first; where the source is fair, tenants take turns."""
         try:
             await self._introduce(source)
+            wait: float | None = None
             while True:
-                wait, deliveries = await self._fetch(source, min(limit, _MOST_AT_ONCE))
+                wait, deliveries = await self._fetch(source, min(limit, _MOST_AT_ONCE), wait)
                 if deliveries:
                     return deliveries
                 if wait < 0:  # somebody has emptied the server
                     await self._introduce(source, again=True)
-                else:
-                    await self._wait(source, wait)
+                    wait = None
         except TransportUnavailable:
             self._governed.discard(source)  # what comes back may be another server
             raise
@@ -202,7 +201,6 @@ class RedisTransport:
         """Close the connections, after what a cancelled receive had taken is given back."""
         await asyncio.gather(*self._background, return_exceptions=True)
         await self._link.aclose()
-        await asyncio.gather(*(bell.silence() for bell in self._bells.values()))
 
     # -- more than the seam asks for -----------------------------------------------------------------------------
 
@@ -288,17 +286,21 @@ class RedisTransport:
         prefix = self._link.address.mirror
         return "-" if prefix is None else f"{prefix}:{source}" if prefix else ""
 
-    async def _fetch(self, source: str, limit: int) -> tuple[float, Sequence[Delivery]]:
-        """Lease what is there; returns the seconds until there may be more, and the leased. Gives back if cancelled."""
+    async def _fetch(self, source: str, limit: int, wait: float | None) -> tuple[float, Sequence[Delivery]]:
+        """Lease what is there, at once or after waiting for it for at most so many seconds; returns the seconds until
+        there may be more, and the leased. Gives back if cancelled."""
         token = f"{self._holder}{secrets.token_hex(4)}".encode()
         arguments = (limit, token, self._lease, *self._arguments_of(source))
-        fetching = asyncio.ensure_future(self._link.run(scripts.FETCH, [self.queue(source)], arguments))
+        fetch = Fetch(self._link, self.queue(source), token, arguments, waits=wait is not None)
         try:
-            wait, *leased = await asyncio.shield(fetching)
+            if wait is not None:
+                await fetch.wait_at_most(self._clock, wait)
+            milliseconds, *leased = await asyncio.shield(fetch.answer)
         except asyncio.CancelledError:
-            self._later(self._give_back(source, token, fetching))
+            self._later(self._give_back(source, token, fetch))
             raise
-        return wait if wait < 0 else wait / 1000, delivered(source, token, *leased) if leased else ()
+        more_in = milliseconds if milliseconds < 0 else milliseconds / 1000
+        return more_in, delivered(source, token, *leased) if leased else ()
 
     def _arguments_of(self, source: str) -> tuple[Value, ...]:
         limits, begins = self._limits.get(source, _NO_LIMITS), int(source in self._at_once)
@@ -308,24 +310,13 @@ class RedisTransport:
         rate = limits.rate
         return rate.limit, _milliseconds(rate.per), int(rate.adaptive), in_a_row, int(rate.to_the_end), begins
 
-    async def _give_back(self, source: str, token: bytes, fetching: asyncio.Future[Any]) -> None:
-        _, *leased = await fetching
+    async def _give_back(self, source: str, token: bytes, fetch: Fetch) -> None:
+        await fetch.end_wait()
+        _, *leased = await fetch.answer
         if leased:
             ids = leased[0]
             released = (0, 0, token, 0, 0, len(ids), *(part for id in ids for part in (id, 0)))
             await self._link.run(scripts.SETTLE, [self.queue(source)], released)
-
-    async def _wait(self, source: str, seconds: float) -> None:
-        """Wait until there may be something to receive."""
-        queue = self.queue(source)
-        bell = self._bells.get(queue)
-        if bell is None:
-            bell = self._bells[queue] = Bell(self._link, queue)
-        try:
-            await bell.wait(self._clock, seconds)
-        except asyncio.CancelledError:
-            self._later(bell.pass_on())
-            raise
 
     def _later(self, work: Coroutine[Any, Any, Any]) -> None:
         """Do that in the background; if the server is away it is dropped, and the end of the lease does the rest."""

@@ -1,8 +1,8 @@
 #!lua flags=allow-oom
--- Pause the queue, or let it go on, or only wake somebody who waits.
+-- Pause the queue, or let it go on, and wake somebody who waits.
 --
 -- KEYS[1]  the queue (shared.lua names every key)
--- ARGV     1 `pause`, `resume` or `rouse`; to pause: 2 who and why, packed by the client, 3 milliseconds until it ends by
+-- ARGV     1 `pause` or `resume`; to pause: 2 who and why, packed by the client, 3 milliseconds until it ends by
 --          itself (empty: never)
 -- Returns  who and why of the pause that holds now (the first one, if it was paused already), or that was ended; nil if none
 local known = call('HMGET', LIMITS, 'paused', 'paused_until')
