@@ -16,6 +16,8 @@ ALLOWED = {
     ("files", "stores/redis/access.py"): "importlib.resources.files",
     ("files", "drivers/redis.py"): "importlib.resources.files",
     ("files", "drivers/sqlite/database.py"): "importlib.resources.files",
+    ("files", "drivers/postgresql/migrations.py"): "importlib.resources.files",
+    ("files", "drivers/postgresql/statements.py"): "importlib.resources.files",
     ("files", "console/__init__.py"): "importlib.resources.files",
     ("pipeline", "drivers/redis.py"): "a pipeline of redis-py",
     ("email", "alerts/notifiers/http.py"): "email.utils of the standard library",

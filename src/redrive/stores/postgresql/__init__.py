@@ -1,0 +1,1 @@
+"""Letters, ledger and documents in PostgreSQL."""
