@@ -29,6 +29,8 @@ TRANSPORTS = {
     "amqps": "redrive.transports.rabbitmq.transport:open_transport",
     "kafka": "redrive.transports.kafka.transport:open_transport",
     "kafka+ssl": "redrive.transports.kafka.transport:open_transport",
+    "postgresql": "redrive.transports.postgresql:open_transport",
+    "postgres": "redrive.transports.postgresql:open_transport",
 }
 STORES = {
     "memory": "redrive.stores.memory:open_store",
