@@ -94,9 +94,8 @@ def in_order(query: Query, schema: str, *, has_text_index: bool = False) -> Cond
     kinds = list(product(_or_all(query.states, State), _or_all(query.categories, Category)))
     names = {"only_states": [str(state) for state, _ in kinds], "only_categories": [str(kind) for _, kind in kinds]}
     keys = "unnest(%(only_states)s::text[], %(only_categories)s::text[]) AS k (state, category)"
-    return Condition(
-        f"l.state = k.state AND l.category = k.category AND {rest.sql}", {**rest.parameters, **names}, keys
-    )
+    condition = f"l.state = k.state AND l.category = k.category AND {rest.sql}"
+    return Condition(condition, {**rest.parameters, **names}, keys)
 
 
 def is_counted(query: Query) -> bool:
