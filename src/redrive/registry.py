@@ -41,6 +41,8 @@ STORES = {
     "rediss+cluster": "redrive.stores.redis:open_store",
     "opensearch": "redrive.stores.opensearch:open_store",
     "opensearch+https": "redrive.stores.opensearch:open_store",
+    "postgresql": "redrive.stores.postgresql:open_store",
+    "postgres": "redrive.stores.postgresql:open_store",
     "mongodb": "redrive.stores.mongodb:open_store",
     "mongodb+srv": "redrive.stores.mongodb:open_store",
 }

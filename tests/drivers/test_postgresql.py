@@ -53,6 +53,12 @@ async def test_tables_are_made_and_brought_up_to_date_by_whoever_comes_first(url
     assert await links[0].version() == 2
 
 
+async def test_of_many_who_start_at_once_one_makes_the_tables(url: str, open_link: Opens) -> None:
+    links = [open_link(url) for _ in range(12)]
+    found = await asyncio.gather(*(link.fetch("SELECT count(*) FROM redrive.notes") for link in links))
+    assert found == [[(1,)]] * 12
+
+
 async def test_tables_from_the_future_are_refused(url: str, open_link: Opens) -> None:
     await open_link(url).fetch("SELECT 1")
     old = open_link(url, Older("notes", "tests.drivers.component"))

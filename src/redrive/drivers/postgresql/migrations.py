@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from functools import cached_property
 from importlib import resources
+from typing import Any
 
 from msgspec import Struct
 
@@ -52,8 +53,8 @@ class Migrations(Struct, frozen=True, dict=True):
 
     async def found(self, connection: Connection, schema: str) -> int:
         """The version that is there; 0: none. ConfigError if it is newer than ours."""
-        cursor = await connection.execute("SELECT to_regclass(%s) IS NOT NULL", (f"{schema}.migrations",))
-        if await cursor.fetchone() != (True,):
+        ground = await self._ground(connection, schema)
+        if not ground or not ground[0][0]:
             return 0
         cursor = await connection.execute(statement(_HERE, "version", schema), {"component": self.component})
         row = await cursor.fetchone()
@@ -66,10 +67,13 @@ class Migrations(Struct, frozen=True, dict=True):
         return version
 
     async def _make_ground(self, connection: Connection, schema: str) -> None:
-        cursor = await connection.execute("SELECT to_regnamespace(%s) IS NULL", (schema,))
-        if await cursor.fetchone() == (True,):  # IF NOT EXISTS would want the right to make it all the same
+        if not await self._ground(connection, schema):  # IF NOT EXISTS would want the right to make it all the same
             await connection.execute(f"CREATE SCHEMA {schema}")
         await connection.execute(statement(_HERE, "migrations", schema))
+
+    async def _ground(self, connection: Connection, schema: str) -> list[tuple[Any, ...]]:
+        cursor = await connection.execute(statement(_HERE, "ground", schema), {"schema": schema})
+        return await cursor.fetchall()
 
     async def _run(self, connection: Connection, schema: str, found: int) -> None:
         for version, script in enumerate(self.scripts[found:], found + 1):

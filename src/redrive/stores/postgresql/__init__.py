@@ -1,1 +1,38 @@
-"""Letters, ledger and documents in PostgreSQL."""
+"""Letters, ledger and documents in PostgreSQL: `postgresql://user:password@host/database?schema=redrive`."""
+
+from __future__ import annotations
+
+from redrive.stores.base import StoreFeatures
+from redrive.stores.postgresql.access import Access
+from redrive.stores.postgresql.documents import PostgresDocuments
+from redrive.stores.postgresql.ledger import PostgresLedger
+from redrive.stores.postgresql.letters import PostgresLetters
+from redrive.stores.shape import NATIVE, Shape
+
+
+class PostgresStore:
+    """Every claim and move is one transaction, so any number of processes may share the database.
+
+    Nothing connects before the first call; that one makes the tables, or brings them up to date.
+    """
+
+    features = StoreFeatures(durable=True, atomic_claims=True, shared=True, counted_groups=True)
+
+    def __init__(self, url: str, *, shape: Shape = NATIVE) -> None:
+        self.url = url
+        self._access = Access(url)
+        self.letters = PostgresLetters(self._access, shape)
+        self.ledger = PostgresLedger(self._access)
+        self.documents = PostgresDocuments(self._access)
+
+    async def check(self) -> None:
+        """Check by writing: a read can succeed where a full disk or a standby would not."""
+        await self.documents.put("", "check", {})
+
+    async def aclose(self) -> None:
+        await self._access.link.aclose()
+
+
+def open_store(url: str) -> PostgresStore:
+    """`postgresql://…`, `postgres://…`."""
+    return PostgresStore(url)
