@@ -1,5 +1,5 @@
-"""The transport on PostgreSQL keeps every promise, straight and through PgBouncer. Its time is the server's, so passing time
-is done to what is due."""
+"""The transport on PostgreSQL keeps every promise, straight and through PgBouncer. Its time is the server's, so passing
+time is done to what is due."""
 
 from __future__ import annotations
 

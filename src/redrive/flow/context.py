@@ -37,6 +37,7 @@ class Handler(Struct, frozen=True):
     limits: Limits = Limits()
     policy_of: Callable[[Delivery], Policy] | None = None  # where each message has a policy of its own
     decode_wants_message: bool = False  # a decoder of the user's own, with two parameters
+    exactly_once: bool = False  # its work and its ack are one transaction
 
 
 class Context(Struct, frozen=True):

@@ -84,10 +84,11 @@ def decode_wants_message(decode: Decoder) -> bool:
     return required == 2
 
 
-def signature_of(function: Callable[..., Any], decode: Decoder | None = None) -> Signature:
+def signature_of(function: Callable[..., Any], decode: Decoder | None = None, *, without: str = "") -> Signature:
     """Read a handler's parameters: the body first, and if there is a second one, the message.
 
     decode   how the body becomes a value, instead of by the annotation
+    without  a parameter that is given otherwise
     """
     try:
         hints = typing.get_type_hints(function)
@@ -95,7 +96,8 @@ def signature_of(function: Callable[..., Any], decode: Decoder | None = None) ->
         raise ConfigError(f"the annotations of {name_of(function)} cannot be read: {error}") from error
     if inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function):
         raise ConfigError(f"{name_of(function)} yields: nothing would run it, so write it without `yield`")
-    required = [p for p in inspect.signature(function).parameters.values() if p.default is p.empty]
+    parameters = inspect.signature(function).parameters.values()
+    required = [p for p in parameters if p.default is p.empty and p.name != without]
     for parameter in required:
         if parameter.kind is parameter.KEYWORD_ONLY:
             raise ConfigError(

@@ -6,6 +6,7 @@ from collections.abc import Collection, Hashable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import datetime
 from enum import StrEnum
+from types import TracebackType
 from typing import Any, Protocol, runtime_checkable
 
 from msgspec import Struct
@@ -304,6 +305,44 @@ class Pausable(Protocol):
         ...
 
 
+@runtime_checkable
+class SendsWithin(Protocol):
+    """A transport in a database, which can send within a transaction of the user's own."""
+
+    async def send_within(self, connection: Any, message: Message) -> None:
+        """Send it with one statement on that connection: the message exists exactly when that transaction commits.
+
+        UsageError, before anything is sent, if the connection has no transaction, is closed, or leads elsewhere.
+        """
+        ...
+
+
+@runtime_checkable
+class CommitsWork(Protocol):
+    """A transport in a database, in which an ack can be committed together with what a handler writes there."""
+
+    def commit_work(self, source: str) -> None:
+        """From the next receive on, `work` is asked for that source."""
+        ...
+
+    def work(self, message: Message) -> Work:
+        """The transaction in which a message that was received is handled."""
+        ...
+
+
+class Work(Protocol):
+    """`async with work as connection:` at the end of the block the message is acknowledged in the same transaction, and
+    all of it committed. What the block raises rolls it back; so does a lease that was lost, which raises NotNow."""
+
+    delivery: Delivery
+
+    async def __aenter__(self) -> Any: ...
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> bool | None: ...
+
+
 class Examined(Protocol):
     """How a broker differs from what a transport needs of it. Each text is for people."""
 
@@ -345,6 +384,7 @@ class HasTopology(Protocol):
 __all__ = [
     "ACCEPTED",
     "CannotReturn",
+    "CommitsWork",
     "CountsBegun",
     "DeadLetterPlace",
     "Delivery",
@@ -361,9 +401,11 @@ __all__ = [
     "Pausable",
     "SendResult",
     "SendStatus",
+    "SendsWithin",
     "Settlement",
     "TakesTurns",
     "Transport",
+    "Work",
     "busy",
     "refused",
     "send_each",

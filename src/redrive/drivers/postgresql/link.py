@@ -89,6 +89,10 @@ class Link:
             finally:
                 await connection.close()
 
+    def pool(self, size: int) -> Pool:
+        """More connections of its own, for transactions that last as long as somebody else's code runs."""
+        return Pool(self._connect, size)
+
     async def facts(self) -> Facts:
         """What the server says of itself. Makes no tables."""
         with translated(self.address.shown, self._unavailable):

@@ -1,10 +1,11 @@
-"""Wakes idle workers by LISTEN and NOTIFY. Whoever sends notifies in its own transaction; looking now and then is the net."""
+"""Wakes idle workers by LISTEN and NOTIFY: who sends notifies in its transaction. Looking now and then is the net."""
 
 from __future__ import annotations
 
 import asyncio
 import secrets
 from collections import defaultdict
+from contextlib import suppress
 
 from redrive.clock import Clock, Pause
 from redrive.drivers.postgresql.link import Link
@@ -53,12 +54,9 @@ class Bell:
     async def _listen(self) -> None:
         pause = Pause(*_CONNECTING)
         while True:
-            try:
+            with suppress(Unavailable):  # whoever receives is told by the server itself
                 await self._hear(pause)
-            except Unavailable:
-                pass  # whoever receives is told by the server itself
-            finally:
-                self.is_heard = False
+            self.is_heard = False
             await asyncio.sleep(pause.next())
 
     async def _hear(self, pause: Pause) -> None:

@@ -40,8 +40,8 @@ async def send_on(connection: Any, schema: str, message: Message, arguments: tup
         send = _by_sqlalchemy
     else:
         raise UsageError(
-            f"connection={type(connection).__name__}: it takes a connection of psycopg 3 or asyncpg, or a connection or "
-            "session of SQLAlchemy"
+            f"connection={type(connection).__name__}: it takes a connection of psycopg 3 or asyncpg, or a connection "
+            "or session of SQLAlchemy"
         )
     try:
         answer = await send(connection, f"{schema}.queue_send_within", arguments)
@@ -93,13 +93,15 @@ async def _by_sqlalchemy(connection: Any, function: str, arguments: tuple[Any, .
         raise _closed()
     if not connection.in_transaction():
         raise _not_begun("`with connection.begin():`")
-    inner = connection.connection() if hasattr(connection, "get_bind") else connection
-    inner = await inner if inspect.isawaitable(inner) else inner
+    inner = connection
+    if hasattr(connection, "get_bind"):  # a session
+        inner = connection.connection()
+        inner = await inner if inspect.iscoroutine(inner) else inner
     _look_at_isolation(getattr(inner, "sync_connection", inner))
     values = ", ".join(f"CAST(:{name} AS {kind})" for name, kind in zip(_NAMES, _TYPES, strict=True))
     statement = text(f"SELECT {function}({values})")
     result = inner.execute(statement, dict(zip(_NAMES, arguments, strict=True)))
-    result = await result if inspect.isawaitable(result) else result
+    result = await result if inspect.iscoroutine(result) else result
     return int(result.scalar_one())
 
 

@@ -1,8 +1,8 @@
 """Where the next fetch of a source begins: behind what the last one took.
 
-Without it, each fetch would pass by all that is leased and, while some long transaction keeps PostgreSQL from cleaning up,
-all that was deleted. What a cursor does not see (a lease that ended, something more urgent, a transaction that committed
-late) is seen by a look at everything, which comes soon, and sooner if the cursor finds less than it was asked for.
+Without it, each fetch would pass by all that is leased and, while some long transaction keeps PostgreSQL from cleaning
+up, all that was deleted. What a cursor does not see (a lease that ended, something more urgent, a transaction that
+committed late) is seen by a look at everything, which comes soon, and sooner if the cursor finds less than is asked.
 """
 
 from __future__ import annotations

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
+from datetime import timedelta
 from typing import Any, NamedTuple
 
 from redrive.limits import Limits
@@ -65,9 +66,9 @@ def _going_back(item: Settlement) -> tuple[int, bool, bytes | None]:
     return micros(outcome.pause), True, None
 
 
-def micros(span: Any) -> int:
+def micros(span: timedelta) -> int:
     """A duration in microseconds."""
-    return (span.days * 86_400 + span.seconds) * 1_000_000 + int(span.microseconds)
+    return (span.days * 86_400 + span.seconds) * 1_000_000 + span.microseconds
 
 
 def _throttled(settlements: Iterable[Settlement], limits: Limits) -> int:

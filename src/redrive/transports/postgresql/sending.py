@@ -40,7 +40,7 @@ class Sending:
             except (ValueError, OverflowError) as error:
                 answers[number] = refused(f"PostgreSQL cannot hold it: {error}")
         for back in (False, True):
-            for chunk in _chunks([(number, row) for number, row, was in made if was is back]):
+            for chunk in _chunks([(number, made_of) for number, made_of, was in made if was is back]):
                 for number, why in (await self._add(source, back, chunk)).items():
                     answers[number] = refused(why)
         return answers
@@ -48,7 +48,7 @@ class Sending:
     async def _add(self, source: str, back: bool, chunk: Sequence[tuple[int, Row]]) -> dict[int, str]:
         """Add them; where the server will not have one of them, each by itself. Returns why some are refused."""
         try:
-            await self._put(as_bytes(source), back, [row for _, row in chunk])
+            await self._put(as_bytes(source), back, [made for _, made in chunk])
         except ValueError as error:
             if len(chunk) == 1:
                 return {chunk[0][0]: str(error)}
@@ -71,6 +71,7 @@ class Sending:
 
     async def _copy(self, connection: Connection, source: bytes, made: Sequence[Row]) -> None:
         """In one transaction: they are there together, and who waits hears of it then."""
+        await rows(connection, self._link.sql(PACKAGE, "source"), (source,))
         [(no, fair, now)] = await rows(connection, self._link.sql(PACKAGE, "where_to"), (source,))
         async with (
             connection.cursor() as cursor,

@@ -12,20 +12,24 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from redrive.clock import Clock, microseconds, moment
-from redrive.drivers.postgresql.link import Link
+from redrive.drivers.postgresql.link import Link, rows
 from redrive.drivers.postgresql.migrations import Migrations
-from redrive.errors import ConfigError, TransportUnavailable
+from redrive.drivers.postgresql.pool import Connection, Pool
+from redrive.errors import ConfigError, NotNow, TransportUnavailable
 from redrive.limits import Fair, Limits
 from redrive.model import Done, Holds, Message, MessageId, Release
 from redrive.transports.base import Delivery, Depth, Features, SendResult, Settlement
 from redrive.transports.postgresql.bell import Bell
+from redrive.transports.postgresql.borrowed import send_on
 from redrive.transports.postgresql.cursors import Cursors
 from redrive.transports.postgresql.leases import Held, by_source, decided, micros, slices
-from redrive.transports.postgresql.rows import as_bytes, as_text, deliveries, digest
-from redrive.transports.postgresql.sending import PACKAGE, Sending
+from redrive.transports.postgresql.rows import as_bytes, as_text, deliveries, digest, row
+from redrive.transports.postgresql.sending import PACKAGE, Sending, delay_of
+from redrive.transports.postgresql.work import Work
 from redrive.transports.tenants import TenantMetrics
 
 _MOST_AT_ONCE = 1000  # messages of one fetch
+_MOST_WORKS = 1000  # transactions of handlers; how many there are is the handler's `concurrency`
 _NO_LIMITS, _USUAL = Limits(), Fair()
 
 
@@ -55,6 +59,10 @@ class PostgresqlTransport:
         self._at_once: set[str] = set()  # sources whose attempts begin when they are received
         self._numbers: dict[str, int] = {}  # of sources that the server knows, with our limits
         self._unanswered: set[Held] = set()  # settlements that may have been carried out
+        self._worked: dict[str, dict[str, Delivery]] = {}  # by source and id: what is handled in transactions
+        self._committed: set[Held] = set()  # what was acknowledged in the transaction of its handler
+        self._works: Pool | None = None
+        self._identity = ""
         self._background: set[asyncio.Task[None]] = set()
 
     # -- the seam ------------------------------------------------------------------------------------------------
@@ -109,7 +117,41 @@ class PostgresqlTransport:
         """Close the connections, after what a cancelled receive had taken is given back."""
         await asyncio.gather(*self._background, return_exceptions=True)
         await self._bell.silence()
+        if self._works is not None:
+            await self._works.aclose()
         await self._link.aclose()
+
+    # -- in transactions of others ------------------------------------------------------------------------------
+
+    async def send_within(self, connection: Any, message: Message) -> None:
+        await self._introduce(message.source)  # a source that is new is made outside of that transaction
+        if not self._identity:
+            [(self._identity,)] = await self._run("identity")
+        made = row(message, delay_of(self._clock, message))
+        await send_on(connection, self._link.schema, message, (self._identity, as_bytes(message.source), *made))
+
+    def commit_work(self, source: str) -> None:
+        self._worked.setdefault(source, {})
+
+    def work(self, message: Message) -> Work:
+        delivery = self._worked.get(message.source, {}).get(message.id)
+        if delivery is None:
+            raise NotNow("its lease was lost: another worker has it")
+        if self._works is None:
+            self._works = self._link.pool(_MOST_WORKS)
+        return Work(self._works, delivery, self._acknowledge, self._exists)
+
+    async def _acknowledge(self, connection: Connection, delivery: Delivery) -> bool:
+        token, id = delivery.token
+        arguments = (as_bytes(delivery.message.source), id, token)
+        [(held,)] = await rows(connection, self._link.sql(PACKAGE, "done_within"), arguments)
+        if held:
+            self._committed.add(delivery.token)  # unless its transaction fails: then it is settled otherwise
+        return bool(held)
+
+    async def _exists(self, delivery: Delivery) -> bool:
+        token, id = delivery.token
+        return bool(await self._run("exists", (as_bytes(delivery.message.source), id, token)))
 
     # -- counting attempts ---------------------------------------------------------------------------------------
 
@@ -122,7 +164,7 @@ class PostgresqlTransport:
     # -- order, limits, pauses -----------------------------------------------------------------------------------
 
     def keep_order(self, source: str, holds: Holds) -> None:
-        """With `Holds.KEY`, a message of a key is handed out when the one before it is done with, to whichever worker."""
+        """With `Holds.KEY`, a message of a key is handed out when the one before it is done with."""
         if holds is Holds.PARTITION:
             raise ConfigError(
                 f"{source!r}: a queue in PostgreSQL has no partitions: holds='key' keeps each key in order"
@@ -223,14 +265,17 @@ class PostgresqlTransport:
         }
         fetching = asyncio.ensure_future(self._run("fetch", wanted))
         try:
-            rows = await asyncio.shield(fetching)
+            found = await asyncio.shield(fetching)
         except asyncio.CancelledError:
             self._later(self._give_back(source, token, fetching))
             raise
-        rows = self._cursors.seen(source, cursor, rows, limit)
-        if not rows and cursor[1] is not None:
+        ordered = self._cursors.seen(source, cursor, found, limit)
+        if not ordered and cursor[1] is not None:
             return await self._fetch(source, limit)  # nothing is behind the cursor: look at everything
-        return deliveries(source, token, rows)
+        taken = deliveries(source, token, ordered)
+        if source in self._worked:
+            self._worked[source].update((delivery.message.id, delivery) for delivery in taken)
+        return taken
 
     def _rate_of(self, source: str) -> dict[str, Any]:
         limits = self._limits.get(source, _NO_LIMITS)
@@ -249,8 +294,8 @@ class PostgresqlTransport:
         return float(pause) / 1e6
 
     async def _give_back(self, source: str, token: int, fetching: asyncio.Future[Any]) -> None:
-        rows = await fetching
-        await self.settle([Settlement(item, Release()) for item in deliveries(source, token, rows)])
+        taken = deliveries(source, token, await fetching)
+        await self.settle([Settlement(item, Release()) for item in taken])
 
     def _later(self, work: Coroutine[Any, Any, Any]) -> None:
         """Do that in the background; if the server is away it is dropped, and the end of the lease does the rest."""
@@ -270,10 +315,14 @@ class PostgresqlTransport:
             ids, tokens, ends = slices(delivery.token for delivery in some)
             held = [(token, id) for token, id in _pairs(ids, tokens, ends)]
             [(numbers,)] = await self._run(name, (as_bytes(source), ids, tokens, ends, *more))
-            lost |= {held[number - 1] for number in numbers}
+            lost |= {held[number - 1] for number in numbers} - self._committed
         return [delivery for delivery in deliveries if delivery.token in lost] if lost else []
 
     async def _settle(self, source: str, settlements: Sequence[Settlement]) -> set[Held]:
+        if source in self._worked:
+            settlements = self._not_committed(source, settlements)
+            if not settlements:
+                return set()
         held = [item.delivery.token for item in settlements]
         arguments = decided(settlements, self._limits.get(source, _NO_LIMITS))
         try:
@@ -287,6 +336,18 @@ class PostgresqlTransport:
         if (goes_back or source in self._by_key) and source in self._numbers:
             self._bell.ring(self._numbers[source])
         return self._really_lost(settlements, {(token, id): instead for id, token, instead in found})
+
+    def _not_committed(self, source: str, settlements: Sequence[Settlement]) -> list[Settlement]:
+        """Those that were not acknowledged by the transaction of their handler."""
+        left: list[Settlement] = []
+        for item in settlements:
+            delivery, held = item.delivery, item.delivery.token
+            if self._worked[source].get(delivery.message.id) is delivery:
+                del self._worked[source][delivery.message.id]
+            if held not in self._committed or not isinstance(item.outcome, Done):
+                left.append(item)
+            self._committed.discard(held)
+        return left
 
     def _really_lost(self, settlements: Sequence[Settlement], lost: dict[Held, str]) -> set[Held]:
         """Those whose lease another has. What is settled a second time, because the answer to the first did not come,

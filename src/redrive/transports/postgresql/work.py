@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from contextlib import AsyncExitStack
+from contextlib import AsyncExitStack, suppress
 from types import TracebackType
 from typing import Any
 
@@ -53,7 +53,7 @@ class Work:
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> bool:
-        ending = asyncio.ensure_future(self._commit() if error is None else self._roll_back(kind, error, trace))
+        ending = asyncio.ensure_future(self._commit() if error is None else self._roll_back(error))
         while not ending.done():
             try:
                 await asyncio.shield(ending)
@@ -64,12 +64,10 @@ class Work:
         ending.result()
         return False
 
-    async def _roll_back(self, kind: Any, error: BaseException, trace: Any) -> None:
+    async def _roll_back(self, error: BaseException) -> None:
         """Undo what was written; what went wrong is told by whoever raised it."""
         try:
-            await self._transaction.__aexit__(kind, error, trace)
-        except Exception:  # a connection that is lost rolls back by itself
-            pass
+            await self._rolled_back(error)
         finally:
             await self._stack.aclose()
 
@@ -100,10 +98,8 @@ class Work:
         return True
 
     async def _rolled_back(self, error: BaseException) -> None:
-        try:
+        with suppress(Exception):  # a connection that is lost rolls back by itself
             await self._transaction.__aexit__(type(error), error, None)
-        except Exception:
-            pass
 
     async def _find_out(self, error: BaseException) -> None:
         """The connection was lost while it committed: if the message is gone, it was done."""
