@@ -35,7 +35,7 @@ class Borrowed:
 async def by_psycopg(url: str, stack: AsyncExitStack) -> Borrowed:
     made = await stack.enter_async_context(await psycopg.AsyncConnection.connect(url))
     await made.execute("SELECT 1")
-    return Borrowed(made, made.execute, lambda _: made.commit(), lambda _: made.rollback())  # type: ignore[arg-type]
+    return Borrowed(made, made.execute, lambda _: made.commit(), lambda _: made.rollback())
 
 
 async def by_psycopg_sync(url: str, stack: AsyncExitStack) -> Borrowed:

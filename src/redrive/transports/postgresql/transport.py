@@ -12,13 +12,13 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from redrive.clock import Clock, microseconds, moment
-from redrive.drivers.postgresql.link import Link, rows
+from redrive.drivers.postgresql.link import Link
 from redrive.drivers.postgresql.migrations import Migrations
-from redrive.drivers.postgresql.pool import Connection, Pool
-from redrive.errors import ConfigError, NotNow, TransportUnavailable
+from redrive.errors import ConfigError, TransportUnavailable
 from redrive.limits import Fair, Limits
 from redrive.model import Done, Holds, Message, MessageId, Release
 from redrive.transports.base import Delivery, Depth, Features, SendResult, Settlement
+from redrive.transports.postgresql.acks import CommittedAcks
 from redrive.transports.postgresql.bell import Bell
 from redrive.transports.postgresql.borrowed import send_on
 from redrive.transports.postgresql.cursors import Cursors
@@ -29,7 +29,6 @@ from redrive.transports.postgresql.work import Work
 from redrive.transports.tenants import TenantMetrics
 
 _MOST_AT_ONCE = 1000  # messages of one fetch
-_MOST_WORKS = 1000  # transactions of handlers; how many there are is the handler's `concurrency`
 _NO_LIMITS, _USUAL = Limits(), Fair()
 
 
@@ -59,9 +58,7 @@ class PostgresqlTransport:
         self._at_once: set[str] = set()  # sources whose attempts begin when they are received
         self._numbers: dict[str, int] = {}  # of sources that the server knows, with our limits
         self._unanswered: set[Held] = set()  # settlements that may have been carried out
-        self._worked: dict[str, dict[str, Delivery]] = {}  # by source and id: what is handled in transactions
-        self._committed: set[Held] = set()  # what was acknowledged in the transaction of its handler
-        self._works: Pool | None = None
+        self._acks = CommittedAcks(self._link)
         self._identity = ""
         self._background: set[asyncio.Task[None]] = set()
 
@@ -117,8 +114,7 @@ class PostgresqlTransport:
         """Close the connections, after what a cancelled receive had taken is given back."""
         await asyncio.gather(*self._background, return_exceptions=True)
         await self._bell.silence()
-        if self._works is not None:
-            await self._works.aclose()
+        await self._acks.aclose()
         await self._link.aclose()
 
     # -- in transactions of others ------------------------------------------------------------------------------
@@ -131,27 +127,10 @@ class PostgresqlTransport:
         await send_on(connection, self._link.schema, message, (self._identity, as_bytes(message.source), *made))
 
     def commit_work(self, source: str) -> None:
-        self._worked.setdefault(source, {})
+        self._acks.watch(source)
 
     def work(self, message: Message) -> Work:
-        delivery = self._worked.get(message.source, {}).get(message.id)
-        if delivery is None:
-            raise NotNow("its lease was lost: another worker has it")
-        if self._works is None:
-            self._works = self._link.pool(_MOST_WORKS)
-        return Work(self._works, delivery, self._acknowledge, self._exists)
-
-    async def _acknowledge(self, connection: Connection, delivery: Delivery) -> bool:
-        token, id = delivery.token
-        arguments = (as_bytes(delivery.message.source), id, token)
-        [(held,)] = await rows(connection, self._link.sql(PACKAGE, "done_within"), arguments)
-        if held:
-            self._committed.add(delivery.token)  # unless its transaction fails: then it is settled otherwise
-        return bool(held)
-
-    async def _exists(self, delivery: Delivery) -> bool:
-        token, id = delivery.token
-        return bool(await self._run("exists", (as_bytes(delivery.message.source), id, token)))
+        return self._acks.work(message)
 
     # -- counting attempts ---------------------------------------------------------------------------------------
 
@@ -273,8 +252,7 @@ class PostgresqlTransport:
         if not ordered and cursor[1] is not None:
             return await self._fetch(source, limit)  # nothing is behind the cursor: look at everything
         taken = deliveries(source, token, ordered)
-        if source in self._worked:
-            self._worked[source].update((delivery.message.id, delivery) for delivery in taken)
+        self._acks.add(source, taken)
         return taken
 
     def _rate_of(self, source: str) -> dict[str, Any]:
@@ -315,12 +293,12 @@ class PostgresqlTransport:
             ids, tokens, ends = slices(delivery.token for delivery in some)
             held = [(token, id) for token, id in _pairs(ids, tokens, ends)]
             [(numbers,)] = await self._run(name, (as_bytes(source), ids, tokens, ends, *more))
-            lost |= {held[number - 1] for number in numbers} - self._committed
+            lost |= self._acks.not_committed({held[number - 1] for number in numbers})
         return [delivery for delivery in deliveries if delivery.token in lost] if lost else []
 
     async def _settle(self, source: str, settlements: Sequence[Settlement]) -> set[Held]:
-        if source in self._worked:
-            settlements = self._not_committed(source, settlements)
+        if self._acks.watches(source):
+            settlements = self._acks.left(source, settlements)
             if not settlements:
                 return set()
         held = [item.delivery.token for item in settlements]
@@ -336,18 +314,6 @@ class PostgresqlTransport:
         if (goes_back or source in self._by_key) and source in self._numbers:
             self._bell.ring(self._numbers[source])
         return self._really_lost(settlements, {(token, id): instead for id, token, instead in found})
-
-    def _not_committed(self, source: str, settlements: Sequence[Settlement]) -> list[Settlement]:
-        """Those that were not acknowledged by the transaction of their handler."""
-        left: list[Settlement] = []
-        for item in settlements:
-            delivery, held = item.delivery, item.delivery.token
-            if self._worked[source].get(delivery.message.id) is delivery:
-                del self._worked[source][delivery.message.id]
-            if held not in self._committed or not isinstance(item.outcome, Done):
-                left.append(item)
-            self._committed.discard(held)
-        return left
 
     def _really_lost(self, settlements: Sequence[Settlement], lost: dict[Held, str]) -> set[Held]:
         """Those whose lease another has. What is settled a second time, because the answer to the first did not come,

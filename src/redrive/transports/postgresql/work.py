@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
 from contextlib import AsyncExitStack, suppress
 from types import TracebackType
-from typing import Any
+from typing import Any, Protocol
 
 import psycopg
 
@@ -15,10 +14,21 @@ from redrive.drivers.postgresql.pool import Connection, Pool
 from redrive.errors import NotNow, TransportUnavailable
 from redrive.transports.base import Delivery
 
-Acknowledge = Callable[[Connection, Delivery], Awaitable[bool]]
-"""Deletes the message in the transaction of that connection; whether its lease was still held."""
-Exists = Callable[[Delivery], Awaitable[bool]]
-"""Whether the message is still there under its lease."""
+
+class Acks(Protocol):
+    """The acks of a queue that are a part of the transactions of handlers."""
+
+    async def acknowledge(self, connection: Connection, delivery: Delivery) -> bool:
+        """Delete the message in the transaction of that connection; whether its lease was still held."""
+        ...
+
+    async def exists(self, delivery: Delivery) -> bool:
+        """Whether the message is still there under its lease."""
+        ...
+
+    def was_not_committed(self, delivery: Delivery) -> None:
+        """What was acknowledged is not, after all."""
+        ...
 
 
 class Work:
@@ -28,11 +38,10 @@ class Work:
     lost with the connection, the queue is asked whether the message is gone.
     """
 
-    def __init__(self, pool: Pool, delivery: Delivery, acknowledge: Acknowledge, exists: Exists) -> None:
+    def __init__(self, pool: Pool, delivery: Delivery, acks: Acks) -> None:
         self.delivery = delivery
         self._pool = pool
-        self._acknowledge = acknowledge
-        self._exists = exists
+        self._acks = acks
         self._stack = AsyncExitStack()
         self._connection: Connection | None = None
         self._transaction: Any = None
@@ -79,23 +88,35 @@ class Work:
             await self._stack.aclose()
 
     async def _carried_out(self) -> bool:
-        connection, transaction = self._connection, self._transaction
-        assert connection is not None
+        """Acknowledge and commit; whether the lease was still held."""
         try:
-            held = await self._acknowledge(connection, self.delivery)
+            if not await self._acknowledged():
+                return False
+            await self._committed()
+        except BaseException:
+            self._acks.was_not_committed(self.delivery)
+            raise
+        return True
+
+    async def _acknowledged(self) -> bool:
+        assert self._connection is not None
+        try:
+            held = await self._acks.acknowledge(self._connection, self.delivery)
         except BaseException as error:
             await self._rolled_back(error)
             raise
         if not held:
             await self._rolled_back(NotNow())
-            return False
+        return held
+
+    async def _committed(self) -> None:
+        assert self._connection is not None
         try:
-            await transaction.__aexit__(None, None, None)
+            await self._transaction.__aexit__(None, None, None)
         except (psycopg.OperationalError, OSError) as error:
-            if not connection.closed:  # a refusal of the server: it has rolled back
+            if not self._connection.closed:  # a refusal of the server: it has rolled back
                 raise
             await self._find_out(error)
-        return True
 
     async def _rolled_back(self, error: BaseException) -> None:
         with suppress(Exception):  # a connection that is lost rolls back by itself
@@ -104,7 +125,7 @@ class Work:
     async def _find_out(self, error: BaseException) -> None:
         """The connection was lost while it committed: if the message is gone, it was done."""
         try:
-            exists = await self._exists(self.delivery)
+            exists = await self._acks.exists(self.delivery)
         except TransportUnavailable as away:
             raise NotNow(f"it is not known whether its work was committed: {away}") from error
         if exists:
