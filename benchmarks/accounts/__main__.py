@@ -15,15 +15,17 @@ from pathlib import Path
 import msgspec
 
 from benchmarks.accounts.account import Account, account
-from benchmarks.accounts.brokers import BROKERS
+from benchmarks.accounts.brokers import BROKERS, STRIKES
 from benchmarks.harness import in_loop
 
 _COLUMNS = (
     "broker",
     "messages",
     "kills",
+    "server_kills",
     "lost",
     "letters",
+    "doubled",
     "repeats",
     "repeats_per_kill",
     "most_repeats",
@@ -43,7 +45,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print(msgspec.json.encode(found).decode(), flush=True)
         accounts.append(found)
     print(table(accounts), file=sys.stderr)
-    return int(any(found.lost or found.left for found in accounts))
+    return int(any(found.lost or found.left or found.doubled for found in accounts))
 
 
 def table(accounts: Sequence[Account]) -> str:
@@ -65,6 +67,8 @@ def _account(broker: str, directory: Path, options: argparse.Namespace) -> Accou
                 kills=options.kills,
                 batch=options.batch,
                 seed=options.seed,
+                strike=STRIKES.get(broker),
+                exactly_once=broker.endswith("exactly-once"),
             )
         )
 
