@@ -40,6 +40,8 @@ class Features(Struct, frozen=True, kw_only=True):
     urgent_first: bool = True  # of what is ready, the lower `priority` comes first
     delays_sends: bool = False  # `not_before` of what is sent is kept; otherwise the core refuses to send it
     sets_aside: bool = True  # a retry can wait without holding up what is behind it; otherwise the core parks it
+    sends_within: bool = False  # a message can be sent within a transaction of the user's own (SendsWithin)
+    exactly_once: bool = False  # a handler's work in its database and the ack can be one transaction (CommitsWork)
 
 
 class Delivery(Struct, frozen=True, gc=False):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from hashlib import blake2b
 from typing import Any, TypeAlias
 
@@ -36,7 +36,10 @@ _LOWEST, _HIGHEST = -(1 << 31), (1 << 31) - 1
 
 def as_bytes(text: str) -> bytes:
     """An id or a name as its column has it."""
-    return text.encode("utf-8", "surrogatepass")
+    try:
+        return text.encode()
+    except UnicodeEncodeError:  # half a character, which somebody sent all the same
+        return text.encode("utf-8", "surrogatepass")
 
 
 def as_text(data: bytes) -> str:
@@ -48,24 +51,17 @@ def digest(name: bytes) -> int:
     return int.from_bytes(blake2b(name, digest_size=8).digest(), "big", signed=True) or 1
 
 
-def columns(messages: Sequence[Message], delays: Sequence[int]) -> list[list[Any]]:
-    """The messages as `queue_send` takes them: a list for each column. ValueError for one that no column can hold."""
-    rows = [row(message, delay) for message, delay in zip(messages, delays, strict=True)]
-    return [list(column) for column in zip(*rows, strict=True)]
-
-
 def row(message: Message, delay: int) -> Row:
     """id, priority, delay, attempts made, time, tenant, its name, key, body, rest."""
     if not _LOWEST <= message.priority <= _HIGHEST:
         raise ValueError(f"priority {message.priority} does not fit into 32 bits")
-    id, attempts, time = as_bytes(message.id), message.attempt - 1, microseconds(message.enqueued_at)
     tenant = None if message.tenant is None else as_bytes(message.tenant)
     return (
-        id,
+        as_bytes(message.id),
         message.priority,
         delay,
-        attempts,
-        time,
+        message.attempt - 1,
+        microseconds(message.enqueued_at),
         None if tenant is None else digest(tenant),
         tenant,
         None if message.key is None else digest(message.key),
@@ -75,9 +71,19 @@ def row(message: Message, delay: int) -> Row:
 
 
 def _rest(message: Message) -> bytes | None:
+    if (
+        not message.headers
+        and message.key is None
+        and message.tenant is None
+        and message.correlation_id is None
+        and message.expires_at is None
+        and not message.origin
+    ):
+        return None  # as of most
     expires_at = None if message.expires_at is None else microseconds(message.expires_at)
-    rest = Rest(message.headers, message.key, message.tenant, message.correlation_id, expires_at, message.origin)
-    return None if rest == _NO_REST else _encode(rest)
+    return _encode(
+        Rest(message.headers, message.key, message.tenant, message.correlation_id, expires_at, message.origin)
+    )
 
 
 def deliveries(source: str, token: int, rows: Iterable[Row]) -> list[Delivery]:

@@ -10,16 +10,15 @@ import psycopg
 
 from redrive.clock import Clock
 from redrive.drivers.postgresql.link import Link, rows
-from redrive.drivers.postgresql.pool import Connection
 from redrive.errors import TransportUnavailable
 from redrive.model import Message
 from redrive.transports.base import ACCEPTED, SendResult, refused
+from redrive.transports.postgresql.copying import packed
 from redrive.transports.postgresql.rows import Row, as_bytes, row
 
 PACKAGE = "redrive.transports.postgresql"
 _COPY_FROM = 100  # messages: fewer are sent by one statement, which is one round trip
 _MOST, _LARGEST = 5000, 16 << 20  # messages and bytes of one statement
-_TYPES = ("int4", "bytea", "int4", "bool", "int8", "int4", "int8", "int8", "int8", "bytea", "bytea")
 _MICROSECOND = timedelta(microseconds=1)
 
 
@@ -33,15 +32,18 @@ class Sending:
     async def send(self, source: str, messages: Sequence[Message]) -> list[SendResult]:
         """An answer for each. One that no column can hold is refused, and those beside it are sent."""
         answers: list[SendResult] = [ACCEPTED] * len(messages)
-        made: list[tuple[int, Row, bool]] = []
+        fresh: list[tuple[int, Row]] = []
+        back: list[tuple[int, Row]] = []
         for number, message in enumerate(messages):
             try:
-                made.append((number, row(message, delay_of(self._clock, message)), message.was_sent_back))
+                made = row(message, 0 if message.not_before is None else delay_of(self._clock, message))
             except (ValueError, OverflowError) as error:
                 answers[number] = refused(f"PostgreSQL cannot hold it: {error}")
-        for back in (False, True):
-            for chunk in _chunks([(number, made_of) for number, made_of, was in made if was is back]):
-                for number, why in (await self._add(source, back, chunk)).items():
+            else:
+                (back if message.headers and message.was_sent_back else fresh).append((number, made))
+        for some, is_back in ((fresh, False), (back, True)):
+            for chunk in _chunks(some):
+                for number, why in (await self._add(source, is_back, chunk)).items():
                     answers[number] = refused(why)
         return answers
 
@@ -61,7 +63,7 @@ class Sending:
     async def _put(self, source: bytes, back: bool, made: Sequence[Row]) -> None:
         if len(made) >= _COPY_FROM and not back:
             try:
-                await self._link.run(lambda connection: self._copy(connection, source, made))
+                await self._copy(source, made)
             except TransportUnavailable as error:
                 if not isinstance(error.__cause__, psycopg.errors.UniqueViolation):
                     raise
@@ -69,21 +71,24 @@ class Sending:
                 return
         await self._link.fetch(self._link.sql(PACKAGE, "send"), arguments(source, back, made))
 
-    async def _copy(self, connection: Connection, source: bytes, made: Sequence[Row]) -> None:
-        """In one transaction: they are there together, and who waits hears of it then."""
-        await rows(connection, self._link.sql(PACKAGE, "source"), (source,))
-        [(no, fair, now)] = await rows(connection, self._link.sql(PACKAGE, "where_to"), (source,))
-        async with (
-            connection.cursor() as cursor,
-            cursor.copy(self._link.sql(PACKAGE, "copy").encode()) as copy,
-        ):
-            copy.set_types(_TYPES)
-            for id, priority, delay, attempts, time, tenant, _, key, body, rest in made:
-                due = now + delay if delay else None
-                turn = tenant or 0 if fair else tenant
-                await copy.write_row((no, id, priority, delay > 0, due, attempts, time, turn, key, body, rest))
-        names = {item[5] or 0: item[6] or b"" for item in made} if fair else {}
-        await rows(connection, self._link.sql(PACKAGE, "sent"), (no, fair, list(names), list(names.values())))
+    async def _copy(self, source: bytes, made: Sequence[Row]) -> None:
+        """In one transaction of four round trips: they are there together, and who waits hears of it then."""
+        async with self._link.connection() as connection:
+            async with connection.pipeline():
+                await connection.execute("BEGIN")
+                where = await rows(connection, self._link.sql(PACKAGE, "where_to"), (source,))
+            if not where:  # nobody has sent to it before
+                await rows(connection, self._link.sql(PACKAGE, "source"), (source,))
+                where = await rows(connection, self._link.sql(PACKAGE, "where_to"), (source,))
+            [(no, fair, now)] = where
+            async with connection.cursor() as cursor, cursor.copy(self._link.sql(PACKAGE, "copy").encode()) as copy:
+                await copy.write(packed(no, fair, now, made))
+            names = {item[5] or 0: item[6] or b"" for item in made} if fair else {}
+            async with connection.pipeline():
+                await connection.execute(
+                    self._link.sql(PACKAGE, "sent").encode(), (no, fair, list(names), list(names.values()))
+                )
+                await connection.execute("COMMIT")
 
 
 def arguments(source: bytes, back: bool, made: Sequence[Row]) -> list[Any]:

@@ -44,6 +44,8 @@ class PostgresqlTransport:
         idempotent_send=True,
         shared=True,
         delays_sends=True,
+        sends_within=True,
+        exactly_once=True,
     )
 
     def __init__(self, url: str, *, clock: Clock, lease: timedelta) -> None:
