@@ -14,7 +14,7 @@ from redrive.drivers.postgresql.errors import AGAIN, GONE, state_of, translated
 from redrive.drivers.postgresql.migrations import Migrations
 from redrive.drivers.postgresql.pool import Connection, Pool
 from redrive.drivers.postgresql.statements import statement
-from redrive.drivers.postgresql.trust import Facts, doubts, facts
+from redrive.drivers.postgresql.trust import Doubt, Facts, doubts, facts, obstacles, weaknesses
 from redrive.errors import ConfigError, Unavailable
 
 T = TypeVar("T")
@@ -94,6 +94,20 @@ class Link:
         with translated(self.address.shown, self._unavailable):
             async with self._pool.connection() as connection, asyncio.timeout(self.address.patience):
                 return await facts(connection, self.schema)
+
+    async def doubts(self) -> list[Doubt]:
+        """All that is wrong with the server, whether or not we would run on it. Makes no tables."""
+        known = await self.facts()
+        return [*doubts(known), *obstacles(known, self.schema), *weaknesses(known, self.address.pool_size)]
+
+    async def check(self) -> bool:
+        """Raise if we could not write; returns whether our tables are there and up to date. Makes none."""
+        for doubt in obstacles(await self.facts(), self.schema):
+            raise self._unavailable(self.address.shown, f"it {doubt.text}: {doubt.mend}")
+        with translated(self.address.shown, self._unavailable):
+            async with self._pool.connection() as connection, asyncio.timeout(self.address.patience):
+                await self._trust(connection)
+        return await self.version() == self.migrations.version
 
     async def version(self) -> int:
         """The version of our tables that is there; 0: none. Makes none."""

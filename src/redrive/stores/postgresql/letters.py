@@ -68,7 +68,8 @@ class PostgresLetters:
         self, query: Query, *, after: Cursor | None = None, limit: int = 50, oldest_first: bool = False
     ) -> Page:
         place = beyond(after, oldest_first)
-        condition = in_order(query, self._access.schema, has_text_index=self._access.has_text_index)
+        has_index = query.text is not None and await self._access.has_text_index()
+        condition = in_order(query, self._access.schema, has_text_index=has_index)
         found = await self._fetch(
             "search",
             {**condition.parameters, **place.parameters, "limit": limit},
