@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from typing import Any, TypeAlias, TypeVar
 
@@ -167,3 +167,17 @@ async def rows(connection: Connection, query: str, parameters: Parameters = ()) 
     async with connection.cursor(binary=True) as cursor:
         await cursor.execute(query.encode(), parameters or None)
         return await cursor.fetchall() if cursor.description is not None else []
+
+
+async def copy(connection: Connection, query: str, types: Sequence[str], values: Iterable[Sequence[Any]]) -> None:
+    """COPY rows in, in binary. They may be made as they are sent: the server works on one while the next is made."""
+    try:
+        async with connection.cursor().copy(query.encode()) as copying:
+            copying.set_types(types)
+            for row in values:
+                await copying.write_row(row)
+    except ValueError as error:
+        if "values to unpack" not in str(error):
+            raise
+        # psycopg 3.3 expects one answer at the end, and a server that is killed gives two
+        raise psycopg.OperationalError("the connection was cut off in a COPY") from error
