@@ -11,7 +11,7 @@ from redrive.drivers.postgresql.migrations import Migrations
 from redrive.drivers.postgresql.pool import Connection
 from redrive.errors import ConfigError, StoreUnavailable
 from tests.servers.fixtures import StartsServer
-from tests.servers.postgresql import PostgreSQL
+from tests.servers.postgresql import PgBouncer, PostgreSQL
 
 NOTES = Migrations("notes", "tests.drivers.component")
 Opens = Callable[..., Link]
@@ -39,9 +39,8 @@ async def open_link() -> AsyncIterator[Opens]:
 
 
 @pytest.fixture(params=["direct", "pgbouncer"])
-def url(request: pytest.FixtureRequest) -> str:
-    name = "postgresql_url" if request.param == "direct" else "pgbouncer_url"
-    return str(request.getfixturevalue(name))
+def url(request: pytest.FixtureRequest, postgresql_url: str, pgbouncer_server: PgBouncer) -> str:
+    return postgresql_url if request.param == "direct" else pgbouncer_server.through(postgresql_url)
 
 
 async def test_tables_are_made_and_brought_up_to_date_by_whoever_comes_first(url: str, open_link: Opens) -> None:

@@ -11,6 +11,7 @@ from redrive.doctor.alerts import notifiers
 from redrive.doctor.broker import broker
 from redrive.doctor.cluster import is_made
 from redrive.doctor.contents import contents
+from redrive.doctor.doubts import doubts
 from redrive.doctor.files import is_missing, sqlite_files
 from redrive.doctor.findings import Diagnosis, Finding, failure, fine, warning
 from redrive.doctor.machine import machine
@@ -60,6 +61,7 @@ async def _reached(about: str, url: str, opened: Callable[[], B], found: list[Fi
         found.append(failure(about, f"{shown} does not answer: {why}", f"start it, or correct `{about}`"))
         return None
     found.append(_kept(about, shown, backend.features.durable))
+    found += await doubts(about, backend)
     return backend
 
 

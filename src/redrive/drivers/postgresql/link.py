@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from typing import Any, TypeAlias, TypeVar
 
@@ -14,7 +14,7 @@ from redrive.drivers.postgresql.errors import AGAIN, GONE, state_of, translated
 from redrive.drivers.postgresql.migrations import Migrations
 from redrive.drivers.postgresql.pool import Connection, Pool
 from redrive.drivers.postgresql.statements import statement
-from redrive.drivers.postgresql.trust import Facts, doubts, facts
+from redrive.drivers.postgresql.trust import Doubt, Facts, doubts, facts, obstacles, weaknesses
 from redrive.errors import ConfigError, Unavailable
 
 T = TypeVar("T")
@@ -99,6 +99,20 @@ class Link:
             async with self._pool.connection() as connection, asyncio.timeout(self.address.patience):
                 return await facts(connection, self.schema)
 
+    async def doubts(self) -> list[Doubt]:
+        """All that is wrong with the server, whether or not we would run on it. Makes no tables."""
+        known = await self.facts()
+        return [*doubts(known), *obstacles(known, self.schema), *weaknesses(known, self.address.pool_size)]
+
+    async def check(self) -> bool:
+        """Raise if we could not write; returns whether our tables are there and up to date. Makes none."""
+        for doubt in obstacles(await self.facts(), self.schema):
+            raise self._unavailable(self.address.shown, f"it {doubt.text}: {doubt.mend}")
+        with translated(self.address.shown, self._unavailable):
+            async with self._pool.connection() as connection, asyncio.timeout(self.address.patience):
+                await self._trust(connection)
+        return await self.version() == self.migrations.version
+
     async def version(self) -> int:
         """The version of our tables that is there; 0: none. Makes none."""
         with translated(self.address.shown, self._unavailable):
@@ -157,3 +171,17 @@ async def rows(connection: Connection, query: str, parameters: Parameters = ()) 
     async with connection.cursor(binary=True) as cursor:
         await cursor.execute(query.encode(), parameters or None)
         return await cursor.fetchall() if cursor.description is not None else []
+
+
+async def copy(connection: Connection, query: str, types: Sequence[str], values: Iterable[Sequence[Any]]) -> None:
+    """COPY rows in, in binary. They may be made as they are sent: the server works on one while the next is made."""
+    try:
+        async with connection.cursor().copy(query.encode()) as copying:
+            copying.set_types(types)
+            for row in values:
+                await copying.write_row(row)
+    except ValueError as error:
+        if "values to unpack" not in str(error):
+            raise
+        # psycopg 3.3 expects one answer at the end, and a server that is killed gives two
+        raise psycopg.OperationalError("the connection was cut off in a COPY") from error

@@ -45,6 +45,8 @@ class Migrations(Struct, frozen=True, dict=True):
         found = await self.found(connection, schema)
         if found < self.version:
             async with connection.transaction():
+                # whatever is the default here: what others did before we had the lock is to be seen
+                await connection.execute("SET TRANSACTION ISOLATION LEVEL READ COMMITTED")
                 await connection.execute(statement(_HERE, "lock", schema), {"schema": schema})
                 await self._make_ground(connection, schema)
                 found = await self.found(connection, schema)

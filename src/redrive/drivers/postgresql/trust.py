@@ -44,10 +44,11 @@ class Facts(Struct, frozen=True):
 
 
 class Doubt(Struct, frozen=True):
-    """Why a server is not to be trusted with messages, and what mends it."""
+    """What is wrong with a server, and what mends it."""
 
     text: str
     mend: str
+    is_failure: bool = True  # it loses something, or does not work
 
 
 async def facts(connection: Connection, schema: str) -> Facts:
@@ -79,6 +80,43 @@ def doubts(known: Facts) -> Iterator[Doubt]:
         yield Doubt(
             "forgets what came last when it is killed (synchronous_commit off)",
             f"{_setting('synchronous_commit')}; `ALTER ROLE {known.user} SET synchronous_commit = on` is enough for us",
+        )
+
+
+def obstacles(known: Facts, schema: str) -> Iterator[Doubt]:
+    """Why we cannot write to the server as it is."""
+    if known.standby:
+        yield Doubt("is a standby and takes no writes", "name the primary in the URL, or the hosts of both")
+    elif known.read_only == "on":
+        yield Doubt(
+            "takes no writes (default_transaction_read_only)",
+            f"`ALTER ROLE {known.user} SET default_transaction_read_only = off`, or mend what made it so",
+        )
+    if not known.has_schema and not known.may_create_schema:
+        yield Doubt(
+            f"has no schema {schema!r}, and {known.user} may not make it",
+            f"as its owner: `CREATE SCHEMA {schema} AUTHORIZATION {known.user}`",
+        )
+    if known.has_schema and not (known.may_use_schema and known.may_create_tables):
+        yield Doubt(
+            f"does not let {known.user} make tables in schema {schema!r}",
+            f"as its owner: `GRANT USAGE, CREATE ON SCHEMA {schema} TO {known.user}`",
+        )
+
+
+def weaknesses(known: Facts, pool_size: int) -> Iterator[Doubt]:
+    """What works now, and will hurt one day."""
+    if known.autovacuum == "off":
+        yield Doubt(
+            "never clears away what was deleted (autovacuum off): its tables only grow",
+            _setting("autovacuum"),
+            is_failure=False,
+        )
+    if known.connections < pool_size:
+        yield Doubt(
+            f"allows {known.connections} connections, and one process of ours may want {pool_size}",
+            "raise max_connections, or the limit of role or database; lower `pool_size` in the URL; or use PgBouncer",
+            is_failure=False,
         )
 
 

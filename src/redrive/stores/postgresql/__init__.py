@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from redrive.stores.base import StoreFeatures
+from collections.abc import Sequence
+
+from redrive.stores.base import Doubt, StoreFeatures
 from redrive.stores.postgresql.access import Access
 from redrive.stores.postgresql.documents import PostgresDocuments
 from redrive.stores.postgresql.ledger import PostgresLedger
@@ -26,8 +28,22 @@ class PostgresStore:
         self.documents = PostgresDocuments(self._access)
 
     async def check(self) -> None:
-        """Check by writing: a read can succeed where a full disk or a standby would not."""
-        await self.documents.put("", "check", {})
+        """Check by writing: a read can succeed where a full disk or a standby would not. Makes no tables: where there
+        are none yet, or older ones, it checks that we may make them."""
+        if await self._access.link.check():
+            await self.documents.put("", "check", {})
+
+    async def is_made(self) -> bool:
+        """Whether our tables are there."""
+        return await self._access.link.version() > 0
+
+    async def has_text_index(self) -> bool:
+        """Whether texts are looked for in an index, or letter by letter."""
+        return await self._access.has_text_index()
+
+    async def doubts(self) -> Sequence[Doubt]:
+        """What is wrong with the server, for `redrive doctor`."""
+        return await self._access.link.doubts()
 
     async def aclose(self) -> None:
         await self._access.link.aclose()

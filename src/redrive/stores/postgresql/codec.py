@@ -146,16 +146,21 @@ def needles(text: str) -> tuple[str | None, str]:
 
 
 def _searched(letter: Letter, is_text: bool) -> tuple[str, str | None]:
+    """What is UTF-8 of id, correlation id, error and key; and what is not, of these and of the body."""
     message, last = letter.message, letter.failures[-1]
     texts = (message.id, message.correlation_id or "", last.type, last.message)
-    raws = [text.encode("utf-8", "replace").lower() for text in texts]
+    raws = [text.encode("utf-8", "replace") for text in texts]
     if message.key:
-        raws.append(message.key.lower())
-    fitting = [raw for raw in raws if _is_text(raw)]
-    others = [raw for raw in raws if not _is_text(raw)]
-    if not is_text:
-        others.append(message.body.lower())
-    return _BORDER_BYTES.join(fitting).decode(), _ODD_BORDER.join(map(_odd, others)) if others else None
+        raws.append(message.key)
+    joined = _BORDER_BYTES.join(raws)
+    if is_text and b"\0" not in joined and joined.count(_BORDER_BYTES) == len(raws) - 1:
+        try:
+            return joined.lower().decode(), None  # as a rule
+        except UnicodeDecodeError:
+            pass
+    odd = [raw for raw in raws if not _is_text(raw)] + ([] if is_text else [message.body])
+    fitting = _BORDER_BYTES.join(raw for raw in raws if _is_text(raw))
+    return fitting.lower().decode(), _ODD_BORDER.join(_odd(raw.lower()) for raw in odd)
 
 
 def _is_text(raw: bytes) -> bool:

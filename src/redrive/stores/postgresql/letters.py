@@ -11,7 +11,7 @@ from msgspec.structs import replace
 from psycopg.errors import UniqueViolation
 
 from redrive.clock import microseconds, moment
-from redrive.drivers.postgresql.link import rows
+from redrive.drivers.postgresql.link import copy, rows
 from redrive.drivers.postgresql.pool import Connection
 from redrive.forensics.query import Query
 from redrive.model import Category, Letter, LetterId, Owner, State, rejoined
@@ -51,11 +51,11 @@ class PostgresLetters:
 
     async def record(self, letters: Sequence[Letter]) -> None:
         """Record in one transaction: as a rule all are new, and are copied in. Those that are known rejoin theirs."""
-        batches = [(some, [row_of(letter, self._shape) for letter in some]) for some in rounds(letters, by_id)]
+        batches = rounds(letters, by_id)
 
         async def work(connection: Connection) -> None:
-            for some, made in batches:
-                await self._record(connection, some, made)
+            for some in batches:
+                await self._record(connection, some)
 
         if batches:
             await self._access.run_again(work, _Overtaken)  # who overtook us is known then
@@ -68,7 +68,8 @@ class PostgresLetters:
         self, query: Query, *, after: Cursor | None = None, limit: int = 50, oldest_first: bool = False
     ) -> Page:
         place = beyond(after, oldest_first)
-        condition = in_order(query, self._access.schema, has_text_index=self._access.has_text_index)
+        has_index = query.text is not None and await self._access.has_text_index()
+        condition = in_order(query, self._access.schema, has_text_index=has_index)
         found = await self._fetch(
             "search",
             {**condition.parameters, **place.parameters, "limit": limit},
@@ -145,25 +146,23 @@ class PostgresLetters:
             id for (id,) in await self._fetch("prune", parameters, keys=first.keys, where=first.sql, still=still.sql)
         ]
 
-    async def _record(self, connection: Connection, letters: Sequence[Letter], made: Sequence[Row]) -> None:
+    async def _record(self, connection: Connection, letters: Sequence[Letter]) -> None:
         ids = {"ids": [letter.id for letter in letters]}
         found = await rows(connection, self._sql("known"), ids)
         known = {letter.id: letter for letter in (letter_of(row, self._shape) for row in found)}
-        await self._copy(connection, [row for row in made if row[0] not in known])
+        await self._copy(connection, [letter for letter in letters if letter.id not in known])
         joined = [rejoined(known[letter.id], letter) for letter in letters if letter.id in known]
         changed = [dict(zip(INSERTED, row_of(new, self._shape), strict=True)) for new in joined if new is not None]
         if changed:
             statement = self._sql("rejoin", inserted=_NAMES, values=_VALUES)
             await connection.cursor().executemany(statement.encode(), changed)
 
-    async def _copy(self, connection: Connection, made: Sequence[Row]) -> None:
-        if not made:
+    async def _copy(self, connection: Connection, letters: Sequence[Letter]) -> None:
+        if not letters:
             return
+        made = (row_of(letter, self._shape) for letter in letters)
         try:
-            async with connection.cursor().copy(self._sql("copy", inserted=_NAMES).encode()) as copy:
-                copy.set_types(_TYPES)
-                for row in made:
-                    await copy.write_row(row)
+            await copy(connection, self._sql("copy", inserted=_NAMES), _TYPES, made)
         except UniqueViolation as error:
             raise _Overtaken from error
 
