@@ -68,6 +68,10 @@ class Link:
 
         return await self._tried(execute, patience)
 
+    async def on_connection(self, work: Work[T]) -> T:
+        """Run it on a connection in autocommit. Like what `run` is given, it may be called again."""
+        return await self._tried(work, None)
+
     @asynccontextmanager
     async def connection(self, *, patience: float | None = None) -> AsyncIterator[Connection]:
         """A connection of the pool, in autocommit, after the migrations; errors in the block are translated."""
@@ -175,11 +179,18 @@ async def rows(connection: Connection, query: str, parameters: Parameters = ()) 
 
 async def copy(connection: Connection, query: str, types: Sequence[str], values: Iterable[Sequence[Any]]) -> None:
     """COPY rows in, in binary. They may be made as they are sent: the server works on one while the next is made."""
+    async with copying(connection, query) as into:
+        into.set_types(types)
+        for row in values:
+            await into.write_row(row)
+
+
+@asynccontextmanager
+async def copying(connection: Connection, query: str) -> AsyncIterator[Any]:
+    """A COPY, for what is written in the block."""
     try:
-        async with connection.cursor().copy(query.encode()) as copying:
-            copying.set_types(types)
-            for row in values:
-                await copying.write_row(row)
+        async with connection.cursor().copy(query.encode()) as into:
+            yield into
     except ValueError as error:
         if "values to unpack" not in str(error):
             raise

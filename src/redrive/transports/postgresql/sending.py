@@ -9,7 +9,8 @@ from typing import Any
 import psycopg
 
 from redrive.clock import Clock
-from redrive.drivers.postgresql.link import Link, rows
+from redrive.drivers.postgresql.link import Link, copying, rows
+from redrive.drivers.postgresql.pool import Connection
 from redrive.errors import TransportUnavailable
 from redrive.model import Message
 from redrive.transports.base import ACCEPTED, SendResult, refused
@@ -63,7 +64,7 @@ class Sending:
     async def _put(self, source: bytes, back: bool, made: Sequence[Row]) -> None:
         if len(made) >= _COPY_FROM and not back:
             try:
-                await self._copy(source, made)
+                await self._link.on_connection(lambda connection: self._copy(connection, source, made))
             except TransportUnavailable as error:
                 if not isinstance(error.__cause__, psycopg.errors.UniqueViolation):
                     raise
@@ -71,24 +72,22 @@ class Sending:
                 return
         await self._link.fetch(self._link.sql(PACKAGE, "send"), arguments(source, back, made))
 
-    async def _copy(self, source: bytes, made: Sequence[Row]) -> None:
+    async def _copy(self, connection: Connection, source: bytes, made: Sequence[Row]) -> None:
         """In one transaction of four round trips: they are there together, and who waits hears of it then."""
-        async with self._link.connection() as connection:
-            async with connection.pipeline():
-                await connection.execute("BEGIN")
-                where = await rows(connection, self._link.sql(PACKAGE, "where_to"), (source,))
-            if not where:  # nobody has sent to it before
-                await rows(connection, self._link.sql(PACKAGE, "source"), (source,))
-                where = await rows(connection, self._link.sql(PACKAGE, "where_to"), (source,))
-            [(no, fair, now)] = where
-            async with connection.cursor() as cursor, cursor.copy(self._link.sql(PACKAGE, "copy").encode()) as copy:
-                await copy.write(packed(no, fair, now, made))
-            names = {item[5] or 0: item[6] or b"" for item in made} if fair else {}
-            async with connection.pipeline():
-                await connection.execute(
-                    self._link.sql(PACKAGE, "sent").encode(), (no, fair, list(names), list(names.values()))
-                )
-                await connection.execute("COMMIT")
+        sql = self._link.sql
+        async with connection.pipeline():
+            await connection.execute("BEGIN")
+            where = await rows(connection, sql(PACKAGE, "where_to"), (source,))
+        if not where:  # nobody has sent to it before
+            await rows(connection, sql(PACKAGE, "source"), (source,))
+            where = await rows(connection, sql(PACKAGE, "where_to"), (source,))
+        [(no, fair, now)] = where
+        async with copying(connection, sql(PACKAGE, "copy")) as into:
+            await into.write(packed(no, fair, now, made))
+        names = {item[5] or 0: item[6] or b"" for item in made} if fair else {}
+        async with connection.pipeline():
+            await connection.execute(sql(PACKAGE, "sent").encode(), (no, fair, list(names), list(names.values())))
+            await connection.execute("COMMIT")
 
 
 def arguments(source: bytes, back: bool, made: Sequence[Row]) -> list[Any]:

@@ -14,6 +14,7 @@ from typing import Any
 from redrive.clock import Clock, microseconds, moment
 from redrive.drivers.postgresql.link import Link
 from redrive.drivers.postgresql.migrations import Migrations
+from redrive.drivers.postgresql.trust import Doubt
 from redrive.errors import ConfigError, TransportUnavailable
 from redrive.limits import Fair, Limits
 from redrive.model import Done, Holds, Message, MessageId, Release
@@ -109,8 +110,13 @@ class PostgresqlTransport:
         return {as_text(name): Depth(*counts) for name, *counts in await self._run("depths")}
 
     async def check(self) -> None:
-        """Check by writing: a standby can be read, and takes nothing."""
-        await self._run("check")
+        """Check by writing, where our tables are: a standby can be read, and takes nothing. Makes none."""
+        if await self._link.check():
+            await self._run("check")
+
+    async def doubts(self) -> Sequence[Doubt]:
+        """What is wrong with the server, for `redrive doctor`."""
+        return await self._link.doubts()
 
     async def aclose(self) -> None:
         """Close the connections, after what a cancelled receive had taken is given back."""
