@@ -38,10 +38,10 @@ class PgQueuer:
         total = 0
         queue = needed("pgqueuer").PgQueuer.from_asyncpg_connection(self._connection)
 
-        @queue.entrypoint("orders")
         async def handle(job: Any) -> None:
             nonlocal total
             total += 1
 
+        queue.entrypoint("orders")(handle)
         await queue.qm.run(batch_size=_TAKE, mode=needed("pgqueuer.types").QueueExecutionMode.drain)
         return total

@@ -24,11 +24,10 @@ class Procrastinate:
         module = needed("procrastinate")
         self._app: Any = module.App(connector=module.PsycopgConnector(conninfo=self._url))
 
-        @self._app.task(name="orders")
         async def handle(body: str) -> None:
             self.total += 1
 
-        self._task = handle
+        self._task = self._app.task(name="orders")(handle)
         await self._app.open_async()
         if not await self._app.check_connection_async():
             await self._app.schema_manager.apply_schema_async()

@@ -20,6 +20,7 @@ ALLOWED = {
     ("files", "drivers/postgresql/statements.py"): "importlib.resources.files",
     ("files", "console/__init__.py"): "importlib.resources.files",
     ("pipeline", "drivers/redis.py"): "a pipeline of redis-py",
+    ("pipeline", "transports/postgresql/sending.py"): "a pipeline of psycopg",
     ("email", "alerts/notifiers/http.py"): "email.utils of the standard library",
 }
 PROSE = {"files"}  # an ordinary word: only where it is a command, a setting, a scheme or the whole text

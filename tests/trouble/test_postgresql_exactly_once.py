@@ -87,6 +87,28 @@ async def test_a_parameter_annotated_as_a_connection_will_do(app: Redrive, postg
     assert await charged(postgresql_url) == {"7": 1}
 
 
+async def test_what_it_sends_with_its_connection_exists_exactly_when_it_has_succeeded(
+    app: Redrive, postgresql_url: str
+) -> None:
+    @app.handler("orders", exactly_once=True, policy=TWICE)
+    async def handle(order: dict[str, int], message: Message, connection: Connection) -> None:
+        await app.send("mails", {"attempt": message.attempt}, connection=connection)
+        if message.attempt == 1:
+            raise Transient("once")
+
+    app.declare("mails")
+    await app.send("orders", {})
+    async with working(app):
+        await until(lambda: _has_mail(app), what="the order is done with, and its mail is there")
+    [mail] = await app.transport().receive("mails", 10)
+    assert mail.message.body == b'{"attempt":2}'
+
+
+async def _has_mail(app: Redrive) -> bool:
+    depths = await app.transport().depths()
+    return "orders" not in depths and depths["mails"].total == 1
+
+
 async def test_what_fails_is_rolled_back_retried_and_buried(app: Redrive, postgresql_url: str) -> None:
     @app.handler("orders", exactly_once=True, policy=TWICE)
     async def handle(order: dict[str, int], message: Message, connection: Connection) -> None:

@@ -16,7 +16,7 @@ from redrive.drivers.postgresql.link import Link
 from redrive.drivers.postgresql.migrations import Migrations
 from redrive.drivers.postgresql.trust import Doubt
 from redrive.errors import ConfigError, TransportUnavailable
-from redrive.limits import Fair, Limits
+from redrive.limits import Fair, Limits, TenantMetrics
 from redrive.model import Done, Holds, Message, MessageId, Release
 from redrive.transports.base import Delivery, Depth, Features, SendResult, Settlement
 from redrive.transports.postgresql.acks import CommittedAcks
@@ -27,7 +27,6 @@ from redrive.transports.postgresql.leases import Held, by_source, decided, micro
 from redrive.transports.postgresql.rows import as_bytes, as_text, deliveries, digest, row
 from redrive.transports.postgresql.sending import PACKAGE, Sending, delay_of
 from redrive.transports.postgresql.work import Work
-from redrive.transports.tenants import TenantMetrics
 
 _MOST_AT_ONCE = 1000  # messages of one fetch
 _NO_LIMITS, _USUAL = Limits(), Fair()

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from redrive.clock import moment
-from redrive.transports.tenants import TenantMetrics
+from redrive.limits import TenantMetrics
 
 __all__ = ["TenantMetrics", "metrics"]
 
