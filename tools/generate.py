@@ -25,6 +25,7 @@ _TRANSPORTS = {
     "redis": "redrive.transports.redis:RedisTransport",
     "kafka": "redrive.transports.kafka.transport:KafkaTransport",
     "rabbitmq": "redrive.transports.rabbitmq.transport:RabbitTransport",
+    "postgresql": "redrive.transports.postgresql:PostgresqlTransport",
 }
 _STORES = {
     "memory": "redrive.stores.memory:MemoryStore",

@@ -15,7 +15,7 @@ from pathlib import Path
 import msgspec
 
 from benchmarks.accounts.account import Account, account
-from benchmarks.accounts.brokers import BROKERS
+from benchmarks.accounts.brokers import BROKERS, STRIKES
 from benchmarks.harness import in_loop
 
 _COLUMNS = (
@@ -23,8 +23,10 @@ _COLUMNS = (
     "processes",
     "messages",
     "kills",
+    "server_kills",
     "lost",
     "letters",
+    "doubled",
     "repeats",
     "repeats_per_kill",
     "most_repeats",
@@ -44,7 +46,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print(msgspec.json.encode(found).decode(), flush=True)
         accounts.append(found)
     print(table(accounts), file=sys.stderr)
-    return int(any(found.lost or found.left for found in accounts))
+    return int(any(found.lost or found.left or found.doubled for found in accounts))
 
 
 def table(accounts: Sequence[Account]) -> str:
@@ -67,6 +69,8 @@ def _account(broker: str, directory: Path, options: argparse.Namespace) -> Accou
                 batch=options.batch,
                 seed=options.seed,
                 processes=options.processes,
+                strike=STRIKES.get(broker),
+                exactly_once=broker.endswith("exactly-once"),
             )
         )
 

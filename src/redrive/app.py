@@ -22,6 +22,7 @@ from redrive.flow.callables import is_async, name_of, refusing
 from redrive.flow.classify import Classifier
 from redrive.flow.context import BatchSpan, Context, Handler, Span
 from redrive.flow.decode import Decoder, batch_signature_of, decode_wants_message, encode, signature_of
+from redrive.flow.exactly_once import connection_parameter, given_connection, in_transactions
 from redrive.flow.threads import Threads
 from redrive.flow.validate import GivenHeaders, bytes_of, headers_of, moment_of, priority_of, text_of
 from redrive.limits import Fair, Limits, Rate
@@ -37,6 +38,7 @@ from redrive.transports.base import (
     KnowsWorkers,
     SendResult,
     SendStatus,
+    SendsWithin,
     Transport,
     send_each,
 )
@@ -56,6 +58,7 @@ class Wraps(NamedTuple):
     decode: Decoder | None
     around: Sequence[Around]  # the outermost first
     batching: Batching | None = None  # it takes lists
+    exactly_once: bool = False  # its work and its ack are one transaction
 
 
 class Redrive:
@@ -119,6 +122,7 @@ class Redrive:
         around: Around | Sequence[Around] | None = None,
         batch: int | None = None,
         within: Duration | None = None,
+        exactly_once: bool = False,
     ) -> Callable[[F], F]:
         """Handle the messages of that source. The function may be sync or async, a method, a partial or an object with
         `__call__`; its first parameter is the body, decoded to what its annotation says, its second, if there is one,
@@ -136,6 +140,8 @@ class Redrive:
                 outcome for each: None, or its exception. If it raises anything else, `Policy(batch_failure=…)`
                 says how the batch is tried again in smaller pieces
         within  how long a batch that is not full waits for more at most, counted from its first message: 200ms
+        exactly_once  what it writes with its parameter `connection` is committed together with the ack, so that effects
+                in that database happen exactly once; for transports that are a database, such as postgresql://
         """
         if callable(source):
             with refusing(source):
@@ -143,7 +149,8 @@ class Redrive:
 
         def register(function: F) -> F:
             with refusing(function):
-                limits, wraps = _limits(rate, fair), Wraps(decode, arounds(around), batching(batch, within))
+                limits = _limits(rate, fair)
+                wraps = Wraps(decode, arounds(around), batching(batch, within), exactly_once)
                 rule = Policy() if policy is None else policy
                 self._register(source, function, rule, concurrency, transport, limits, wraps)
             return function
@@ -187,9 +194,18 @@ class Redrive:
             raise ConfigError(f"concurrency={width!r}: at least one message is handled at a time")
         if not isinstance(policy, Policy):
             raise ConfigError(f"policy={policy!r}: it takes a Policy, such as Policy(attempts=5)")
-        decode, wants_message = (batch_signature_of if batching else signature_of)(function, wraps.decode)
+        if batching and wraps.exactly_once:
+            raise ConfigError("exactly_once=True is for handlers that take one message: leave out `batch`")
+        parameter = connection_parameter(function) if wraps.exactly_once else ""
+        decode, wants_message = (
+            batch_signature_of(function, wraps.decode)
+            if batching
+            else signature_of(function, wraps.decode, without=parameter)
+        )
         call: Callable[..., Awaitable[Any]]
         call = function if is_async(function) else self._in_thread(function)
+        if parameter:
+            call = given_connection(call, parameter)
         if batching and wraps.around:
             call, wants_message = wrapped_batch(call, wants_message, wraps.around), True
         for around in () if batching else reversed(wraps.around):
@@ -208,6 +224,7 @@ class Redrive:
             limits=limits,
             batch=batching.size if batching else None,
             within=batching.within if batching else timedelta(),
+            exactly_once=wraps.exactly_once,
         )
         if transport in self._transports:
             self._set_limits(self._transports[transport], [self.handlers[source]])
@@ -240,12 +257,15 @@ class Redrive:
         ttl: Duration | None = None,
         delay: Duration | None = None,
         after: Iterable[MessageId] = (),
+        connection: Any = None,
     ) -> MessageId:
         """Durable when it returns; gives the message's id. The same id again, while it is queued, changes nothing.
         Raises NotSent, which says why, if the transport has not accepted it.
 
         delay   it is not received before, where the transport has a delay of its own
         after   ids of messages: if this one is buried, it is not retried before their letters are resolved or archived
+        connection   yours, in a transaction, to the database that has the queue (postgresql://): the message exists
+                exactly when that transaction commits. Of psycopg, asyncpg or SQLAlchemy
         """
         message = self.message(
             source,
@@ -260,9 +280,19 @@ class Redrive:
             delay=delay,
             after=after,
         )
-        [result] = await send_each(self.transport(self._way_of(message)), [message])
+        way = self._way_of(message)
+        if connection is not None:
+            return await self._send_within(connection, way, message)
+        [result] = await send_each(self.transport(way), [message])
         if result.status is not SendStatus.ACCEPTED:
             raise not_sent([(message, result)])
+        return message.id
+
+    async def _send_within(self, connection: Any, way: str, message: Message) -> MessageId:
+        transport = self.transport(way)
+        if not isinstance(transport, SendsWithin):
+            raise UsageError(f"connection=: transport {way!r} is in no database: only postgresql:// sends within yours")
+        await transport.send_within(connection, message)
         return message.id
 
     def message(
@@ -381,12 +411,15 @@ class Redrive:
         if isinstance(transport, KnowsWorkers) and self.settings.worker:
             transport.join_as(self.settings.worker)
         if isinstance(transport, KeepsOrder):
-            transport.keep_order(handler.source, holds or Holds.KEY)
+            by_key = transport.features.ordered_by == "key"  # elsewhere order is kept where it is asked for
+            transport.keep_order(handler.source, holds or (Holds.KEY if by_key else Holds.NOTHING))
         elif holds not in (None, Holds.NOTHING):
-            raise ConfigError(f"{handler.source!r}: holds={holds.value!r} needs a transport that keeps order, as Kafka")
+            raise ConfigError(
+                f"{handler.source!r}: holds={holds.value!r} needs a transport that keeps order, as Kafka or PostgreSQL"
+            )
         if handler.limits.asks:
             _limit(transport, handler)
-        return Context(
+        context = Context(
             handler=handler,
             transport=transport,
             store=self.store,
@@ -404,6 +437,7 @@ class Redrive:
                 transport.dead_letter_place(handler.source) if isinstance(transport, HasDeadLetterPlace) else None
             ),
         )
+        return in_transactions(context) if handler.exactly_once else context
 
     async def aclose(self) -> None:
         """Let go of transports and store. A transport that hangs or fails keeps no other open."""

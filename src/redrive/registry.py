@@ -31,6 +31,8 @@ TRANSPORTS = {
     "amqps": "redrive.transports.rabbitmq.transport:open_transport",
     "kafka": "redrive.transports.kafka.transport:open_transport",
     "kafka+ssl": "redrive.transports.kafka.transport:open_transport",
+    "postgresql": "redrive.transports.postgresql:open_transport",
+    "postgres": "redrive.transports.postgresql:open_transport",
 }
 STORES = {
     "memory": "redrive.stores.memory:open_store",
@@ -41,6 +43,8 @@ STORES = {
     "rediss+cluster": "redrive.stores.redis:open_store",
     "opensearch": "redrive.stores.opensearch:open_store",
     "opensearch+https": "redrive.stores.opensearch:open_store",
+    "postgresql": "redrive.stores.postgresql:open_store",
+    "postgres": "redrive.stores.postgresql:open_store",
     "mongodb": "redrive.stores.mongodb:open_store",
     "mongodb+srv": "redrive.stores.mongodb:open_store",
 }

@@ -11,6 +11,7 @@ from redrive.doctor.alerts import notifiers
 from redrive.doctor.broker import broker
 from redrive.doctor.cluster import is_made
 from redrive.doctor.contents import contents
+from redrive.doctor.doubts import doubts
 from redrive.doctor.files import is_missing, sqlite_files
 from redrive.doctor.findings import Diagnosis, Finding, Level, failure, fine, warning
 from redrive.doctor.machine import machine
@@ -35,7 +36,7 @@ async def _backends(app: Redrive) -> list[Finding]:
     urls = {about: url for about, url in app.urls.items() if not is_missing(url)}
     answers = await ask_each({about: _asking(app, about, url) for about, url in urls.items()})
     silent = {each.backend: _silent(each, urls[each.backend]) for each in answers.unanswered}
-    found = [answers.found.get(about) or silent[about] for about in urls]
+    found = [finding for about in urls for finding in answers.found.get(about) or [silent[about]]]
     there = [each.about for each in found if each.level is not Level.FAILURE]
     transports = {name: app.transport(name) for name in app.transport_names if f"transports.{name}" in there}
     brokers = await ask_each({f"transports.{name}": _of_broker(app, name) for name in transports})
@@ -44,17 +45,17 @@ async def _backends(app: Redrive) -> list[Finding]:
     return [*found, *(await _looked_into(app, transports) if "store" in there else [])]
 
 
-def _asking(app: Redrive, about: str, url: str) -> Callable[[], Awaitable[Finding]]:
-    """Ask one backend whether it could do its work."""
+def _asking(app: Redrive, about: str, url: str) -> Callable[[], Awaitable[list[Finding]]]:
+    """Ask one backend whether it could do its work, and what it doubts of its own server."""
 
-    async def ask() -> Finding:
+    async def ask() -> list[Finding]:
         try:
             backend: Store | Transport
             backend = app.store if about == "store" else app.transport(about.partition(".")[2])
             await backend.check()
         except ConfigError as error:
-            return failure(about, str(error), f"correct it, or `{about}`")
-        return _kept(about, Redactor().text(url), backend.features.durable)
+            return [failure(about, str(error), f"correct it, or `{about}`")]
+        return [_kept(about, Redactor().text(url), backend.features.durable), *await doubts(about, backend)]
 
     return ask
 

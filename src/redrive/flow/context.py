@@ -40,6 +40,7 @@ class Handler(Struct, frozen=True):
     decode_wants_message: bool = False  # a decoder of the user's own, with two parameters
     batch: int | None = None  # it takes lists of up to so many; None: one message at a time
     within: timedelta = timedelta()  # how long a batch that is not full waits for more
+    exactly_once: bool = False  # its work and its ack are one transaction
 
 
 class Context(Struct, frozen=True):

@@ -85,10 +85,11 @@ def decode_wants_message(decode: Decoder) -> bool:
     return required == 2
 
 
-def signature_of(function: Callable[..., Any], decode: Decoder | None = None) -> Signature:
+def signature_of(function: Callable[..., Any], decode: Decoder | None = None, *, without: str = "") -> Signature:
     """Read a handler's parameters: the body first, and if there is a second one, the message.
 
     decode   how the body becomes a value, instead of by the annotation
+    without  a parameter that is given otherwise
     """
     _refuse_what_cannot_be_called(function)
     code = function_of(function)
@@ -98,7 +99,7 @@ def signature_of(function: Callable[..., Any], decode: Decoder | None = None) ->
         raise ConfigError(f"the annotations of {name_of(function)} cannot be read: {error}") from error
     if inspect.isgeneratorfunction(code) or inspect.isasyncgenfunction(code):
         raise ConfigError(f"{name_of(function)} yields: nothing would run it, so write it without `yield`")
-    names = _parameters(function)
+    names = _parameters(function, without)
     annotation = hints.get(names[0], Any)
     if annotation is Message:
         raise ConfigError(f"{name_of(function)}: the first parameter is the body, the Message is the second")
@@ -147,10 +148,10 @@ def _refuse_what_cannot_be_called(function: Callable[..., Any]) -> None:
         raise ConfigError(f"{function!r} is no function: a handler is called with the body of each message")
 
 
-def _parameters(function: Callable[..., Any]) -> list[str]:
-    """The names of the one or two parameters that a handler is called with."""
+def _parameters(function: Callable[..., Any], without: str = "") -> list[str]:
+    """The names of the one or two parameters that a handler is called with, but for one that is given otherwise."""
     try:
-        every = list(inspect.signature(function).parameters.values())
+        every = [p for p in inspect.signature(function).parameters.values() if p.name != without]
     except ValueError:
         raise ConfigError(f"{name_of(function)} does not say what it takes: call it in a function") from None
     required = [p for p in every if p.default is p.empty]

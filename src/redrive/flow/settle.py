@@ -65,7 +65,7 @@ async def _settle(context: Context, batch: Sequence[Decision], pause: timedelta,
     made = [_with_letter(context, item) for item in others]
     others = [item for item, _ in made]
     burials = [Burial(item, letter) for item, letter in made if letter is not None]
-    returned = [item for item in others if _may_have_letter(context, item)]
+    returned = [item for item in others if may_have_letter(context, item)]
     writing = Writing(context, pause)
     if burials:
         new = await writing.announce(burials)  # in the ledgers of replays
@@ -157,7 +157,7 @@ def _letter(context: Context, item: Decision) -> Letter | None:
     return None
 
 
-def _may_have_letter(context: Context, item: Decision) -> bool:
+def may_have_letter(context: Context, item: Decision) -> bool:
     """Whether it is a success that may have a letter in the store: it was sent back, or an earlier lease on it ended
     unsettled and letters are recorded before their ack. Where a dead-letter place replaces the store, they are not."""
     if not isinstance(item.outcome, Done):

@@ -7,6 +7,7 @@ from collections.abc import Collection, Hashable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import datetime
 from enum import StrEnum
+from types import TracebackType
 from typing import Any, Protocol, runtime_checkable
 
 from msgspec import Struct
@@ -40,6 +41,8 @@ class Features(Struct, frozen=True, kw_only=True):
     urgent_first: bool = True  # of what is ready, the lower `priority` comes first
     delays_sends: bool = False  # `not_before` of what is sent is kept; otherwise the core refuses to send it
     sets_aside: bool = True  # a retry can wait without holding up what is behind it; otherwise the core parks it
+    sends_within: bool = False  # a message can be sent within a transaction of the user's own (SendsWithin)
+    exactly_once: bool = False  # a handler's work in its database and the ack can be one transaction (CommitsWork)
 
 
 class Delivery(Struct, frozen=True, gc=False):
@@ -445,6 +448,44 @@ class HasSources(Protocol):
         ...
 
 
+@runtime_checkable
+class SendsWithin(Protocol):
+    """A transport in a database, which can send within a transaction of the user's own."""
+
+    async def send_within(self, connection: Any, message: Message) -> None:
+        """Send it with one statement on that connection: the message exists exactly when that transaction commits.
+
+        UsageError, before anything is sent, if the connection has no transaction, is closed, or leads elsewhere.
+        """
+        ...
+
+
+@runtime_checkable
+class CommitsWork(Protocol):
+    """A transport in a database, in which an ack can be committed together with what a handler writes there."""
+
+    def commit_work(self, source: str) -> None:
+        """From the next receive on, `work` is asked for that source."""
+        ...
+
+    def work(self, message: Message) -> Work:
+        """The transaction in which a message that was received is handled."""
+        ...
+
+
+class Work(Protocol):
+    """`async with work as connection:` at the end of the block the message is acknowledged in the same transaction, and
+    all of it committed. What the block raises rolls it back; so does a lease that was lost, which raises NotNow."""
+
+    delivery: Delivery
+
+    async def __aenter__(self) -> Any: ...
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> bool | None: ...
+
+
 class Examined(Protocol):
     """How a broker differs from what a transport needs of it. Each text is for people."""
 
@@ -487,6 +528,7 @@ __all__ = [
     "ACCEPTED",
     "Block",
     "CannotReturn",
+    "CommitsWork",
     "CountsBegun",
     "DeadLetterPlace",
     "Delivery",
@@ -512,9 +554,11 @@ __all__ = [
     "ReceivesBlocks",
     "SendResult",
     "SendStatus",
+    "SendsWithin",
     "Settlement",
     "TakesTurns",
     "Transport",
+    "Work",
     "busy",
     "number_after",
     "refused",

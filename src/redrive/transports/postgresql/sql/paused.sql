@@ -1,0 +1,1 @@
+SELECT name FROM {schema}.queue_sources WHERE paused ORDER BY name
