@@ -9,7 +9,8 @@ import psycopg
 _STATEMENTS = (
     "UPDATE redrive.queue SET until = until - %(span)s, due = due - %(span)s",
     "UPDATE redrive.queue_running SET until = until - %(span)s",
-    "UPDATE redrive.queue_sources SET cut_at = cut_at - %(span)s, raised_at = raised_at - %(span)s, "
+    "UPDATE redrive.queue_sources SET paused_until = paused_until - %(span)s, "
+    "cut_at = cut_at - %(span)s, raised_at = raised_at - %(span)s, "
     "starts = ARRAY(SELECT at - %(span)s FROM unnest(starts) WITH ORDINALITY AS u (at, n) ORDER BY n)",
     "SELECT pg_notify('redrive', 'queue:' || no) FROM redrive.queue_sources",
 )

@@ -16,13 +16,13 @@ from hypothesis import strategies as st
 
 from redrive import Redrive
 from redrive.cli import main
-from redrive.clock import SystemClock
+from redrive.clock import SystemClock, moment
 from redrive.flow.fairness import Rotation
 from redrive.limits import Fair, Limits, Rate
 from redrive.model import Category, Message, Retry
 from redrive.testing.builders import make_failure, make_message
 from redrive.testing.waiting import until
-from redrive.transports.base import Settlement
+from redrive.transports.base import Paused, Settlement
 from redrive.transports.postgresql import PostgresqlTransport
 from redrive.transports.postgresql.rows import digest
 from redrive.worker import Worker
@@ -258,9 +258,11 @@ async def _govern_now(transport: PostgresqlTransport) -> None:
 
 # -- pauses and delays ---------------------------------------------------------------------------------------------
 
+PAUSED = Paused("orders", by="ann", at=moment(0))
+
 
 async def test_a_paused_source_gives_nothing_until_it_is_resumed(url: str, transport: PostgresqlTransport) -> None:
-    await transport.pause("orders")
+    await transport.pause(PAUSED)
     await transport.send(some(3))
     assert await is_waiting(transport)
     receiving = asyncio.ensure_future(transport.receive("orders", 10))
@@ -272,7 +274,7 @@ async def test_a_paused_source_gives_nothing_until_it_is_resumed(url: str, trans
 async def test_what_runs_may_end_while_its_source_is_paused(transport: PostgresqlTransport) -> None:
     await transport.send(some(2))
     got = await transport.receive("orders", 1)
-    await transport.pause("orders")
+    await transport.pause(PAUSED)
     assert await transport.extend(got) == []
     assert await transport.settle([Settlement(got[0], Retry(timedelta()), make_failure())]) == []
     assert (await transport.depths())["orders"].ready == 2
@@ -388,8 +390,8 @@ def test_a_source_is_paused_and_resumed_by_command(url: str, tmp_path: Path, mon
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("REDRIVE_TRANSPORTS_DEFAULT", url)
     monkeypatch.setenv("REDRIVE_STORE", f"sqlite:///{tmp_path / 'letters.db'}")
-    assert "orders is paused" in _run("pause", "orders")
-    assert "'orders' is paused: nobody receives" in _run("doctor")
+    assert "orders is paused" in _run("pause", "orders", "--force", "--why", "deploy")
+    assert "(deploy): nobody receives" in _run("doctor")
     assert "orders goes on" in _run("resume", "orders")
     assert "is paused" not in _run("doctor")
     _run("send", "orders", "{}", "--delay", "1h")

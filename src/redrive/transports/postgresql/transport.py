@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import secrets
 from collections import defaultdict
 from collections.abc import Collection, Coroutine, Sequence
 from contextlib import suppress
@@ -18,7 +17,7 @@ from redrive.drivers.postgresql.trust import Doubt
 from redrive.errors import ConfigError, TransportUnavailable
 from redrive.limits import Fair, Limits, TenantMetrics
 from redrive.model import Done, Holds, Message, MessageId, Release
-from redrive.transports.base import Delivery, Depth, Features, SendResult, Settlement
+from redrive.transports.base import Delivery, Depth, Features, Listing, Paused, QueueState, SendResult, Settlement
 from redrive.transports.postgresql.acks import CommittedAcks
 from redrive.transports.postgresql.bell import Bell
 from redrive.transports.postgresql.borrowed import send_on
@@ -26,6 +25,7 @@ from redrive.transports.postgresql.cursors import Cursors
 from redrive.transports.postgresql.leases import Held, by_source, decided, micros, slices
 from redrive.transports.postgresql.rows import as_bytes, as_text, deliveries, digest, row
 from redrive.transports.postgresql.sending import PACKAGE, Sending, delay_of
+from redrive.transports.postgresql.standing import Standing
 from redrive.transports.postgresql.work import Work
 
 _MOST_AT_ONCE = 1000  # messages of one fetch
@@ -54,6 +54,7 @@ class PostgresqlTransport:
         self._lease = micros(lease)
         self._sending = Sending(self._link, clock)
         self._bell = Bell(self._link, clock)
+        self._standing = Standing(self._link, clock)
         self._cursors = Cursors(clock)
         self._limits: dict[str, Limits] = {}
         self._by_key: set[str] = set()  # sources of which one of each key is handed out at a time
@@ -167,14 +168,23 @@ class PostgresqlTransport:
         self._limits[source] = limits
         self._forget(source)
 
-    async def pause(self, source: str) -> None:
-        await self._run("pause", {"source": as_bytes(source), "paused": True})
+    async def pause(self, paused: Paused) -> Paused:
+        return await self._standing.pause(paused)
 
-    async def resume(self, source: str) -> None:
-        await self._run("pause", {"source": as_bytes(source), "paused": False})
+    async def resume(self, source: str) -> Paused | None:
+        return await self._standing.resume(source)
 
-    async def paused(self) -> Collection[str]:
-        return [as_text(name) for (name,) in await self._run("paused")]
+    async def pauses(self) -> Sequence[Paused]:
+        return await self._standing.pauses()
+
+    @property
+    def holder(self) -> str:
+        return self._standing.holder
+
+    async def listing(
+        self, source: str, *, state: QueueState | None = None, after: str | None = None, limit: int = 100
+    ) -> Listing:
+        return await self._standing.listing(source, state=state, after=after, limit=limit)
 
     async def tenants(self, source: str, limit: int = 1000) -> list[TenantMetrics]:
         found = await self._run("tenants", {"source": as_bytes(source), "limit": limit})
@@ -236,7 +246,7 @@ class PostgresqlTransport:
 
     async def _fetch(self, source: str, limit: int) -> Sequence[Delivery]:
         """Lease what is there. Gives back what it has leased if it is cancelled."""
-        token = secrets.randbits(62)
+        token = self._standing.new_token()
         cursor = self._cursors.next(source)
         wanted = {
             "source": as_bytes(source),

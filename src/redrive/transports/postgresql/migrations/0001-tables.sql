@@ -52,6 +52,8 @@ CREATE TABLE {schema}.queue_sources (
     no          integer GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
     name        bytea NOT NULL UNIQUE,
     paused      boolean NOT NULL DEFAULT false,
+    paused_until bigint,                          -- when that ends by itself; NULL: when somebody resumes it
+    pause       bytea,                            -- who, why and since when, packed by the client
     fair        boolean NOT NULL DEFAULT false,   -- tenants take turns
     base        integer NOT NULL DEFAULT 5,       -- the priorities of tenants, as they are shown
     increment   integer NOT NULL DEFAULT 1,

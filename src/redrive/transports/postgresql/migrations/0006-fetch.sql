@@ -25,7 +25,7 @@ DECLARE
     found_ tid[];
     taken integer;
 BEGIN
-    SELECT s.no, s.paused, s.fair INTO here FROM {schema}.queue_sources s WHERE s.name = of_source;
+    SELECT s.no, s.paused AND coalesce(s.paused_until > now_, true) AS paused, s.fair INTO here FROM {schema}.queue_sources s WHERE s.name = of_source;
     IF here.no IS NULL OR here.paused THEN RETURN; END IF;
     PERFORM {schema}.queue_ripen(here.no, now_);
     IF here.fair OR most > 0 OR by_key THEN  -- one fetch after the other
@@ -91,7 +91,10 @@ DECLARE
     next_ bigint;
 BEGIN
     SELECT * INTO known FROM {schema}.queue_sources WHERE name = of_source;
-    IF NOT FOUND OR known.paused THEN RETURN 3600000000; END IF;
+    IF NOT FOUND THEN RETURN 3600000000; END IF;
+    IF known.paused AND coalesce(known.paused_until > now_, true) THEN
+        RETURN coalesce(known.paused_until - now_, 3600000000);
+    END IF;
     SELECT q.due INTO next_ FROM {schema}.queue q WHERE q.source = known.no AND q.waits ORDER BY q.due LIMIT 1;
     IF most > 0 AND cardinality(known.starts) > 0 THEN
         next_ := least(next_, known.starts[1] + span + 1);

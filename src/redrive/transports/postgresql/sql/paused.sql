@@ -1,1 +1,0 @@
-SELECT name FROM {schema}.queue_sources WHERE paused ORDER BY name
