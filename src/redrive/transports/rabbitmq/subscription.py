@@ -89,8 +89,8 @@ class Subscription:
 
     # -- receiving ---------------------------------------------------------------------------------------------------
 
-    async def receive(self, limit: int, count: Count) -> list[Delivery]:
-        """The next messages; none if the inbox has to slow down first, has just sped up again, or is paused.
+    async def take(self, limit: int, count: Count) -> list[Taken]:
+        """Lease the next messages; none if the inbox has to slow down first, has just sped up again, or is paused.
 
         count   counts the redeliveries in the inbox, before anything is handed out
         """
@@ -102,7 +102,7 @@ class Subscription:
                 return self._hand_out(limit)
             await self._next_arrival()
 
-    async def _receive_one(self, count: Count) -> list[Delivery]:
+    async def _receive_one(self, count: Count) -> list[Taken]:
         inbox = self.inbox
         await self._count(count)
         if not inbox.has_ready and not inbox.pace.is_over and not self._is_paused:
@@ -130,14 +130,13 @@ class Subscription:
         self._arrived.clear()
         await self._arrived.wait()
 
-    def _hand_out(self, limit: int) -> list[Delivery]:
-        until = self._clock.elapsed() + self._lease
-        out: list[Delivery] = []
+    def _hand_out(self, limit: int) -> list[Taken]:
         if self._is_paused:
-            return out
-        for taken in self.inbox.hand_out(limit):
-            self._leases[taken.tag] = until, taken
-            out.append(_delivery(taken))
+            return []
+        until, leases = self._clock.elapsed() + self._lease, self._leases
+        out = self.inbox.hand_out(limit)
+        for taken in out:
+            leases[taken.tag] = until, taken
         return out
 
     async def slow_down(self) -> list[Taken]:
@@ -263,7 +262,8 @@ class Subscription:
         return found
 
 
-def _delivery(taken: Taken) -> Delivery:
+def delivery_of(taken: Taken) -> Delivery:
+    """What is handed to a consumer."""
     came, state = taken.came, taken.state
     if state is Redelivery.FRESH and not came.unreadable:
         return Delivery(came.message, taken, came.failures)  # as almost all are

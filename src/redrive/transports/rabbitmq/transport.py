@@ -14,6 +14,7 @@ from redrive.clock import Clock
 from redrive.errors import ConfigError, TransportUnavailable
 from redrive.model import Done, Message, Release, Retry
 from redrive.transports.base import (
+    Block,
     CannotReturn,
     Delivery,
     Depth,
@@ -24,13 +25,14 @@ from redrive.transports.base import (
     Settlement,
     busy,
 )
+from redrive.transports.rabbitmq.block import TakenBlock, are_plain
 from redrive.transports.rabbitmq.dead_letter_queues import DeadLetterQueues
 from redrive.transports.rabbitmq.declaring import Declaring, is_there
 from redrive.transports.rabbitmq.link import ChannelClosed, Link
 from redrive.transports.rabbitmq.options import MOST_PREFETCHED, BuryIn, Options, Redeliveries, RetryBy, options_of
 from redrive.transports.rabbitmq.publisher import NeverTaken, Parcel, Publisher, Unroutable, result_of
 from redrive.transports.rabbitmq.redelivery import Event, Redelivery, after
-from redrive.transports.rabbitmq.subscription import Subscription, Taken
+from redrive.transports.rabbitmq.subscription import Subscription, Taken, delivery_of
 from redrive.transports.rabbitmq.topology import Declared, Topology, declared, retry_exchange, retry_key
 from redrive.transports.rabbitmq.wire import SPARE, Arrived, copy_of, properties_of
 
@@ -74,12 +76,19 @@ class RabbitTransport:
     # -- receiving ---------------------------------------------------------------------------------------------------
 
     async def receive(self, source: str, limit: int) -> Sequence[Delivery]:
+        return [delivery_of(taken) for taken in await self._take(source, limit)]
+
+    async def receive_block(self, source: str, limit: int) -> Sequence[Delivery] | Block:
+        leased = await self._take(source, limit)
+        return TakenBlock(leased) if are_plain(leased) else [delivery_of(taken) for taken in leased]
+
+    async def _take(self, source: str, limit: int) -> list[Taken]:
         while True:
             while source in self._pauses:
                 await self._pauses[source].wait()
             subscription = await self._subscribed(source)
-            if deliveries := await subscription.receive(limit, self._count):
-                return deliveries
+            if leased := await subscription.take(limit, self._count):
+                return leased
             if subscription.inbox.must_slow_down:
                 await self._slow_down(subscription)
 
@@ -214,6 +223,10 @@ class RabbitTransport:
         if copied:
             await self._copy(copied)
         return lost
+
+    def settle_block(self, block: Block) -> Sequence[Delivery]:
+        assert isinstance(block, TakenBlock)
+        return block.ack()
 
     async def _copy(self, settlements: Sequence[Settlement]) -> None:
         outcomes = await self._publisher.outcomes([self._parcel(settlement) for settlement in settlements])
