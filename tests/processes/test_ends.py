@@ -9,7 +9,11 @@ from pathlib import Path
 
 import pytest
 
+from redrive.clock import SystemClock
 from redrive.config.settings import Processes
+from redrive.processes.process import Process
+from redrive.processes.restarts import Restarts
+from redrive.processes.slot import Slot
 from redrive.processes.supervisor import Supervisor, command_of
 from redrive.telemetry.events import Event, Events, ProcessDied
 from redrive.testing.waiting import until
@@ -47,3 +51,20 @@ async def test_a_program_that_knows_nothing_of_us_is_one_that_died() -> None:
     events.subscribe(seen.append)
     assert await Supervisor([sys.executable, "-c", "raise SystemExit(9)"], 1, QUICK, events).run() == 9
     assert [event.cause for event in seen if isinstance(event, ProcessDied)] == ["exit code 9"] * 2
+
+
+async def test_who_is_stopped_is_not_renewed_any_more() -> None:
+    """A reload that is under way must not start again what is to end."""
+    started = list[int]()
+
+    async def start(number: int) -> Process:
+        started.append(number)
+        raise OSError("nobody is started in this test")
+
+    slot = Slot(1, start, Restarts(QUICK), Events(), SystemClock())
+    slot.stop()
+    renewing = asyncio.create_task(slot.renew())
+    await asyncio.sleep(0)
+    await slot.keep()
+    assert started == []
+    renewing.cancel()

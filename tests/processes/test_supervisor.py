@@ -127,6 +127,21 @@ def test_what_is_being_handled_finishes_when_all_are_stopped(shop: Path, start: 
     assert len(list(shop.glob("ended-*"))) == 4
 
 
+def test_a_manager_that_signals_every_process_of_a_service_is_heard_once(shop: Path, start: Start) -> None:
+    """As systemd does by default. To a worker, a second signal would mean `at once`."""
+    run = start("run", "shop:app", "--processes", "2")
+    pids = run.pids(2)
+    send(shop, "slow", 1)
+    wait_until(lambda: (shop / "begun-1").exists(), "an order begun", SOON)
+    for pid in (*pids, run.process.pid):
+        os.kill(pid, signal.SIGTERM)
+    run.wait("stopping", times=2)
+    shop.joinpath("go").touch()
+    assert run.end() == 0
+    assert (shop / "ended-1").exists()
+    assert run.seen("stopped at once") == []
+
+
 def test_the_second_signal_ends_all_at_once(shop: Path, start: Start) -> None:
     run = start("run", "shop:app", "--processes", "2")
     pids = run.pids(2)

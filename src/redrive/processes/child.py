@@ -6,6 +6,7 @@ import asyncio
 import logging
 import os
 import socket
+import time
 from collections.abc import Awaitable, Callable
 
 import msgspec
@@ -16,6 +17,7 @@ log = logging.getLogger("redrive")
 VARIABLE = "_REDRIVE_PROCESS"
 """Where a process finds its order. It is no setting, so it does not begin with REDRIVE_."""
 _BEAT = 1.0  # seconds
+_SHARE = 0.01  # of its time at most is spent on counting for beats, however many sources there are
 _adopted: list[Child] = []
 
 
@@ -64,8 +66,9 @@ class Child:
 
     async def _beat(self, channel: Channel[Told]) -> None:
         while True:
+            began = time.monotonic()
             channel.send(Beat(self.counted()))
-            await asyncio.sleep(_BEAT)
+            await asyncio.sleep(max(_BEAT, (time.monotonic() - began) / _SHARE))
 
 
 def adopt() -> Child | None:

@@ -173,10 +173,10 @@ class Supervisor:
     async def _follow_changes(self, place: Path) -> None:
         """Renew at each change; what is not done with the last one is left for the new one."""
         renewing: asyncio.Task[None] | None = None
-        async for files in changes(place):
+        async for edited in changes(place):
             if renewing is not None:
                 renewing.cancel()
-            shown = ", ".join(files[:3]) + (f" and {len(files) - 3} more" if len(files) > 3 else "")
+            shown = ", ".join(edited[:3]) + (f" and {len(edited) - 3} more" if len(edited) > 3 else "")
             log.info("changed: %s; starting again", shown)
             renewing = asyncio.create_task(self._renew_all())
 
