@@ -214,7 +214,7 @@ async def test_order_holds_however_batches_fetching_and_settling_fall_together(s
     chance = random.Random(seed)
     names = [f"{chance.choice('abcdef')}{number}" for number in range(150)]
     world, transport = world_of(*names, suspects=chance.randrange(10))
-    transport.turns_away = lambda: chance.randrange(4)
+    transport.naps = lambda: chance.randrange(4)
     notes = Notes(whole=whole, **{name: 1 for name in names if chance.random() < 0.1})
     policy = Policy(attempts=3, backoff=immediate(), batch_failure=chance.choice(["halves", "each"]))
     context = world.context(
@@ -331,7 +331,7 @@ async def test_order_holds_with_blocks_too(seed: int, whole: bool) -> None:
     chance = random.Random(seed)
     names = [f"{chance.choice('abcdef')}{number}" for number in range(150)]
     world, transport = in_blocks(*names, suspects=chance.randrange(10))
-    transport.turns_away = lambda: chance.randrange(4)
+    transport.naps = lambda: chance.randrange(4)
     notes = Notes(whole=whole, **{name: 1 for name in names if chance.random() < 0.03})
     policy = Policy(attempts=5, backoff=immediate(), batch_failure=chance.choice(["halves", "each"]))
     context = world.context(notes.by_bodies, policy, batch=9, size=7, within=timedelta())
