@@ -118,6 +118,8 @@ async def _unhandled(app: Redrive, transports: Mapping[str, Transport]) -> Async
 
 async def _untouched(app: Redrive, transport: Transport, waiting: Mapping[str, Depth]) -> AsyncIterator[str]:
     """Those of them that nobody takes anything of, looked at twice: a worker may be between two messages."""
+    if not transport.features.counts_leased:
+        return  # a worker that is at it would look like none
     idle = [source for source, depth in waiting.items() if depth.ready and not depth.leased]
     held = await transport.paused() if idle and isinstance(transport, Pausable) else ()
     idle = [source for source in idle if source not in held]
