@@ -147,6 +147,8 @@ async def _unhandled(app: Redrive, transports: Mapping[str, Transport]) -> Async
 
 async def _untouched(app: Redrive, name: str, transport: Transport, waiting: Mapping[str, Depth]) -> AsyncIterator[str]:
     """Those of them that nobody takes anything of, looked at twice: a worker may be between two messages."""
+    if not transport.features.counts_leased:
+        return  # a worker that is at it would look like none
     idle = [source for source, depth in waiting.items() if depth.ready and not depth.leased]
     kept = pauses_of(transport, name, app.store.documents, app.clock) if idle else None
     paused = set() if kept is None else {pause.source for pause in await kept.pauses()}

@@ -40,6 +40,7 @@ class Features(Struct, frozen=True, kw_only=True):
     shared: bool  # several processes can work on it at once
     urgent_first: bool = True  # of what is ready, the lower `priority` comes first
     delays_sends: bool = False  # `not_before` of what is sent is kept; otherwise the core refuses to send it
+    counts_leased: bool = True  # its depths count what other workers hold, too
     sets_aside: bool = True  # a retry can wait without holding up what is behind it; otherwise the core parks it
     sends_within: bool = False  # a message can be sent within a transaction of the user's own (SendsWithin)
     exactly_once: bool = False  # a handler's work in its database and the ack can be one transaction (CommitsWork)

@@ -38,6 +38,15 @@ _TICK = 1.0
 _AGAIN = 0.2
 
 
+async def meet(options: Options) -> None:
+    """Raise soon, with what was tried and what to do, unless a broker answers."""
+    topics = Topics(options)
+    try:
+        await topics.check()
+    finally:
+        await topics.aclose()
+
+
 class Topics:
     """Asks in a thread, because the driver blocks; raises TransportUnavailable when nobody answers."""
 

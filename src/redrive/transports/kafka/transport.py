@@ -86,6 +86,7 @@ class KafkaTransport:
         idempotent_send=False,
         shared=True,
         urgent_first=False,
+        counts_leased=False,
         sets_aside=False,  # but with retry topics
     )
 

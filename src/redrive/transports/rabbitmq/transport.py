@@ -54,6 +54,7 @@ class RabbitTransport:
         idempotent_send=False,
         shared=True,
         urgent_first=False,
+        counts_leased=False,
     )
 
     def __init__(self, options: Options, *, clock: Clock, lease: timedelta) -> None:
