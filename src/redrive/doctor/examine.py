@@ -48,17 +48,19 @@ async def _reached(about: str, url: str, opened: Callable[[], B], found: list[Fi
     """The backend, if it answers; what there is to say of it is added to the findings."""
     if is_missing(url):
         return None
-    shown = Redactor().text(url)
+    shown, backend = Redactor().text(url), None
     try:
         backend = opened()
         async with asyncio.timeout(_PATIENCE):
             await backend.check()
     except ConfigError as error:
         found.append(failure(about, str(error), f"correct it, or `{about}`"))
+        found += await doubts(about, backend, said=str(error))
         return None
     except (RedriveError, TimeoutError) as error:
         why = str(error) or f"no answer within {_PATIENCE:g} s"
         found.append(failure(about, f"{shown} does not answer: {why}", f"start it, or correct `{about}`"))
+        found += await doubts(about, backend, said=why)
         return None
     found.append(_kept(about, shown, backend.features.durable))
     found += await doubts(about, backend)
@@ -87,7 +89,7 @@ async def _looked_into(app: Redrive, store: Store, transports: dict[str, Transpo
     """Run a check; a backend that goes away meanwhile is a finding too."""
     try:
         if not await is_made(store):
-            return [fine("letters", "none yet: the first one makes the indexes")]
+            return [fine("letters", "none yet: the first one makes the tables or indexes")]
         return [finding async for finding in contents(app, store, transports)]
     except RedriveError as error:
         return [failure("store", str(error), "look again: it answered a moment ago")]
