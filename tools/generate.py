@@ -32,6 +32,7 @@ _STORES = {
     "sqlite": "redrive.stores.sqlite:SqliteStore",
     "redis": "redrive.stores.redis:RedisStore",
     "opensearch": "redrive.stores.opensearch:OpenSearchStore",
+    "postgresql": "redrive.stores.postgresql:PostgresStore",
     "mongodb": "redrive.stores.mongodb:MongoStore",
 }
 

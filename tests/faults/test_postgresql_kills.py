@@ -1,4 +1,4 @@
-"""The same kills with the queue in PostgreSQL: a worker that dies at any step loses nothing, nor does a server."""
+"""A worker killed at any step, its letters in PostgreSQL; and the server killed with it: nothing is lost."""
 
 from __future__ import annotations
 
@@ -6,28 +6,31 @@ import asyncio
 from pathlib import Path
 
 import pytest
-from benchmarks.accounts.account import account
+from msgspec.structs import replace
 
 from redrive.testing.faults import Step
-from tests.faults.harness import Account, check
-from tests.faults.scenarios import KILLS, run_all, seed, soak
+from tests.faults.harness import KINDS, Account, check, count, fill, run_worker
+from tests.faults.scenarios import run_all, seed, soak
+from tests.faults.worker_process import Orders
+from tests.servers.fixtures import StartsServer
 from tests.servers.postgresql import PostgreSQL
 
 Results = dict[tuple[Step, int], Account | BaseException]
-FIRST = {step: times[:1] for step, times in KILLS.items()} | {Step.ATTEMPTED: (7,)}
+KILLS: dict[Step, tuple[int, ...]] = {step: (1,) for step in Step if step not in (Step.RECEIVED, Step.ATTEMPTED)}
+"""What has to do with letters; the others are the queue's (test_kills.py)."""
+SERVER_KILLS = (Step.BEFORE_RECORD, Step.AFTER_RECORD, Step.BEFORE_CONFIRM, Step.AFTER_RESOLVE)
 
 
 @pytest.fixture(scope="module")
-def results(tmp_path_factory: pytest.TempPathFactory, postgresql_server: PostgreSQL) -> Results:
+def results(postgresql_server: PostgreSQL, tmp_path_factory: pytest.TempPathFactory) -> Results:
     """All of them are run together, because each mostly waits for a lease to end."""
-    return asyncio.run(run_all(tmp_path_factory.mktemp("kills"), postgresql_server.new_database, FIRST))
+    directory = tmp_path_factory.mktemp("kills")
+    return asyncio.run(run_all(directory, kills=KILLS, store=postgresql_server.new_database))
 
 
-@pytest.mark.parametrize(("step", "nth"), [(step, nth) for step, times in FIRST.items() for nth in times])
-def test_after_a_kill_every_message_is_accounted_for(
-    results: Results, accounts: list[Account], step: Step, nth: int
-) -> None:
-    account = results[step, nth]
+@pytest.mark.parametrize("step", KILLS)
+def test_after_a_kill_every_message_is_accounted_for(results: Results, accounts: list[Account], step: Step) -> None:
+    account = results[step, 1]
     if isinstance(account, BaseException):
         raise account
     accounts.append(account)
@@ -35,31 +38,24 @@ def test_after_a_kill_every_message_is_accounted_for(
 
 
 async def test_after_kills_at_random_times_every_message_is_accounted_for(
-    tmp_path: Path, accounts: list[Account], postgresql_server: PostgreSQL
+    tmp_path: Path, postgresql_url: str, accounts: list[Account]
 ) -> None:
-    account = await soak(tmp_path, seed(), kills=4, transport=postgresql_server.new_database())
+    account = await soak(tmp_path, seed(), kills=4, store=postgresql_url)
     accounts.append(account)
     check(account)
 
 
-@pytest.mark.parametrize("exactly_once", [False, True], ids=["at least once", "exactly once"])
-async def test_workers_and_the_server_are_killed(tmp_path: Path, exactly_once: bool) -> None:
-    with PostgreSQL() as server:
-
-        def strike() -> None:
-            server.kill9()
-            server.start()
-
-        found = await account(
-            "postgresql",
-            server.new_database(),
-            tmp_path,
-            messages=1500,
-            kills=3,
-            batch=50,
-            seed=19,
-            strike=strike,
-            exactly_once=exactly_once,
-        )
-    assert (found.lost, found.left, found.crashed, found.doubled) == (0, 0, 0, 0)
-    assert (found.letters, found.server_kills) == (15, 1)
+@pytest.mark.parametrize("step", SERVER_KILLS)
+async def test_worker_and_server_are_killed_at_once(
+    start_server: StartsServer, tmp_path: Path, accounts: list[Account], step: Step
+) -> None:
+    server = start_server(PostgreSQL)
+    orders = Orders(str(tmp_path), store=server.url)
+    sent = await fill(orders, KINDS)
+    assert await run_worker(replace(orders, step=step)) < 0
+    server.kill9()
+    server.start()
+    assert await run_worker(orders) == 0
+    account = await count(orders, sent, step=step, nth=1, kills=1)
+    accounts.append(account)
+    check(account)

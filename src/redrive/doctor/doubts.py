@@ -7,8 +7,9 @@ from redrive.errors import RedriveError
 from redrive.stores.base import HasDoubts
 
 
-async def doubts(about: str, backend: object) -> list[Finding]:
-    """Each doubt of a backend that has some; nothing for any other, nor for one that does not answer."""
+async def doubts(about: str, backend: object, *, said: str = "") -> list[Finding]:
+    """Each doubt of a backend that has some and was not `said` yet; nothing for any other, nor for one that does not
+    answer."""
     if not isinstance(backend, HasDoubts):
         return []
     try:
@@ -16,5 +17,7 @@ async def doubts(about: str, backend: object) -> list[Finding]:
     except RedriveError:  # that it does not answer is said already
         return []
     return [
-        (failure if doubt.is_failure else warning)(about, f"the server {doubt.text}", doubt.mend) for doubt in found
+        (failure if doubt.is_failure else warning)(about, f"the server {doubt.text}", doubt.mend)
+        for doubt in found
+        if doubt.mend not in said
     ]

@@ -12,11 +12,14 @@ from pathlib import Path
 import psycopg
 import pytest
 from click.testing import CliRunner
+from msgspec.structs import replace
 
 from redrive.cli import main
+from redrive.clock import SystemClock
 from redrive.errors import ConfigError, TransportUnavailable
 from redrive.model import Done, Message
 from redrive.testing.builders import make_message
+from redrive.testing.clock import START
 from redrive.transports.base import Settlement
 from redrive.transports.postgresql import PostgresqlTransport
 from tests.servers.fixtures import StartsServer
@@ -179,6 +182,34 @@ async def test_bodies_of_ten_megabytes(postgresql_url: str) -> None:
         got = await transport.receive("orders", 10)
         assert [item.message.body for item in got] == [message.body for message in large]
         assert await transport.settle([Settlement(item, Done()) for item in got]) == []
+
+
+async def test_many_at_once_arrive_as_few_do(postgresql_url: str) -> None:
+    """Many are copied in, few are inserted: with everything that a message can have, it makes no difference."""
+    whole = {
+        "headers": (("h", b"\x00\xff"), ("h", b"")),
+        "key": b"\x00k",
+        "tenant": "t\x00ü",
+        "correlation_id": "c",
+        "expires_at": START + timedelta(days=9),
+        "origin": "elsewhere",
+        "attempt": 3,
+        "priority": -7,
+    }
+    later = SystemClock().now() + timedelta(minutes=10)
+    plain = [make_message(id=f"plain \x00{n:03}", body=b"\x00" * n) for n in range(150)]
+    full = [make_message(id=f"full {n:03}", body=b"x", **whole) for n in range(150)]
+    delayed = [make_message(id=f"later {n:03}", not_before=later) for n in range(150)]
+    async with transport_on(postgresql_url) as transport:
+        await transport.send([*plain, *full, *delayed])
+        got = [item.message for item in await transport.receive("orders", 1000)]
+        assert got == [*full, *plain]
+        assert (await transport.depths())["orders"].delayed == 150
+        await let_time_pass(postgresql_url, timedelta(minutes=10))
+        again = [item.message for item in await transport.receive("orders", 1000)]
+        assert [message for message in again if message.id.startswith("later")] == [
+            replace(message, not_before=None) for message in delayed
+        ]
 
 
 async def test_a_row_that_somebody_broke_is_marked_and_holds_up_no_other(postgresql_url: str) -> None:

@@ -23,15 +23,11 @@ from typing import Any
 from urllib.parse import parse_qsl, quote, urlencode, urlsplit, urlunsplit
 
 from msgspec import Struct
+from psycopg import ProgrammingError
+from psycopg.conninfo import conninfo_to_dict
+from psycopg.pq import Conninfo
 
-from redrive.errors import ConfigError, MissingExtra, nearest
-
-try:
-    from psycopg import ProgrammingError
-    from psycopg.conninfo import conninfo_to_dict
-    from psycopg.pq import Conninfo
-except ImportError as error:
-    raise MissingExtra("PostgreSQL", "postgresql") from error
+from redrive.errors import ConfigError, nearest
 
 SCHEMES = ("postgresql", "postgres")
 _OURS = ("schema", "pool_size", "timeout", "checks", "prepare", "direct")

@@ -35,6 +35,7 @@ class Facts(Struct, frozen=True):
     has_schema: bool
     may_create_tables: bool
     may_use_schema: bool
+    closed_tables: int  # how many of the schema's tables we may not write to
 
     @property
     def connections(self) -> int:
@@ -101,6 +102,12 @@ def obstacles(known: Facts, schema: str) -> Iterator[Doubt]:
         yield Doubt(
             f"does not let {known.user} make tables in schema {schema!r}",
             f"as its owner: `GRANT USAGE, CREATE ON SCHEMA {schema} TO {known.user}`",
+        )
+
+    elif known.closed_tables:
+        yield Doubt(
+            f"does not let {known.user} write to {known.closed_tables} tables of schema {schema!r}",
+            f"as their owner: `GRANT SELECT, INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA {schema} TO {known.user}`",
         )
 
 

@@ -16,4 +16,8 @@ SELECT current_setting('server_version_num')::integer        AS version,
        has_database_privilege(current_database(), 'CREATE')  AS may_create_schema,
        to_regnamespace(%(schema)s) IS NOT NULL               AS has_schema,
        coalesce(has_schema_privilege(to_regnamespace(%(schema)s), 'CREATE'), false) AS may_create_tables,
-       coalesce(has_schema_privilege(to_regnamespace(%(schema)s), 'USAGE'), false)  AS may_use_schema;
+       coalesce(has_schema_privilege(to_regnamespace(%(schema)s), 'USAGE'), false)  AS may_use_schema,
+       (SELECT count(*) FROM pg_class AS c WHERE c.relnamespace = to_regnamespace(%(schema)s) AND c.relkind = 'r'
+        AND NOT (has_table_privilege(c.oid, 'SELECT') AND has_table_privilege(c.oid, 'INSERT')
+                 AND has_table_privilege(c.oid, 'UPDATE') AND has_table_privilege(c.oid, 'DELETE')))::integer
+                                                             AS closed_tables;
