@@ -21,6 +21,13 @@ from redrive.stores.shape import NATIVE
 
 _COLUMNS = ", ".join(INSERTED)
 _TABLE = ", ".join(f"{name} {type}{' PRIMARY KEY' * (name == 'id')}" for name, type in INSERTED.items())
+_INDEXES = (
+    "(state, category, created_at)",
+    "(group_id, created_at)",
+    "(source, created_at)",
+    "(tenant, created_at)",
+    "USING hash (message_id)",
+)
 _UPSERT = f"""
     INSERT INTO bare ({_COLUMNS}) SELECT {_COLUMNS} FROM staging
     ON CONFLICT (id) DO UPDATE SET document = excluded.document, updated_at = excluded.updated_at
@@ -46,17 +53,24 @@ async def _store() -> AsyncIterator[PostgresStore]:
 
 def record(scale: Scale) -> Measured:
     """Letters a second into an empty store, in batches of 500, beside the same rows, made beforehand, copied into a
-    staging table and from there upserted into a table that has a primary key and no other index."""
+    staging table and from there upserted into a table with the same indexes; and, in the details, into one that has a
+    primary key and no other index."""
     count = scale.of(20_000, 1_000)
     letters = list(fresh(0, count))
     rows = [row_of(letter, NATIVE) for letter in letters]
     figures = side_by_side(
-        {"redrive": lambda: in_loop(_record(letters)), "COPY, then upsert": lambda: in_loop(_bare(rows))},
+        {
+            "redrive": lambda: in_loop(_record(letters)),
+            "COPY, then upsert": lambda: in_loop(_bare(rows, _INDEXES)),
+            "primary key only": lambda: in_loop(_bare(rows, ())),
+        },
         scale.rounds,
     )
+    unsearchable = figures.pop("primary key only")
     return Measured(
         redrive=figures.pop("redrive"),
         peers=figures,
+        details={"COPY, then upsert into a table with a primary key only": round(unsearchable)},
         settings={"letters": count, "batch": BATCH, "fsync": "on", "synchronous_commit": "on"},
     )
 
@@ -71,9 +85,11 @@ async def _record(letters: Sequence[Letter]) -> float:
         return await async_rate(len(letters), all_of_them())
 
 
-async def _bare(rows: Sequence[Row]) -> float:
+async def _bare(rows: Sequence[Row], indexes: Sequence[str]) -> float:
     async with await psycopg.AsyncConnection.connect(_server().new_database(), autocommit=True) as connection:
         await connection.execute(f"CREATE TABLE bare ({_TABLE})")
+        for index in indexes:
+            await connection.execute(f"CREATE INDEX ON bare {index}")
         await connection.execute(f"CREATE TEMP TABLE staging ({_TABLE}) ON COMMIT DELETE ROWS")
 
         async def all_of_them() -> None:

@@ -225,6 +225,19 @@ async def test_a_check_makes_no_tables(postgresql_url: str, opens: OpensStore) -
     await store.check()
 
 
+@pytest.mark.parametrize("statement", ["DELETE FROM redrive.letters WHERE source = 'a'", "TRUNCATE redrive.letters"])
+async def test_what_somebody_deletes_by_hand_is_counted(
+    postgresql_server: PostgreSQL, postgresql_url: str, opens: OpensStore, statement: str
+) -> None:
+    store = opens(postgresql_url)
+    await store.letters.record([make_letter(make_message(source=name)) for name in "aaab"])
+    postgresql_server.sql(statement, database=postgresql_url.rpartition("/")[2])
+    left = await store.letters.count(Query(since=START))
+    assert left == await store.letters.count(Query()) == counted(await store.letters.tallies()).total()
+    await store.letters.record([make_letter(make_message(source="a"))])
+    assert await store.letters.count(Query()) == left + 1 == sum(g.count for g in await store.letters.groups(Query()))
+
+
 @pytest.fixture
 def small_disk() -> Iterator[Path]:
     """A disk of 24 MB."""

@@ -89,12 +89,16 @@ def row_of(letter: Letter, shape: Shape) -> Row:
     message, last = letter.message, letter.failures[-1]
     is_text = _is_text(message.body)
     searched, odd = _searched(letter, is_text)
+    texts = _texts(letter)
+    if not _are_plain(texts):
+        texts = [None if text is None else write(text) for text, write in zip(texts, _WRITES, strict=True)]
+    source, group, tenant, message_id, error_type, error_message, transport, code, owner, replay = texts
     return (
         letter.id,
         letter.state.value,
         last.category.value,
-        keyed(message.source),
-        keyed(letter.group),
+        source,
+        group,
         microseconds(letter.created_at),
         microseconds(letter.updated_at),
         _micros(letter.next_retry_at),
@@ -104,19 +108,33 @@ def row_of(letter: Letter, shape: Shape) -> Row:
         letter.retries,
         letter.resends,
         is_text,
-        _cleaned(letter.owner),
-        clean(letter.transport),
-        None if message.tenant is None else keyed(message.tenant),
-        clean(message.id),
-        clean(last.type),
-        clean(last.message),
-        _cleaned(last.code),
-        _cleaned(letter.replay),
-        [clean(id) for id in letter.depends_on] or None,
+        owner,
+        transport,
+        tenant,
+        message_id,
+        error_type,
+        error_message,
+        code,
+        replay,
+        cleaned_all(letter.depends_on) or None,
         searched,
         odd,
         message.body,
         encoded(shape, replace(letter, message=replace(message, body=b""))),
+    )
+
+
+def _texts(letter: Letter) -> list[str | None]:
+    """The texts that are compared, those with an index first; _WRITES is how each is written."""
+    message, last = letter.message, letter.failures[-1]
+    indexed = (message.source, letter.group, message.tenant)
+    return [*indexed, message.id, last.type, last.message, letter.transport, last.code, letter.owner, letter.replay]
+
+
+def _are_plain(texts: Sequence[str | None]) -> bool:
+    """Whether all of them can be written as they are: one look, since as a rule they can."""
+    return _UNFIT.search("".join(filter(None, texts))) is None and all(
+        text is None or len(text) <= _LONGEST_KEY for text in texts[:3]
     )
 
 
@@ -164,6 +182,8 @@ def _searched(letter: Letter, is_text: bool) -> tuple[str, str | None]:
 
 
 def _is_text(raw: bytes) -> bool:
+    if raw.isascii():
+        return b"\0" not in raw
     if not _fits(raw):
         return False
     try:
@@ -181,12 +201,11 @@ def _odd(raw: bytes) -> str:
     return raw.decode("latin-1").replace("\0", _ODD_NUL)
 
 
-def _cleaned(text: str | None) -> str | None:
-    return None if text is None else clean(text)
-
-
 def cleaned_all(texts: Iterable[str]) -> list[str]:
     return [clean(text) for text in texts]
+
+
+_WRITES = (keyed, keyed, keyed, *(clean for _ in range(7)))
 
 
 def _micros(at: datetime | None) -> int | None:

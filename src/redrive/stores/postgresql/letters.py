@@ -68,8 +68,7 @@ class PostgresLetters:
         self, query: Query, *, after: Cursor | None = None, limit: int = 50, oldest_first: bool = False
     ) -> Page:
         place = beyond(after, oldest_first)
-        has_index = query.text is not None and await self._access.has_text_index()
-        condition = in_order(query, self._access.schema, has_text_index=has_index)
+        condition = in_order(query, await self._indexed(query))
         found = await self._fetch(
             "search",
             {**condition.parameters, **place.parameters, "limit": limit},
@@ -81,13 +80,13 @@ class PostgresLetters:
         return Page(letters, cursor_of(found[-1][1], found[-1][0]) if len(found) == limit else None)
 
     async def count(self, query: Query) -> int:
-        condition = self._where(query)
+        condition = where(query, await self._indexed(query))
         name = "count_tallies" if is_counted(query) else "count"
         [[number]] = await self._fetch(name, condition.parameters, where=condition.sql)
         return int(number)
 
     async def groups(self, query: Query, *, limit: int = 50) -> Sequence[Group]:
-        condition = self._where(query)
+        condition = where(query, await self._indexed(query))
         name = "groups" if is_counted(query) else "groups_scan"
         return _groups(await self._fetch(name, {**condition.parameters, "limit": limit}, where=condition.sql))
 
@@ -116,7 +115,7 @@ class PostgresLetters:
             "limit": limit,
         }
         if query.due is None or query.sources is None:
-            return self._most_urgent(await self._claim(self._where(query), claim))
+            return self._most_urgent(await self._claim(where(query), claim))
         return await self._claim_due(query, claim, limit)
 
     async def move(
@@ -140,7 +139,7 @@ class PostgresLetters:
     async def prune(self, query: Query, *, limit: int) -> Sequence[LetterId]:
         states = AT_REST if query.states is None else tuple(state for state in query.states if state in AT_REST)
         query = replace(query, states=states)
-        first, still = in_order(query, self._access.schema), self._where(query)
+        first, still = in_order(query), where(query)
         parameters = {**still.parameters, **first.parameters, "limit": limit}
         return [
             id for (id,) in await self._fetch("prune", parameters, keys=first.keys, where=first.sql, still=still.sql)
@@ -173,7 +172,7 @@ class PostgresLetters:
         for source, priority in await self._fetch("priorities", sources):
             if len(taken) >= limit:
                 break
-            condition = self._where(replace(query, sources=None))
+            condition = where(replace(query, sources=None))
             only = Condition(
                 f"l.source = %(only_source)s AND l.priority = %(only_priority)s AND {condition.sql}",
                 {**condition.parameters, "only_source": source, "only_priority": priority},
@@ -190,8 +189,9 @@ class PostgresLetters:
         letters.sort(key=lambda pair: _urgency(*pair))
         return [letter for letter, _ in letters]
 
-    def _where(self, query: Query) -> Condition:
-        return where(query, self._access.schema)
+    async def _indexed(self, query: Query) -> str | None:
+        """The schema, where the query asks for a text and texts have an index."""
+        return self._access.schema if query.text is not None and await self._access.has_text_index() else None
 
     def _sql(self, name: str, **parts: str) -> str:
         return self._access.sql(name, columns=COLUMNS, **parts)

@@ -121,12 +121,21 @@ BEGIN
     RETURN NULL;
 END $$;
 
+CREATE FUNCTION {schema}.letters_emptied() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN
+    DELETE FROM {schema}.tallies;
+    DELETE FROM {schema}.groups;
+    RETURN NULL;
+END $$;
+
 CREATE TRIGGER added AFTER INSERT ON {schema}.letters REFERENCING NEW TABLE AS after
     FOR EACH STATEMENT EXECUTE FUNCTION {schema}.letters_added();
 CREATE TRIGGER changed AFTER UPDATE ON {schema}.letters REFERENCING OLD TABLE AS before NEW TABLE AS after
     FOR EACH STATEMENT EXECUTE FUNCTION {schema}.letters_changed();
 CREATE TRIGGER removed AFTER DELETE ON {schema}.letters REFERENCING OLD TABLE AS before
     FOR EACH STATEMENT EXECUTE FUNCTION {schema}.letters_removed();
+CREATE TRIGGER emptied AFTER TRUNCATE ON {schema}.letters
+    FOR EACH STATEMENT EXECUTE FUNCTION {schema}.letters_emptied();
 
 -- One line for each letter of each replay. The index gives the lines of a status in the order they were selected.
 CREATE TABLE {schema}.ledger (

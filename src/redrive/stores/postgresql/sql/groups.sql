@@ -1,12 +1,11 @@
--- The largest groups, from the counters: no letter is read. By the primary keys of `tallies` and `groups`.
-WITH counted AS (
-    SELECT l.group_id, l.source, l.state, sum(l.count)::bigint AS count FROM {schema}.tallies AS l
-    WHERE {where} GROUP BY 1, 2, 3 HAVING sum(l.count) > 0
-), largest AS (
-    SELECT group_id FROM counted GROUP BY 1 ORDER BY sum(count) DESC, group_id LIMIT %(limit)s
-), spans AS (
-    SELECT t.group_id, min(t.first_at) AS first_at, max(t.last_at) AS last_at
-    FROM {schema}.tallies AS t JOIN largest USING (group_id) GROUP BY 1
+-- The largest groups, from the counters: no letter is read. `tallies` is read once to find them, and by its primary key to
+-- tell what is in them.
+WITH largest AS (
+    SELECT l.group_id, sum(l.count) FILTER (WHERE {where}) AS total, min(l.first_at) AS first_at, max(l.last_at) AS last_at
+    FROM {schema}.tallies AS l GROUP BY 1 HAVING sum(l.count) FILTER (WHERE {where}) > 0
+    ORDER BY 2 DESC, 1 LIMIT %(limit)s
 )
 SELECT g.id, g.error_type, g.message, g.category, s.first_at, s.last_at, c.source, c.state, c.count
-FROM spans AS s JOIN {schema}.groups AS g ON g.id = s.group_id JOIN counted AS c ON c.group_id = s.group_id;
+FROM largest AS s JOIN {schema}.groups AS g ON g.id = s.group_id CROSS JOIN LATERAL (
+    SELECT l.source, l.state, sum(l.count)::bigint AS count FROM {schema}.tallies AS l
+    WHERE l.group_id = s.group_id AND {where} GROUP BY 1, 2 HAVING sum(l.count) > 0) AS c;
