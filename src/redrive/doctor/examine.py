@@ -15,7 +15,7 @@ from redrive.doctor.doubts import doubts
 from redrive.doctor.files import is_missing, sqlite_files
 from redrive.doctor.findings import Diagnosis, Finding, Level, failure, fine, warning
 from redrive.doctor.machine import machine
-from redrive.errors import ConfigError
+from redrive.errors import ConfigError, RedriveError
 from redrive.forensics.redact import Redactor
 from redrive.stores.base import Store
 from redrive.systems import use as systems
@@ -49,12 +49,16 @@ def _asking(app: Redrive, about: str, url: str) -> Callable[[], Awaitable[list[F
     """Ask one backend whether it could do its work, and what it doubts of its own server."""
 
     async def ask() -> list[Finding]:
+        backend: Store | Transport | None = None
         try:
-            backend: Store | Transport
             backend = app.store if about == "store" else app.transport(about.partition(".")[2])
             await backend.check()
         except ConfigError as error:
-            return [failure(about, str(error), f"correct it, or `{about}`")]
+            wrong = failure(about, str(error), f"correct it, or `{about}`")
+            return [wrong, *await doubts(about, backend, said=str(error))]
+        except RedriveError as error:
+            why = Redactor().text(str(error))
+            return [_silent(Unanswered(about, why), url), *await doubts(about, backend, said=why)]
         return [_kept(about, Redactor().text(url), backend.features.durable), *await doubts(about, backend)]
 
     return ask
@@ -84,5 +88,5 @@ async def _looked_into(app: Redrive, transports: dict[str, Transport]) -> list[F
     """Check the contents; a backend that goes away meanwhile is a finding too."""
     made = await ask_each({"store": lambda: is_made(app.store)})
     if made.found.get("store") is False:
-        return [fine("letters", "none yet: the first one makes the indexes")]
+        return [fine("letters", "none yet: the first one makes the tables or indexes")]
     return await contents(app, app.store, transports)
