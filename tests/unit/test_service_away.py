@@ -158,7 +158,7 @@ async def test_a_replay_skips_what_cannot_be_opened_here_and_sends_the_rest(serv
     report = await service.run_replay(replay.id)
     assert report.entries == {EntryStatus.SENT: 1, EntryStatus.SKIPPED: 1}
     ((skipped,), _) = await service.replay_entries(replay.id, status=EntryStatus.SKIPPED)
-    assert "transport 'typo' cannot be opened here: no transport speaks 'kafak'" in skipped.note
+    assert "transport 'typo' cannot be opened here: transports.typo: no transport speaks 'kafak'" in skipped.note
 
 
 async def test_a_transport_that_cannot_be_closed_keeps_no_other_open(tmp_path: Path) -> None:
