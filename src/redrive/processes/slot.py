@@ -142,8 +142,8 @@ class Slot:
     async def _after(self, end: End) -> None:
         """It died: pause, wait for other code, or give up."""
         is_first, self._is_first = self._is_first, False
-        if self._waits_for_changes and not end.had_started:
-            await self._until_changed()
+        if self._waits_for_changes and (end.code == WRONG or not end.had_started):
+            await self._until_changed(end)
             return
         if end.code == WRONG and is_first:
             raise GaveUp(WRONG)  # it has said why itself
@@ -160,11 +160,11 @@ class Slot:
         if pause is not None:
             await self._clock.wait(self._wake, pause)
         elif self._waits_for_changes:
-            await self._until_changed()
+            await self._until_changed(end)
         else:
             log.error("process %d died too often: giving up, the others are stopped", self.number)
             raise GaveUp(end.code)
 
-    async def _until_changed(self) -> None:
-        log.warning("process %d waits for a change of the files", self.number)
+    async def _until_changed(self, end: End) -> None:
+        log.warning("process %d waits for a change of the files (%s)", self.number, end.cause)
         await self._wake.wait()
