@@ -31,7 +31,7 @@ def test_the_wheel_holds_the_package_and_its_data(wheel: Path) -> None:
         "redrive/transports/sqlite/queue.sql",
         "redrive/stores/sqlite/letters.sql",
     } <= names
-    scripts = ("shared", "add", "fetch", "settle", "extend", "depth", "govern", "pause", "tenants")
+    scripts = ("shared", "add", "fetch", "settle", "extend", "depth", "govern", "listing", "pause", "tenants")
     assert {f"redrive/transports/redis/lua/{script}.lua" for script in scripts} <= names
     assert any(name.endswith("licenses/LICENSE") for name in names)
     assert not [name for name in names if name.startswith(("tests", "benchmarks", "tools"))]

@@ -167,6 +167,11 @@ async def test_all_workers_stop_receiving_at_once_and_those_that_start_later_do_
             lambda: len(_alive(workers)) == 2 and workers.all_said("is paused by ann"), what="the new one knows"
         )
         assert workers.handled(orders) == at_rest
+        page = await service.queue(orders, limit=1000)
+        waiting = {message.id for message in page.messages}
+        assert waiting == {*first, *second} - {*dict(at_rest)} or (not waiting and page.notes), "looking takes nothing"
+        assert page.paused is not None
+        assert page.paused.by == "ann"
 
         ended = await service.resume(orders, actor="bob")
         assert ended is not None
