@@ -102,6 +102,8 @@ def test_the_doctor_names_every_extra_that_is_not_installed(bare: str, tmp_path:
 def test_the_core_alone_runs_a_handler_and_the_command(bare: str, tmp_path: Path) -> None:
     python = bare
     assert "letters" in run(python, "-m", "redrive", "--help")
+    run(python, "-m", "redrive", "init", "shop", cwd=tmp_path)
+    assert {file.name for file in (tmp_path / "shop").iterdir()} == {"shop.py", "redrive.toml", "test_shop.py"}
     assert "handled 3" in run(python, "-c", PROGRAM, cwd=tmp_path)
     said = subprocess.run([python, "-m", "redrive", "up"], cwd=tmp_path, capture_output=True, text=True, timeout=60)
     assert said.returncode == 2

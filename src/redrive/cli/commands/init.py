@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import shlex
 import sys
-from importlib import resources
 from importlib.util import find_spec
 from pathlib import Path
+from pkgutil import get_data
 from string import Template
 from urllib.parse import urlsplit
 
@@ -51,7 +51,7 @@ def init(directory: Path, transport: str, url: str | None) -> None:
     _refuse_to_replace(directory)
     directory.mkdir(parents=True, exist_ok=True)
     for name in _FILES:
-        text = resources.files("redrive.cli").joinpath("templates", f"{name}.txt").read_text("utf-8")
+        text = (get_data("redrive.cli", f"templates/{name}.txt") or b"").decode()
         with (directory / name).open("x", encoding="utf-8") as file:
             file.write(Template(text).substitute(URL=url) if name == "redrive.toml" else text)
     say(_next(directory, transport, url))
