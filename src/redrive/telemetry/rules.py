@@ -23,10 +23,10 @@ def text_of(place: str) -> str:
         raise UsageError(f"the rules {place} cannot be read: {error}") from error
 
 
-def joined(files: Iterable[tuple[str, str]]) -> str:
+def joined(parts: Iterable[tuple[str, str]]) -> str:
     """One file of rules of many, given by their names and texts. Prometheus reads one `groups` of a file, no more."""
     heads, bodies = list[str](), list[str]()
-    for name, text in files:
+    for name, text in parts:
         head, body = _parts(name, text)
         heads.append(head)
         bodies.append(body)

@@ -18,7 +18,7 @@ from redrive.errors import nearest
 from redrive.systems.base import System, resolved
 from redrive.systems.discover import systems
 from redrive.systems.use import configured
-from redrive.telemetry import rules as alert_files
+from redrive.telemetry import rules
 from redrive.telemetry.dashboard import dashboard as made_dashboard
 from redrive.telemetry.panels import ROWS, Row
 
@@ -46,11 +46,11 @@ def alert_rules(names: tuple[str, ...], output: Path | None) -> None:
     redrive alert-rules --system core
     """
     core, chosen = _chosen(names)
-    files = [(CORE, alert_files.text_of(alert_files.CORE))] if core else []
-    files += [(system.name, alert_files.text_of(system.rules)) for system in chosen if system.rules]
-    if not files:
+    parts = [(CORE, rules.text_of(rules.CORE))] if core else []
+    parts += [(system.name, rules.text_of(system.rules)) for system in chosen if system.rules]
+    if not parts:
         raise Stopped(f"{', '.join(names)} has no alert rules")
-    _put(alert_files.joined(files).encode(), output, "rules of " + ", ".join(name for name, _ in files))
+    _put(rules.joined(parts).encode(), output, "rules of " + ", ".join(name for name, _ in parts))
 
 
 @click.command("dashboard")
