@@ -19,6 +19,8 @@ from redrive.testing.waiting import until
 from redrive.transports.base import Depth, Settlement
 from redrive.transports.kafka.transport import KafkaTransport
 from redrive.transports.kafka.transport import open_transport as open_kafka
+from redrive.transports.rabbitmq.link import Link
+from redrive.transports.rabbitmq.options import options_of
 from redrive.transports.rabbitmq.transport import RabbitTransport
 from redrive.transports.rabbitmq.transport import open_transport as open_rabbitmq
 from tests.conformance.test_kafka_transport import make_topics
@@ -102,9 +104,9 @@ async def test_what_was_prefetched_goes_back_uncounted_and_others_have_it(vhost:
         sent = [make_message(id=f"{number}") for number in range(10)]
         await first.send(sent)
         [held] = await asyncio.wait_for(first.receive("orders", 1), 60)
-        await until(lambda: len(first._subscriptions["orders"].inbox) == 9, what="the others are prefetched")
+        await until(lambda: _is_so(url, ready=0, consumers=1), what="the others are prefetched")
         await first.set_paused(["orders"])
-        assert await _consumers(first) == 0
+        assert await _is_so(url, ready=9, consumers=0)
         got = [held]
         while len(got) < 10:
             got += await asyncio.wait_for(second.receive("orders", 10), 60)
@@ -116,7 +118,7 @@ async def test_what_was_prefetched_goes_back_uncounted_and_others_have_it(vhost:
         await first.send([make_message(id="after")])
         receiving = [asyncio.ensure_future(side.receive("orders", 1)) for side in (first, second)]
         await asyncio.wait(receiving, return_when=asyncio.FIRST_COMPLETED, timeout=60)
-        assert await _consumers(first) == 2
+        assert await _is_so(url, ready=0, consumers=2)
         for task in receiving:
             task.cancel()
         await asyncio.gather(*receiving, return_exceptions=True)
@@ -145,8 +147,12 @@ async def _depth(transport: RabbitTransport) -> Depth:
     return (await transport.depths())["orders"]
 
 
-async def _consumers(transport: RabbitTransport) -> int:
-    channel = await transport._link.channel()
-    frame = await channel.call(channel.raw.queue_declare, "orders", passive=True)
-    await channel.close()
-    return int(frame.method.consumer_count)
+async def _is_so(url: str, *, ready: int, consumers: int) -> bool:
+    """Whether the broker has so many messages ready, and so many consumers."""
+    link = Link(options_of(url))
+    try:
+        channel = await link.channel()
+        frame = await channel.call(channel.raw.queue_declare, "orders", passive=True)
+        return bool((frame.method.message_count, frame.method.consumer_count) == (ready, consumers))
+    finally:
+        await link.aclose()

@@ -20,9 +20,10 @@ from redrive.service import Service
 from redrive.stores.base import Document
 from redrive.stores.memory import MemoryStore
 from redrive.testing.clock import START, ManualClock
+from redrive.testing.waiting import until as until_so
 from redrive.transports.base import Delivery, Depth, Paused, SendResult, Settlement
 from redrive.transports.memory import MemoryTransport
-from redrive.upkeep.heartbeat import EVERY, KEPT, beats
+from redrive.upkeep.heartbeat import EVERY, KEPT, Heartbeat, beats
 from redrive.worker import Worker
 from tests.unit.support import SOON, until
 
@@ -142,19 +143,17 @@ async def test_what_is_not_begun_is_given_back_when_its_source_is_paused(app: Re
         assert (await app.transport().depths())["orders"] == Depth(0, 0, 10)
         await Service(app).pause("orders", actor="ann")
         await clock.advance(2)
-        await until(lambda: _depth(app) == Depth(8, 0, 2))
+        await until_so(lambda: _is_depth(app, 8, 2))
         go_on.set()
-        await until(lambda: _depth(app) == Depth(8, 0, 0))
+        await until_so(lambda: _is_depth(app, 8, 0))
         assert begun == [0, 1]
         await Service(app).resume("orders", actor="ann")
         await clock.advance(2)
         await until(lambda: sorted(begun) == list(range(10)))
 
 
-def _depth(app: Redrive) -> Depth:
-    queue = app.transport()._inner._queues["orders"]  # type: ignore[attr-defined]
-    leased = len(queue.leased)
-    return Depth(len(queue.parcels) - leased, 0, leased)
+async def _is_depth(app: Redrive, ready: int, leased: int) -> bool:
+    return (await app.transport().depths()).get("orders") == Depth(ready, 0, leased)
 
 
 async def test_a_store_that_is_away_changes_nothing_of_what_is_paused_and_it_is_said_once(
@@ -254,7 +253,7 @@ async def test_a_worker_that_is_told_to_stop_says_so_at_once(app: Redrive, store
 
 
 async def test_what_was_not_heard_of_for_a_day_is_forgotten(app: Redrive, store: Away, clock: ManualClock) -> None:
-    killed = asyncio.create_task(Worker(app, upkeep=False)._heartbeat.run())
+    killed = asyncio.create_task(Heartbeat(app, {}).run())
     await clock.advance(1)
     killed.cancel()
     assert len(await beats(store.documents)) == 1
