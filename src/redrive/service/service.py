@@ -1,0 +1,309 @@
+"""Letters, groups, replays and incidents, and the service as a whole."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Collection, Iterable, Sequence
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+from msgspec import Struct
+
+from redrive.alerts.incidents import Incident, Incidents, IncidentState
+from redrive.answers import Unanswered
+from redrive.app import Redrive
+from redrive.errors import NoWayBack, UnknownLetter, UnknownSource, UsageError
+from redrive.flow.replay import Progress, Replay, selectable
+from redrive.forensics.query import Query
+from redrive.forensics.transfer import letters_of, line_of
+from redrive.forensics.views import Detail, Summary, detail, summary
+from redrive.forensics.ways_back import not_configured
+from redrive.model import UNRESOLVED, Letter, LetterId, State
+from redrive.service.asking import AUDIT, bounded
+from redrive.service.sources import OfSources
+from redrive.stores.base import REPLAYABLE, Cursor, Entry, EntryStatus, Group
+from redrive.stores.paging import every_page
+from redrive.telemetry.events import LettersMoved, LettersPruned
+
+if TYPE_CHECKING:
+    from redrive.doctor import Diagnosis
+
+_BATCH = 500
+
+
+class Summaries(Struct, frozen=True):
+    """A page of letters."""
+
+    letters: list[Summary]
+    after: Cursor | None
+
+
+class Plan(Struct, frozen=True):
+    """What a replay would do, before anybody says yes."""
+
+    total: int  # letters it would send
+    sources: dict[str, int]
+    groups: list[Group]
+    left_out: int  # selected, but resolved, archived, sent or on their way already
+    not_configured: dict[str, int] = {}  # transports that this process does not have -> letters that would be skipped
+
+
+class ReplayReport(Struct, frozen=True):
+    """A replay and what became of its letters."""
+
+    replay: Replay
+    entries: dict[EntryStatus, int]
+
+
+class Service(OfSources):
+    """Everything that can be asked of Redrive, and done with it."""
+
+    def __init__(self, app: Redrive, *, unanswered: Callable[[Unanswered], None] = lambda backend: None) -> None:
+        super().__init__(app, unanswered=unanswered)
+        self.incidents = Incidents(app.store.documents, app.clock, app.events)
+
+    # -- seeing --------------------------------------------------------------------------------------------------
+
+    async def letters(self, query: Query, *, after: Cursor | None = None, limit: int = 50) -> Summaries:
+        """A page of letters, newest first."""
+        await self._check(query)
+        page = await self.app.store.letters.search(query, after=after, limit=bounded(limit))
+        return Summaries([summary(letter, self.redactor) for letter in page.letters], page.after)
+
+    async def letter(self, id: LetterId) -> Detail:
+        """The letter of that id, of the only id that begins so, or of the message with that id."""
+        return detail(await self.find(id), self.redactor)
+
+    async def find(self, id: LetterId) -> Letter:
+        """The letter itself, unredacted: for what goes back to a transport, never for what is shown."""
+        letter = await self.app.store.letters.get(id)
+        if letter is not None:
+            return letter
+        for query in (Query(message_ids=(id,)), Query(id_prefix=id)):
+            page = await self.app.store.letters.search(query, limit=2)
+            if len(page.letters) > 1:
+                names = ", ".join(f"{letter.id} ({letter.message.source})" for letter in page.letters)
+                raise UsageError(f"{id!r} means more than one letter: {names}")
+            if page.letters and id:
+                return page.letters[0]
+        raise UnknownLetter(id)
+
+    async def named(self, ids: Iterable[LetterId]) -> Query:
+        """Exactly those letters, named as `letter` takes it; one that does not exist is an error."""
+        return Query(ids=tuple([(await self.find(id)).id for id in ids]))
+
+    async def groups(self, query: Query, *, limit: int = 50) -> Sequence[Group]:
+        """The groups, the largest first."""
+        await self._check(query)
+        return self._redacted(await self.app.store.letters.groups(query, limit=bounded(limit)))
+
+    async def count(self, query: Query) -> int:
+        await self._check(query)
+        return await self.app.store.letters.count(query)
+
+    # -- acting --------------------------------------------------------------------------------------------------
+
+    async def plan(self, query: Query, *, transports: Collection[str] | None = None) -> Plan:
+        """What a replay of that query would send, from a process that has these transports, or those of this one."""
+        await self._check(query)
+        letters = self.app.store.letters
+        wanted = _narrowed(selectable(query), REPLAYABLE)
+        groups = [] if wanted is None else list(await letters.groups(wanted, limit=10_000))
+        total = 0 if wanted is None else await letters.count(wanted)
+        sources: dict[str, int] = {}
+        for source in {name for group in groups for name in group.sources}:
+            if wanted is not None:
+                sources[source] = await letters.count(msgspec.structs.replace(wanted, sources=(source,)))
+        left_out = await letters.count(query) - total
+        here = self.app.transport_names if transports is None else transports
+        missing = {} if wanted is None else await not_configured(letters, wanted, total, here)
+        return Plan(total, sources, self._redacted(groups[:20]), left_out, missing)
+
+    async def replay(
+        self, query: Query, *, actor: str, rate: float | None = None, reason: str = "", id: str | None = None
+    ) -> Replay:
+        """Freeze the selection; `run_replay` sends it. The same id again gives the replay it already made."""
+        await self._check(query)
+        replay = await self.replays.start(query, actor=actor, rate=rate, reason=reason, id=id)
+        await self.note(actor, "replay", f"{replay.id}: {_letters(replay.total)}")
+        return replay
+
+    async def run_replay(self, id: str, *, progress: Progress = lambda sent: None) -> ReplayReport:
+        """Send it, or go on sending it."""
+        runner = f"{self.app.settings.worker_name}:{self.app.clock.new_id()}"
+        await self.replays.run(id, runner=runner, progress=progress)
+        return await self.replay_report(id)
+
+    async def cancel_replay(self, id: str, *, actor: str) -> ReplayReport:
+        """Send no more of it."""
+        await self.replays.cancel(id, actor=actor)
+        await self.note(actor, "cancel", id)
+        return await self.replay_report(id)
+
+    async def replay_report(self, id: str) -> ReplayReport:
+        return ReplayReport(await self.replays.get(id), await self.app.store.ledger.tally(id))
+
+    async def replay_entries(
+        self, id: str, *, status: EntryStatus | None = None, after: Cursor | None = None, limit: int = 50
+    ) -> tuple[Sequence[Entry], Cursor | None]:
+        """Lines of a replay's ledger."""
+        await self.replays.get(id)
+        entries, more = await self.app.store.ledger.entries(id, status=status, after=after, limit=bounded(limit))
+        return [msgspec.structs.replace(entry, note=self.redactor.text(entry.note)) for entry in entries], more
+
+    async def retry(self, ids: Iterable[LetterId], *, actor: str) -> ReplayReport:
+        """Send these back now: a replay of exactly them."""
+        letters = [await self.find(id) for id in ids]
+        if not letters:
+            raise UsageError("no letters were named")
+        self.check_way_back(letters)
+        query = Query(ids=tuple(letter.id for letter in letters))
+        replay = await self.replay(query, actor=actor, reason="retry")
+        return await self.run_replay(replay.id)
+
+    def check_way_back(self, letters: Iterable[Letter]) -> None:
+        """Raise NoWayBack for the first of them whose transport this process does not have, or cannot open."""
+        for letter in letters:
+            if letter.transport not in self.app.transport_names:
+                raise NoWayBack(letter.id, letter.transport, self.app.transport_names)
+            self.app.transport(letter.transport)
+
+    async def archive(self, query: Query, *, actor: str, progress: Progress = lambda moved: None) -> int:
+        """Archive letters, whatever their state, except those on their way. Returns how many."""
+        await self._check(query)
+        total = 0
+        try:
+            async for page in every_page(self.app.store.letters, query, size=_BATCH, oldest_first=True):
+                total += await self._archive_some([letter.id for letter in page], actor)
+                progress(len(page))
+        except asyncio.CancelledError:
+            await self.note(actor, "archive", f"interrupted after {_letters(total)} of {_said(query)}")
+            raise
+        await self.note(actor, "archive", f"{_letters(total)} of {_said(query)}")
+        return total
+
+    async def purge(self, query: Query, *, actor: str, progress: Progress = lambda gone: None) -> int:
+        """Delete letters for good, except those on their way. Returns how many."""
+        if query.is_empty:
+            raise UsageError("purge deletes for good: say which letters, by state, age, source or group")
+        await self._check(query)
+        total = 0
+        try:
+            while gone := await self.app.store.letters.prune(query, limit=_BATCH):
+                total += len(gone)
+                progress(len(gone))
+        except asyncio.CancelledError:
+            await self.note(actor, "purge", f"interrupted after {_letters(total)} of {_said(query)}")
+            raise
+        self.app.events.emit(LettersPruned(count=total, why=f"purged by {actor}"))
+        await self.note(actor, "purge", f"{_letters(total)} of {_said(query)}")
+        return total
+
+    async def export(self, query: Query) -> AsyncIterator[bytes]:
+        """The letters as JSON lines, oldest first, unredacted and byte-exact, a page at a time."""
+        await self._check(query)
+        async for page in every_page(self.app.store.letters, query, size=_BATCH, oldest_first=True):
+            yield b"".join(line_of(letter) for letter in page)
+
+    async def import_letters(
+        self, lines: Iterable[bytes], *, actor: str, name: str = "the input", progress: Progress = lambda n: None
+    ) -> int:
+        """Record what an export wrote. Importing it twice changes nothing. Returns how many lines there were."""
+        total = 0
+        batch: list[Letter] = []
+        try:
+            for letter in letters_of(lines, name):
+                batch.append(_at_rest(letter))
+                if len(batch) == _BATCH:
+                    total += await self._take_in(batch, progress)
+                    batch = []
+            total += await self._take_in(batch, progress)
+        except asyncio.CancelledError:
+            await self.note(actor, "import", f"interrupted after {_letters(total)} from {name}")
+            raise
+        await self.note(actor, "import", f"{_letters(total)} from {name}")
+        return total
+
+    async def acknowledge(self, id: str, *, actor: str) -> Incident:
+        """Note that somebody works on that incident: no notice of it is sent until it is resolved."""
+        if (await self.incidents.get(id)).state is IncidentState.RESOLVED:
+            raise UsageError(f"incident {id} is resolved already")
+        incident = await self.incidents.acknowledge(id, actor=actor)
+        await self.note(actor, "acknowledge", f"{incident.id}: {incident.alert.summary}")
+        return incident
+
+    async def resolve(self, id: str, *, actor: str) -> Incident:
+        """Resolve the incident, whatever its rule says; if it happens again, it is opened again."""
+        incident = await self.incidents.resolve(id, actor=actor)
+        await self.note(actor, "resolve", f"{incident.id}: {incident.alert.summary}")
+        return incident
+
+    async def annotate(self, id: str, text: str, *, actor: str) -> Incident:
+        """Write something down beside an incident."""
+        incident = await self.incidents.note(id, text, actor=actor)
+        await self.note(actor, "note", f"{incident.id}: {text}")
+        return incident
+
+    async def doctor(self) -> Diagnosis:
+        """Examine what is reachable, what is unsafe, and how to mend it."""
+        from redrive.doctor import examine
+
+        return await examine(self.app)
+
+    async def audit(self, limit: int = 100) -> list[dict[str, Any]]:
+        """Who did what, newest first."""
+        trail = await self.app.store.documents.list(AUDIT, limit=limit)
+        return [{**entry.body, "detail": self.redactor.text(entry.body["detail"])} for entry in trail]
+
+    # -- inside --------------------------------------------------------------------------------------------------
+
+    async def _take_in(self, batch: Sequence[Letter], progress: Progress) -> int:
+        if batch:
+            await self.app.store.letters.record(batch)
+            progress(len(batch))
+        return len(batch)
+
+    async def _archive_some(self, ids: Sequence[LetterId], actor: str) -> int:
+        now = self.app.clock.now()
+        moved = await self.app.store.letters.move(ids, expect=[*UNRESOLVED, State.RESOLVED], to=State.ARCHIVED, now=now)
+        self.app.events.emit(LettersMoved(to=State.ARCHIVED, count=len(moved), actor=actor))
+        return len(moved)
+
+    def _redacted(self, groups: Sequence[Group]) -> list[Group]:
+        return [msgspec.structs.replace(group, message=self.redactor.text(group.message)) for group in groups]
+
+    async def _check(self, query: Query) -> None:
+        """Raise UnknownSource for a source that nobody has ever seen: it is a typo, not an empty answer.
+
+        Transports are asked only for what neither the app nor the letters know. While one of them does not answer, it
+        may be a source of that one.
+        """
+        wanted = set(query.sources or ()) - self.app.sources
+        if wanted:
+            wanted -= {tally.source for tally in await self.app.store.letters.tallies()}
+        if not wanted:
+            return
+        known = await self.sources()
+        for source in sorted(wanted - {*known.sources}):
+            if not known.unanswered:
+                raise UnknownSource(source, known.sources)
+
+
+def _narrowed(query: Query, states: tuple[State, ...]) -> Query | None:
+    """The query narrowed to these states; None if that leaves nothing."""
+    left = tuple(state for state in states if query.states is None or state in query.states)
+    return msgspec.structs.replace(query, states=left) if left else None
+
+
+def _at_rest(letter: Letter) -> Letter:
+    """The letter as it is imported: one that was on its way is pending, since nobody here has it on its way."""
+    state = State.PENDING if letter.state in (State.RETRYING, State.REPLAYING) else letter.state
+    return msgspec.structs.replace(letter, state=state, owner=None, lease_until=None)
+
+
+def _letters(count: int) -> str:
+    return f"{count:,} letter{'' if count == 1 else 's'}"
+
+
+def _said(query: Query) -> str:
+    return msgspec.json.encode(query).decode()
