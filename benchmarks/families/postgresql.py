@@ -215,6 +215,8 @@ async def _within(url: str, count: int, *, sends: bool) -> float:
         await psycopg.AsyncConnection.connect(url, autocommit=True) as connection,
     ):
         await connection.execute("CREATE TABLE IF NOT EXISTS plain (id text PRIMARY KEY, body bytea)")
+        async with connection.transaction():
+            await app.send(_SOURCE, b"the first", connection=connection)
         took = 0.0
         for number, body in enumerate(bodies(count)):
             async with connection.transaction():
