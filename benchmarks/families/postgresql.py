@@ -39,6 +39,7 @@ from redrive.worker import Worker
 
 _SOURCE = "orders"
 _BATCH = 500
+_BULK = 5_000  # messages of one call of a sender, as for pgqueuer
 _STEADY = 5_000  # messages a second
 _SETTINGS = ("shared_buffers = 256MB", "max_wal_size = 4GB", "checkpoint_timeout = 15min")
 Figures = dict[str, dict[str, list[float]]]
@@ -176,22 +177,22 @@ async def _add(url: str, source: str, count: int) -> float:
     app = Redrive(transport=url, store="memory://")
     messages = [app.message(source, body) for body in bodies(count)]
     async with app:
-        await app.transport().check()
+        await app.transport().depths()  # the tables are there
         began = time.perf_counter()
         await asyncio.gather(*(_send(app, messages[half::2]) for half in range(2)))
         return count / (time.perf_counter() - began)
 
 
 async def _send(app: Redrive, messages: Sequence[Any]) -> None:
-    for start in range(0, len(messages), 2 * _BATCH):
-        await app.send_messages(messages[start : start + 2 * _BATCH])
+    for start in range(0, len(messages), _BULK):
+        await app.send_messages(messages[start : start + _BULK])
 
 
 async def _handled(url: str, source: str, count: int) -> float:
     app = Redrive(transport=url, store="memory://", settings=Settings(batch=_BATCH, concurrency=50))
     worker = draining(app, source, count)
     async with app:
-        await app.transport().check()
+        await app.transport().depths()  # the tables are there
         began = time.perf_counter()
         await worker.run()
         return count / (time.perf_counter() - began)
@@ -214,6 +215,8 @@ async def _within(url: str, count: int, *, sends: bool) -> float:
         await psycopg.AsyncConnection.connect(url, autocommit=True) as connection,
     ):
         await connection.execute("CREATE TABLE IF NOT EXISTS plain (id text PRIMARY KEY, body bytea)")
+        async with connection.transaction():
+            await app.send(_SOURCE, b"the first", connection=connection)
         took = 0.0
         for number, body in enumerate(bodies(count)):
             async with connection.transaction():

@@ -1,4 +1,4 @@
-"""pgqueuer with asyncpg: jobs added 1,000 a call, taken 500 at a time, as durable as we are."""
+"""pgqueuer with asyncpg: jobs added 5,000 a call, taken 500 at a time, as durable as we are."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 
 from benchmarks.peers import needed
 
-_ADD, _TAKE = 1000, 500
+_ADD, _TAKE = 5000, 500
 
 
 class PgQueuer:
