@@ -28,7 +28,8 @@ _LISTS = {
 }
 _CONDITIONS = {
     "id_prefix": "starts_with(l.id, %(id_prefix)s)",
-    "error_type": "l.error_type = %(error_type)s",
+    "error_type": "(l.error_type = %(error_type)s OR (strpos(%(error_type)s::text, '.') = 0 "
+    "AND right(l.error_type, length(%(error_type)s::text) + 1) = '.' || %(error_type)s::text))",
     "code": "l.code = %(code)s",
     "since": "l.created_at >= %(since)s",
     "before": "l.created_at < %(before)s",
