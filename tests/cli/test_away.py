@@ -22,13 +22,13 @@ def nobody() -> Iterator[int]:
 
 @pytest.fixture
 def away(world: World, place: Path, nobody: int) -> World:
-    """One queue that answers, a Redis that is down, and a transport that nobody knows."""
+    """One queue that answers, a Redis and a RabbitMQ that are down."""
     place.joinpath("redrive.toml").write_text(
         f"""
         [transports]
         default = "sqlite:///redrive.db"
         redis = "redis://:hunter2@127.0.0.1:{nobody}"
-        typo = "kafak://host"
+        rabbitmq = "amqp://guest:hunter2@127.0.0.1:{nobody}/"
         """
     )
     return world
@@ -40,7 +40,7 @@ def test_stats_show_what_answers_and_warn_of_what_does_not(away: World) -> None:
     assert "warning" not in done.stdout
     warnings = done.stderr.splitlines()
     assert warnings[0].startswith("warning: transports.redis does not answer: redis://127.0.0.1:")
-    assert warnings[1].startswith("warning: transports.typo does not answer: no transport speaks 'kafak'")
+    assert warnings[1].startswith("warning: transports.rabbitmq does not answer: ")
     assert "hunter2" not in done.stderr
     assert "?" in done.stdout, "of a source whose queue could not be asked, nobody says 0"
 
@@ -48,7 +48,7 @@ def test_stats_show_what_answers_and_warn_of_what_does_not(away: World) -> None:
 def test_stats_for_programs_have_what_did_not_answer(away: World) -> None:
     found = away.shell.json("stats")
     assert (found["total"], found["open"]) == (6, 4)
-    assert [each["backend"] for each in found["unanswered"]] == ["transports.redis", "transports.typo"]
+    assert [each["backend"] for each in found["unanswered"]] == ["transports.redis", "transports.rabbitmq"]
 
 
 def test_stats_without_the_store_are_the_queues_and_exit_code_3(shell: Shell, place: Path, nobody: int) -> None:
@@ -75,7 +75,7 @@ def test_the_doctor_looks_at_everything_else(away: World) -> None:
     found = away.shell.json("doctor", code=2)["findings"]
     levels = [(each["about"], each["level"]) for each in found]
     assert ("transports.redis", "failure") in levels
-    assert ("transports.typo", "failure") in levels
+    assert ("transports.rabbitmq", "failure") in levels
     assert ("transports.default", "fine") in levels
     assert ("letters", "fine") in levels
 
