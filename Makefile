@@ -37,7 +37,8 @@ $(VENV)/.bench: $(VENV)/.dev requirements-bench.txt
 	$(PIP) -r requirements-bench.txt
 	@touch $@
 
-# a peer that wants an older driver than ours (arq: redis-py, quix: confluent-kafka) has an environment of its own
+# a peer that wants older libraries than ours or other peers (arq: redis-py, quix: confluent-kafka, bullmq: croniter) has an
+# environment of its own
 $(VENV)/%/.made: requirements-bench-%.txt | $(VENV)/.made
 	$(BIN)/python -m venv $(VENV)/$*
 	$(VENV)/$*/bin/python -m pip install --quiet --disable-pip-version-check -r $<
@@ -52,7 +53,7 @@ $(BULLMQ)/node_modules/.made: $(BULLMQ)/package-lock.json
 	fi
 
 # what a family needs beside the peers in requirements-bench.txt, and the servers that it starts
-PEERS_redis := $(VENV)/arq/.made $(BULLMQ)/node_modules/.made
+PEERS_redis := $(VENV)/arq/.made $(VENV)/bullmq/.made $(BULLMQ)/node_modules/.made
 PEERS_kafka := $(VENV)/quix/.made
 SERVERS_redis := redis
 SERVERS_redis_store := redis
@@ -61,8 +62,11 @@ SERVERS_pipeline := kafka
 SERVERS_rabbitmq := rabbitmq
 SERVERS_mongodb := mongodb
 SERVERS_opensearch := opensearch
+SERVERS_postgresql := postgresql
+SERVERS_postgresql_store := postgresql
+SERVERS_processes := redis rabbitmq kafka
 FAMILIES := $(sort $(foreach name,$(ONLY),$(firstword $(subst /, ,$(name)))))
-MEASURED := $(or $(FAMILIES),redis redis_store kafka pipeline rabbitmq mongodb opensearch)
+MEASURED := $(or $(FAMILIES),redis redis_store kafka pipeline rabbitmq mongodb opensearch postgresql postgresql_store processes)
 BENCH_SERVERS := $(sort $(foreach family,$(MEASURED),$(SERVERS_$(family))))
 
 install: $(VENV)/.dev ## make .venv with Redrive and the tools

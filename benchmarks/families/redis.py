@@ -192,8 +192,14 @@ def _settings() -> dict[str, Any]:
 def _pinned() -> dict[str, str]:
     """The versions of those that are no packages of this environment."""
     node: dict[str, Any] = msgspec.json.decode((_PEERS / "bullmq_node" / "package.json").read_bytes())
-    arq = (ROOT / "requirements-bench-arq.txt").read_text().split("arq==")[1].split()[0]
-    return {_NODE: node["dependencies"]["bullmq"], "ioredis": node["dependencies"]["ioredis"], "arq": arq}
+    versions = {_NODE: node["dependencies"]["bullmq"], "ioredis": node["dependencies"]["ioredis"]}
+    return versions | {name: _pin(name) for name in ("arq", "bullmq")}
+
+
+def _pin(name: str) -> str:
+    """The version of a peer that has an environment of its own."""
+    text = (ROOT / f"requirements-bench-{name}.txt").read_text()
+    return text.split(f"\n{name}==")[1].split()[0]
 
 
 # -- the entrants ----------------------------------------------------------------------------------------------------
@@ -204,10 +210,10 @@ def _entrants() -> list[Entrant]:
     return [
         _redrive(_OURS, tenants=0),
         Entrant(name=_NODE, command=_node(), unsettled=bullmq_python.unsettled, fast=True),
-        Entrant(name="bullmq (Python)", command=_python("bullmq", bullmq_python), unsettled=bullmq_python.unsettled),
+        Entrant(name="bullmq (Python)", command=_own("bullmq", bullmq_python), unsettled=bullmq_python.unsettled),
         Entrant(name="taskiq-redis", command=_python("taskiq_redis", taskiq_redis), unsettled=taskiq_redis.unsettled),
         Entrant(name="dramatiq", command=_python("dramatiq", dramatiq_redis), unsettled=dramatiq_redis.unsettled),
-        Entrant(name="arq", command=_arq(), unsettled=arq_redis.unsettled),
+        Entrant(name="arq", command=_own("arq", arq_redis), unsettled=arq_redis.unsettled),
     ]
 
 
@@ -228,8 +234,8 @@ def _node() -> tuple[str, ...]:
     return node, str(program)
 
 
-def _arq() -> tuple[str, ...]:
-    return own_python("arq"), "-m", arq_redis.__name__
+def _own(name: str, peer: ModuleType) -> tuple[str, ...]:
+    return own_python(name), "-m", peer.__name__
 
 
 def _ours(redis: Any) -> int:

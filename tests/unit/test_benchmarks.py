@@ -137,7 +137,7 @@ def test_how_often_a_failing_handler_is_called_is_counted_before() -> None:
 def test_the_environments_of_peers_are_asked_for_by_name(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "prefix", "/nowhere")
     with pytest.raises(PeerMissing, match=r"arq in an .* /nowhere/arq/bin/python: run `make bench`"):
-        redis._arq()
+        redis._own("arq", redis.arq_redis)
     monkeypatch.setattr(redis, "_PEERS", Path("/nowhere"))
     with pytest.raises(PeerMissing, match="Node 20"):
         redis._node()
