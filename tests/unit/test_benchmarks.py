@@ -11,7 +11,7 @@ import pytest
 from benchmarks.__main__ import chosen, found, main
 from benchmarks.families import redis
 from benchmarks.harness import Cell, Measured, Scale, Target, in_loop, side_by_side
-from benchmarks.peers import PeerMissing, needed
+from benchmarks.peers import PeerMissing, arq_redis, needed
 from benchmarks.redis_child import ATTEMPTS, Counting, Failed, calls
 from benchmarks.redis_field import Entrant, Field
 from benchmarks.samples import BODY_SIZE, body, letters
@@ -137,7 +137,7 @@ def test_how_often_a_failing_handler_is_called_is_counted_before() -> None:
 def test_the_environments_of_peers_are_asked_for_by_name(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "prefix", "/nowhere")
     with pytest.raises(PeerMissing, match=r"arq in an .* /nowhere/arq/bin/python: run `make bench`"):
-        redis._own("arq", redis.arq_redis)
+        redis._own("arq", arq_redis)
     monkeypatch.setattr(redis, "_PEERS", Path("/nowhere"))
     with pytest.raises(PeerMissing, match="Node 20"):
         redis._node()
