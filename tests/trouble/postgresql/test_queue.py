@@ -249,10 +249,11 @@ def test_the_commands_work_on_it(postgresql_url: str, tmp_path: Path, monkeypatc
         assert result.exit_code == 0, result.output
         return result.output
 
-    assert "orders is paused" in run("pause", "orders")
-    assert "orders goes on" in run("resume", "orders")
     run("send", "orders", '{"n": 1}', "--delay", "1h")
     run("send", "orders", '{"n": 1}')
+    assert "orders is paused" in run("pause", "orders", "--force")
+    assert "delayed" in run("queue", "orders")
+    assert "orders goes on" in run("resume", "orders")
     assert "answers" in run("doctor")
     assert '"delayed": 1' in run("stats", "--json")
     assert '"ready": 1' in run("stats", "--json")
