@@ -87,6 +87,8 @@ def _log_trouble(app: Redrive) -> None:
 def _taken_apart(url: str) -> tuple[str, str]:
     """Split a URL into the broker's and the topic or queue, which is the last part of the path."""
     parts = urlsplit(url)
+    if not parts.scheme or not parts.netloc:
+        raise Stopped(f"{url!r} is no URL of a broker: write it like kafka://host:9092/orders.DLT")
     path, _, name = parts.path.rpartition("/")
     if not name:
         raise Stopped(f"{parts.scheme}://…: name the topic or queue at the end, as in kafka://host:9092/orders.DLT")
