@@ -9,6 +9,9 @@ Brokers ask a member that comes back under its name within its session for neith
 
 All members say that all is well. Only who comes back can know, so it looks: once before it joins, whether it was there
 before, and once when it has its partitions, whether each has a reader.
+
+A question about a group that nobody answers in time can end the process (librdkafka 2.16, its issue 4605), so it is
+asked only when the coordinator of the group has just answered another one, and has long to answer.
 """
 
 from __future__ import annotations
@@ -21,6 +24,7 @@ from redrive.transports.kafka.driver import (
     AdminClient,
     ConsumerGroupState,
     KafkaException,
+    TopicPartition,
     inner,
     log,
     quietly,
@@ -29,6 +33,7 @@ from redrive.transports.kafka.options import Options
 from redrive.transports.kafka.shelf import Place
 
 _PATIENCE = 3.0
+_LONG_PATIENCE = 30.0  # for who has just answered
 _AGAIN = 1.0  # seconds until a group that did not answer is asked again
 
 
@@ -38,43 +43,40 @@ class Handover:
     def __init__(self, options: Options, topics: Sequence[str]) -> None:
         self._options = options
         self._topics = topics
-        self._client: Any = None
         self._comes_back = False  # and it is not known yet what it had left behind
         self._is_assigned = False
         self._following = 0.0  # when the next look is due
 
-    def joins_as(self, name: str | None) -> None:
+    def joins_as(self, name: str | None, consumer: Any) -> None:
         """Before it joins. Where nobody answers, it may have been there."""
         self._is_assigned, self._comes_back = False, name is not None
         if name is None:
             return
         try:
-            self._comes_back = name in {member.group_instance_id for member in self._group().members}
+            self._comes_back = name in {member.group_instance_id for member in self._group(consumer).members}
         except KafkaException as error:
             log.debug("nobody says who is in group %s: %s", self._options.group, inner(error))
-        self._forget()
 
     def assigned(self) -> None:
         """It has its partitions, or was told that there are none for it."""
         self._is_assigned = True
 
-    def is_half_done(self) -> bool:
+    def is_half_done(self, consumer: Any) -> bool:
         """Whether there are partitions that nobody reads, and that nobody is about to give out. Said once."""
         if not self._comes_back or not self._is_assigned or time.monotonic() < self._following:
             return False
         try:
-            unread = self._unread()
+            unread = self._unread(consumer)
         except KafkaException as error:
             log.debug("nobody says who reads %s: %s", self._topics[0], inner(error))
             self._following = time.monotonic() + _AGAIN
             return False
         self._comes_back = False
-        self._forget()
         return bool(unread)
 
-    def _unread(self) -> set[Place]:
+    def _unread(self, consumer: Any) -> set[Place]:
         """None while a rebalance is under way, which sees to it."""
-        group = self._group()
+        group = self._group(consumer)
         if group.state != ConsumerGroupState.STABLE:
             return set()
         read = {
@@ -83,22 +85,14 @@ class Handover:
             if member.assignment is not None
             for place in member.assignment.topic_partitions
         }
-        return self._places() - read
+        return self._places(consumer) - read
 
-    def _places(self) -> set[Place]:
-        found = {topic: self._admin().list_topics(topic, timeout=_PATIENCE).topics[topic] for topic in self._topics}
+    def _places(self, consumer: Any) -> set[Place]:
+        found = {topic: consumer.list_topics(topic, timeout=_PATIENCE).topics[topic] for topic in self._topics}
         return {(topic, number) for topic, known in found.items() for number in known.partitions}
 
-    def _group(self) -> Any:
-        [answer] = self._admin().describe_consumer_groups([self._options.group], request_timeout=_PATIENCE).values()
+    def _group(self, consumer: Any) -> Any:
+        consumer.committed([TopicPartition(self._topics[0], 0)], timeout=_PATIENCE)
+        admin: Any = AdminClient(quietly(self._options.client()))
+        [answer] = admin.describe_consumer_groups([self._options.group], request_timeout=_LONG_PATIENCE).values()
         return answer.result()
-
-    def _admin(self) -> Any:
-        if self._client is None:
-            self._client = AdminClient(quietly(self._options.client()))
-        return self._client
-
-    def _forget(self) -> None:
-        """It is asked twice at most: no connection is kept for it."""
-        if not self._comes_back:
-            self._client = None

@@ -188,11 +188,12 @@ class Reader:
             while not self._closing.is_set():
                 if self._rejoins:
                     self._rejoin()
-                if self._handover.is_half_done():
-                    self._join_anew()
                 self._commits.step(self._consumer)
                 self._steer()
-                self._take_in(self._polled())
+                messages = self._polled()
+                if self._handover.is_half_done(self._consumer):
+                    self._join_anew()
+                self._take_in(messages)
         except BaseException as error:
             log.exception("the consumer of %s ends: this is a bug", self._source)
             self._bug = error
@@ -201,7 +202,7 @@ class Reader:
             self._leave()
 
     def _join(self) -> None:
-        self._handover.joins_as(self._membership.name)
+        self._handover.joins_as(self._membership.name, self._consumer)
         self._subscribe()
 
     def _subscribe(self) -> None:
@@ -219,8 +220,11 @@ class Reader:
         self._join()
 
     def _join_anew(self) -> None:
-        """Leave the group and come back as the same member: all partitions are given out again."""
+        """Leave the group and come back as the same member: all partitions are given out again. Nothing of ours is
+        begun meanwhile, so that nothing has to be done again."""
         log.warning(HALF_DONE, {"name": self._membership.name, "group": self._options.group})
+        with self.lock:
+            self.shelf.stop(list(self.shelf.partitions))
         self._consumer.unsubscribe()
         self._subscribe()
 
@@ -298,7 +302,8 @@ class Reader:
                 records.append(self._record(partition, raw, offset, headers))
                 is_done |= records[-1].done
         with self.lock:
-            self.shelf.add([record for record in records if record.partition.alive], self._elapsed())
+            ours = [record for record in records if record.partition.alive and not record.partition.leaving]
+            self.shelf.add(ours, self._elapsed())
             for place, end in ends:  # markers of transactions lie before it, which nobody receives
                 if place in partitions:
                     partitions[place].next = max(partitions[place].next, end)
