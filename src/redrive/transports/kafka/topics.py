@@ -32,6 +32,7 @@ from redrive.transports.kafka.shelf import Place
 
 T = TypeVar("T")
 _PATIENCE = 10.0
+_LONG_PATIENCE = 30.0  # of a question whose time limit can end the process (handover.py says why)
 _SOON = 3.0  # so long a broker that cannot be connected to may be on its way back
 _FIRST = 2.0  # so long the first answer is waited for: who is not there is told of within 5 s
 _TICK = 1.0
@@ -233,7 +234,7 @@ def _committed(admin: Any, consumer: Any) -> dict[Place, int]:
 
 def _readers(admin: Any, group: str) -> dict[Place, str]:
     """Nobody, where we may not ask."""
-    [answer] = admin.describe_consumer_groups([group], request_timeout=_PATIENCE).values()
+    [answer] = admin.describe_consumer_groups([group], request_timeout=_LONG_PATIENCE).values()
     try:
         members = answer.result().members
     except KafkaException as error:
