@@ -39,6 +39,64 @@ async def test_a_named_worker_that_was_killed_has_its_partitions_back_at_once(
             await process.wait()
 
 
+async def test_a_named_worker_that_was_killed_while_it_gave_partitions_away_leaves_none_that_nobody_reads(
+    kafka_server: Kafka, tmp_path: Path
+) -> None:
+    """Its session is longer than this test waits: what it owed the group, it has to do when it is back."""
+    topic = Topic(kafka_server, partitions=4)
+    first, second = (_of_a_long_session(topic, tmp_path, name) for name in ("first", "second"))
+    died = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-c", _DIES_WHILE_IT_GIVES_AWAY, topic.servers, topic.group, topic.name),
+        cwd=ROOT,
+        stdout=asyncio.subprocess.PIPE,
+    )
+    try:
+        assert died.stdout is not None
+        assert await died.stdout.readline() == b"4\n", "it has all partitions"
+        async with second, working(second):
+            assert await died.wait() == 9, "it died when two of them were taken from it"
+            async with first, working(first):
+                await topic.until_shared(first=2, second=2)
+                for partition in range(4):
+                    topic.produce((None, b""), partition=partition)
+                await topic.until_committed(4)
+    finally:
+        if died.returncode is None:
+            died.kill()
+            await died.wait()
+
+
+_DIES_WHILE_IT_GIVES_AWAY = """
+import os, sys
+from confluent_kafka import Consumer
+from redrive.transports.kafka.membership import member_name
+
+servers, group, topic = sys.argv[1:]
+consumer = Consumer({
+    "bootstrap.servers": servers, "group.id": group, "group.instance.id": member_name("first", topic),
+    "partition.assignment.strategy": "cooperative-sticky", "session.timeout.ms": 300_000,
+    "heartbeat.interval.ms": 100, "client.id": "first",
+})
+consumer.subscribe(
+    [topic],
+    on_assign=lambda consumer, given: print(len(given), flush=True),
+    on_revoke=lambda consumer, taken: os._exit(9),
+)
+while True:
+    consumer.poll(1)
+"""
+
+
+def _of_a_long_session(topic: Topic, directory: Path, name: str) -> Redrive:
+    url = {"consumer.client.id": name, "consumer.session.timeout.ms": FIVE_MINUTES}
+    app = topic.app(directory, worker=name, url=url)
+
+    @app.handler(topic.name)
+    async def handle(body: bytes) -> None: ...
+
+    return app
+
+
 async def test_two_workers_of_one_name_both_work_and_are_told(
     kafka_server: Kafka, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:

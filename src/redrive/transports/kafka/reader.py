@@ -31,6 +31,7 @@ from redrive.transports.kafka.driver import (
     why,
 )
 from redrive.transports.kafka.finished import finished_in, is_open
+from redrive.transports.kafka.handover import Handover
 from redrive.transports.kafka.membership import Membership
 from redrive.transports.kafka.options import Options
 from redrive.transports.kafka.shelf import GONE, Partition, Place, Record, Shelf
@@ -46,6 +47,10 @@ TAKEN = (
     "another process has joined group %(group)r as %(name)r, which is our name: this worker goes on without one, so "
     "that its partitions wait for the end of its session if it is killed. Give each worker a name of its own "
     "(`worker`, or REDRIVE_WORKER), or none"
+)
+HALF_DONE = (
+    "this worker came back as %(name)r, and was ended before while it gave partitions away: nobody reads them. It "
+    "leaves group %(group)r for a moment, so that they are given out"
 )
 _FINISH = 1.0  # seconds that handlers get to finish what is about to be taken from us
 _PATIENCE = 10.0
@@ -96,6 +101,7 @@ class Reader:
         self._full_since: float | None = None
         self._commits = Commits(self.shelf, self.lock, source, self._wake)
         self._membership = Membership(worker, source, lease)
+        self._handover = Handover(options, self._topics)
         self._rejoins = False  # as another member than before
         self._consumer: Any = self._made()
         self._thread = threading.Thread(target=self._run, name=f"redrive-kafka-{source}", daemon=True)
@@ -178,19 +184,26 @@ class Reader:
 
     def _run(self) -> None:
         try:
-            self._subscribe()
+            self._join()
             while not self._closing.is_set():
                 if self._rejoins:
                     self._rejoin()
                 self._commits.step(self._consumer)
                 self._steer()
-                self._take_in(self._polled())
+                messages = self._polled()
+                if self._handover.is_half_done(self._consumer):
+                    self._join_anew()
+                self._take_in(messages)
         except BaseException as error:
             log.exception("the consumer of %s ends: this is a bug", self._source)
             self._bug = error
             self._wake()
         finally:
             self._leave()
+
+    def _join(self) -> None:
+        self._handover.joins_as(self._membership.name, self._consumer)
+        self._subscribe()
 
     def _subscribe(self) -> None:
         self._consumer.subscribe(
@@ -204,6 +217,15 @@ class Reader:
             self.shelf.revoke(list(self.shelf.partitions))
         self._consumer.close()
         self._consumer = self._made()
+        self._join()
+
+    def _join_anew(self) -> None:
+        """Leave the group and come back as the same member: all partitions are given out again. Nothing of ours is
+        begun meanwhile, so that nothing has to be done again."""
+        log.warning(HALF_DONE, {"name": self._membership.name, "group": self._options.group})
+        with self.lock:
+            self.shelf.stop(list(self.shelf.partitions))
+        self._consumer.unsubscribe()
         self._subscribe()
 
     def _polled(self) -> list[Any]:
@@ -280,7 +302,8 @@ class Reader:
                 records.append(self._record(partition, raw, offset, headers))
                 is_done |= records[-1].done
         with self.lock:
-            self.shelf.add([record for record in records if record.partition.alive], self._elapsed())
+            ours = [record for record in records if record.partition.alive and not record.partition.leaving]
+            self.shelf.add(ours, self._elapsed())
             for place, end in ends:  # markers of transactions lie before it, which nobody receives
                 if place in partitions:
                     partitions[place].next = max(partitions[place].next, end)
@@ -368,6 +391,7 @@ class Reader:
     def _on_assign(self, consumer: Any, assigned: list[Any]) -> None:
         """Where each begins, and whether its last owner has left something begun. Marked as open before anything of
         it is handed out, so that a crash of ours is seen by who comes next."""
+        self._handover.assigned()
         if not assigned:
             return
         partitions = self._begin(consumer, assigned)
