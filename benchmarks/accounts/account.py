@@ -172,7 +172,8 @@ async def _kill_under_supervisor(
             await _until_begun(orders.log, min(goal, most), supervised.process)
             await supervised.kill_any(rng)
             print(f"  kill {kill + 1} of {kills}: {_count(orders.log):,} runs", file=sys.stderr)
-        await _until_nothing_is_left(app, orders, messages, supervised.process)
+        if not await _until_nothing_is_left(app, orders, messages, supervised.process):
+            raise SystemExit(f"the work stands still: {await _left(app)} are left, which no process takes")
         code = await supervised.end()
     finally:
         with suppress(ProcessLookupError):
@@ -194,15 +195,17 @@ async def _end(app: Redrive, orders: Orders, messages: int) -> None:
 
 async def _until_nothing_is_left(
     app: Redrive, orders: Orders, messages: int, process: asyncio.subprocess.Process
-) -> None:
+) -> bool:
+    """False: it was waited for in vain, and what is missing is lost, as the account says."""
     hopeless = sum(map(is_hopeless, range(messages)))
     last, size = time.monotonic(), 0
     while await _left(app) or not _all_ran(orders.log, messages, await app.store.letters.count(Query()) - hopeless):
         if _count(orders.log) > size:
             last, size = time.monotonic(), _count(orders.log)
         if time.monotonic() - last > _PATIENCE or process.returncode is not None:
-            break  # what is missing is lost: the account says so
+            return False
         await asyncio.sleep(0.2)
+    return True
 
 
 def _all_ran(log: Path, messages: int, crashed: int) -> bool:

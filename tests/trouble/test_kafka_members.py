@@ -13,6 +13,7 @@ from benchmarks.accounts.orders import Orders
 
 from redrive import Redrive
 from redrive.testing.waiting import until
+from redrive.transports.kafka.reader import HALF_DONE
 from tests.servers.fixtures import StartsServer
 from tests.servers.kafka import Kafka
 from tests.trouble.helpers import ROOT, working
@@ -40,7 +41,7 @@ async def test_a_named_worker_that_was_killed_has_its_partitions_back_at_once(
 
 
 async def test_a_named_worker_that_was_killed_while_it_gave_partitions_away_leaves_none_that_nobody_reads(
-    kafka_server: Kafka, tmp_path: Path
+    kafka_server: Kafka, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     """Its session is longer than this test waits: what it owed the group, it has to do when it is back."""
     topic = Topic(kafka_server, partitions=4)
@@ -60,10 +61,37 @@ async def test_a_named_worker_that_was_killed_while_it_gave_partitions_away_leav
                 for partition in range(4):
                     topic.produce((None, b""), partition=partition)
                 await topic.until_committed(4)
+        assert [record for record in caplog.records if record.msg == HALF_DONE]
     finally:
         if died.returncode is None:
             died.kill()
             await died.wait()
+
+
+async def test_a_named_worker_that_was_not_there_before_lets_others_give_away_at_their_leisure(
+    kafka_server: Kafka, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Partitions that nobody reads are no reason to leave again, as long as somebody is about to give them out."""
+    topic, begun, may_end = Topic(kafka_server, partitions=4), asyncio.Event(), asyncio.Event()
+    first, second = (topic.app(tmp_path, worker=name, url={"consumer.client.id": name}) for name in ("first", "second"))
+
+    @first.handler(topic.name)
+    async def hold(body: bytes) -> None:
+        begun.set()
+        await may_end.wait()
+
+    @second.handler(topic.name)
+    async def handle(body: bytes) -> None: ...
+
+    for partition in range(4):
+        topic.produce((None, b""), partition=partition)
+    async with first, working(first):
+        await begun.wait()
+        async with second, working(second):
+            await topic.until_shared(first=2, second=2)
+            may_end.set()
+            await topic.until_committed(4)
+    assert not [record for record in caplog.records if record.msg == HALF_DONE]
 
 
 _DIES_WHILE_IT_GIVES_AWAY = """

@@ -16,6 +16,7 @@ from redrive.stores.opensearch.access import Json
 from redrive.stores.opensearch.fields import needle, whole
 
 _MOST_TERMS = 65_536  # of one clause
+_LONGEST_NAME = 1000
 _TERMS = {
     "ids": "id",
     "message_ids": "message_id",
@@ -117,9 +118,10 @@ def _has_text(text: str) -> Iterator[Json]:
 
 
 def _called(error_type: str) -> Iterator[Json]:
-    """Its full name or, where a short one was asked for, whatever ends in it: terms are looked at, and no letter."""
+    """Its full name or, where a short one was asked for, whatever ends in it: terms are looked at, and no letter. What
+    is longer than any name of a class is looked for as it is: OpenSearch refuses such a pattern."""
     exactly = among("error_type", [error_type])
-    if not is_short(error_type):
+    if not is_short(error_type) or len(error_type) > _LONGEST_NAME:
         yield exactly
         return
     ends = {"wildcard": {"redrive.error_type": {"value": f"*.{_WILD.sub(_ESCAPED, error_type)}"}}}
