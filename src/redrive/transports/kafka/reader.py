@@ -18,6 +18,7 @@ from redrive.clock import Steady
 from redrive.model import Holds
 from redrive.transports.base import Delivery
 from redrive.transports.kafka.commits import Commits
+from redrive.transports.kafka.doubt import Doubt
 from redrive.transports.kafka.driver import (
     AWAY,
     FENCED,
@@ -102,6 +103,7 @@ class Reader:
         self._commits = Commits(self.shelf, self.lock, source, self._wake)
         self._membership = Membership(worker, source, lease)
         self._handover = Handover(options, self._topics)
+        self._doubt = Doubt(self._topics[0])
         self._rejoins = False  # as another member than before
         self._consumer: Any = self._made()
         self._thread = threading.Thread(target=self._run, name=f"redrive-kafka-{source}", daemon=True)
@@ -194,6 +196,8 @@ class Reader:
                 if self._handover.is_half_done(self._consumer):
                     self._join_anew()
                 self._take_in(messages)
+                if not messages and (error := self._doubt.trouble(self._consumer)) is not None:
+                    self._in_trouble(error)
         except BaseException as error:
             log.exception("the consumer of %s ends: this is a bug", self._source)
             self._bug = error
@@ -273,6 +277,7 @@ class Reader:
     def _take_in(self, messages: Sequence[Any]) -> None:
         if not messages:
             return
+        self.trouble = None  # but for what is among them
         records: list[Record] = []
         partitions, last = self.shelf.partitions, -1
         partition: Partition | None = None
@@ -309,7 +314,6 @@ class Reader:
                     partitions[place].next = max(partitions[place].next, end)
         if ends or is_done:
             self._commits.soon()
-        self.trouble = None
         self._wake()
 
     def _record(
@@ -382,8 +386,10 @@ class Reader:
     def _on_error(self, error: Any) -> None:
         if self._is_refused(error):
             return
-        if error.code() in AWAY and error.code() != KafkaError._ALL_BROKERS_DOWN:
-            return  # one broker of several, or one attempt of many: librdkafka goes on by itself
+        if error.code() in AWAY:
+            self._doubt.arise()
+            if error.code() != KafkaError._ALL_BROKERS_DOWN:
+                return  # one broker of several, or one attempt of many: librdkafka goes on by itself
         self._in_trouble(error)
 
     # -- rebalances ----------------------------------------------------------------------------------------------
