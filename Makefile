@@ -37,17 +37,37 @@ $(VENV)/.bench: $(VENV)/.dev requirements-bench.txt
 	$(PIP) -r requirements-bench.txt
 	@touch $@
 
-# arq wants an older redis-py than ours, so it has an environment of its own
-$(VENV)/arq/.made: $(VENV)/.made requirements-bench-arq.txt
-	$(BIN)/python -m venv $(VENV)/arq
-	$(VENV)/arq/bin/python -m pip install --quiet --disable-pip-version-check -r requirements-bench-arq.txt
+# a peer that wants older libraries than ours or other peers (arq: redis-py, quix: confluent-kafka, bullmq: croniter) has an
+# environment of its own
+$(VENV)/%/.made: requirements-bench-%.txt | $(VENV)/.made
+	$(BIN)/python -m venv $(VENV)/$*
+	$(VENV)/$*/bin/python -m pip install --quiet --disable-pip-version-check -r $<
 	@touch $@
 
 # not `npm ci`: that wants the binaries of every platform in the lock, and a mirror may have only some of them
 $(BULLMQ)/node_modules/.made: $(BULLMQ)/package-lock.json
-	@command -v npm >/dev/null || { echo "The benchmarks need Node 20 or newer with npm (BullMQ is measured on it)"; exit 2; }
-	cd $(BULLMQ) && npm install --no-save --ignore-scripts --no-audit --no-fund --loglevel=error
-	@touch $@
+	@if command -v npm >/dev/null; then \
+	  cd $(BULLMQ) && npm install --no-save --ignore-scripts --no-audit --no-fund --loglevel=error && touch node_modules/.made; \
+	else \
+	  echo "There is no Node 20 or newer with npm here: what is measured beside BullMQ (family redis) will be missing" >&2; \
+	fi
+
+# what a family needs beside the peers in requirements-bench.txt, and the servers that it starts
+PEERS_redis := $(VENV)/arq/.made $(VENV)/bullmq/.made $(BULLMQ)/node_modules/.made
+PEERS_kafka := $(VENV)/quix/.made
+SERVERS_redis := redis
+SERVERS_redis_store := redis
+SERVERS_kafka := kafka
+SERVERS_pipeline := kafka
+SERVERS_rabbitmq := rabbitmq
+SERVERS_mongodb := mongodb
+SERVERS_opensearch := opensearch
+SERVERS_postgresql := postgresql
+SERVERS_postgresql_store := postgresql
+SERVERS_processes := redis rabbitmq kafka
+FAMILIES := $(sort $(foreach name,$(ONLY),$(firstword $(subst /, ,$(name)))))
+MEASURED := $(or $(FAMILIES),redis redis_store kafka pipeline rabbitmq mongodb opensearch postgresql postgresql_store processes)
+BENCH_SERVERS := $(sort $(foreach family,$(MEASURED),$(SERVERS_$(family))))
 
 install: $(VENV)/.dev ## make .venv with Redrive and the tools
 
@@ -74,8 +94,11 @@ format: $(VENV)/.dev ## let ruff format and fix
 test: check servers ## every check and test; REDRIVE_SERVERS=none leaves out those that need a server
 	$(BIN)/python -m pytest $(or $(ARGS),-n $(JOBS) --dist loadfile --no-loadscope-reorder)
 
-bench: $(VENV)/.bench $(VENV)/arq/.made $(BULLMQ)/node_modules/.made ## benchmarks beside their peers, one JSON line a cell; ONLY=family for one family
-	$(BIN)/python -m benchmarks $(ONLY)
+bench: $(VENV)/.bench $(foreach family,$(MEASURED),$(PEERS_$(family))) ## benchmarks beside their peers, one JSON line a cell; ONLY=family for one family, QUICK=1 to see that it works
+ifneq ($(REDRIVE_SERVERS),none)
+	$(if $(BENCH_SERVERS),@$(BIN)/python -m tests.servers install $(BENCH_SERVERS) >&2)
+endif
+	@$(BIN)/python -m benchmarks $(if $(QUICK),--quick) $(if $(ROUNDS),--rounds $(ROUNDS)) $(ONLY)
 
 docs: $(VENV)/.dev ## build the documentation into site/
 	$(BIN)/python -m tools.generate

@@ -12,6 +12,7 @@ import msgspec
 
 from benchmarks import families
 from benchmarks.harness import Cell, Scale, say
+from benchmarks.peers import PeerMissing
 
 
 def found() -> list[Cell]:
@@ -32,15 +33,19 @@ def _names(name: str, cell: Cell) -> bool:
     return cell.name == name or cell.name.startswith(f"{name.rstrip('/')}/")
 
 
-def run(cells: Sequence[Cell], scale: Scale) -> bool:
-    """Print each as it comes; whether every target was met."""
-    met = True
+def run(cells: Sequence[Cell], scale: Scale) -> tuple[bool, list[str]]:
+    """Print each as it comes; whether every target was met, and what was not measured because a peer is missing."""
+    met, missing = True, []
     for cell in cells:
         say(f"{cell.name}")
-        result = cell.run(scale)
+        try:
+            result = cell.run(scale)
+        except PeerMissing as why:
+            missing.append(f"{cell.name} was not measured: {why}")
+            continue
         met = met and result.met is not False
         print(msgspec.json.encode(result).decode(), flush=True)
-    return met
+    return met, missing
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -56,7 +61,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print("\n".join(cell.name for cell in cells))
         return 0
     rounds = options.rounds or (1 if options.quick else 5)
-    met = run(cells, Scale(quick=options.quick, rounds=rounds))
+    met, missing = run(cells, Scale(quick=options.quick, rounds=rounds))
+    if missing:
+        say("\n".join(missing))
+        return 2
     return 1 if options.check and not met else 0
 
 

@@ -30,7 +30,7 @@ INSERT INTO groups SELECT group_id, error_type, error_message, category, min(upd
 GROUP BY group_id;
 """
 INSERT = _SQL["insert"].partition("ON CONFLICT")[0]
-PRAGMAS = ("journal_mode=WAL", "synchronous=FULL", "cache_size=-16000", "wal_autocheckpoint=8000", "temp_store=MEMORY")
+PRAGMAS = ("journal_mode=WAL", "synchronous=FULL", "cache_size=-16000", "wal_autocheckpoint=1000", "temp_store=MEMORY")
 """Those of redrive.drivers.sqlite.database: what is bare is bare of everything else."""
 
 

@@ -22,6 +22,21 @@ def draining(app: Redrive, source: str, total: int) -> Worker:
     return worker
 
 
+def draining_in_batches(app: Redrive, source: str, total: int, size: int) -> Worker:
+    """The same with a batch handler."""
+    left = total
+
+    @app.handler(source, batch=size, within="5ms")
+    async def handle(bodies: list[bytes]) -> None:
+        nonlocal left
+        left -= len(bodies)
+        if left <= 0:
+            worker.stop()
+
+    worker = Worker(app, upkeep=False)
+    return worker
+
+
 async def drained(app: Redrive, worker: Worker, total: int) -> float:
     """Messages a second, from opening the app until the worker has stopped and all is closed."""
     return await async_rate(total, _opened_and_run(app, worker))

@@ -22,7 +22,7 @@ from redrive.worker import fast_loop
 
 T = TypeVar("T")
 Numbers = dict[str, float]
-_PEERS = ("huey", "persist-queue", "bullmq", "taskiq-redis", "dramatiq")
+_PEERS = ("huey", "persist-queue", "taskiq-redis", "dramatiq", "pgqueuer", "procrastinate")
 Contender = Callable[[], float]
 """Measures itself once, from nothing, and gives its figure."""
 

@@ -1,6 +1,6 @@
 """The e-mail gateway in one process: two companies, a server that is busy, a mailbox that is gone and comes back.
 
-Needs a Redis (REDRIVE_EMAIL_REDIS, or redis://127.0.0.1:6379/0) and `pip install 'redrive[email]'`; sends nothing to
+Needs a Redis (REDRIVE_EMAIL_REDIS, or redis://127.0.0.1:6379/0) and `pip install '.[email]'`; sends nothing to
 anybody. Run it: python email_gateway.py
 """
 

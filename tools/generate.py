@@ -25,12 +25,14 @@ _TRANSPORTS = {
     "redis": "redrive.transports.redis:RedisTransport",
     "kafka": "redrive.transports.kafka.transport:KafkaTransport",
     "rabbitmq": "redrive.transports.rabbitmq.transport:RabbitTransport",
+    "postgresql": "redrive.transports.postgresql:PostgresqlTransport",
 }
 _STORES = {
     "memory": "redrive.stores.memory:MemoryStore",
     "sqlite": "redrive.stores.sqlite:SqliteStore",
     "redis": "redrive.stores.redis:RedisStore",
     "opensearch": "redrive.stores.opensearch:OpenSearchStore",
+    "postgresql": "redrive.stores.postgresql:PostgresStore",
     "mongodb": "redrive.stores.mongodb:MongoStore",
 }
 

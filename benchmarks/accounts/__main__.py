@@ -15,15 +15,18 @@ from pathlib import Path
 import msgspec
 
 from benchmarks.accounts.account import Account, account
-from benchmarks.accounts.brokers import BROKERS
+from benchmarks.accounts.brokers import BROKERS, STRIKES
 from benchmarks.harness import in_loop
 
 _COLUMNS = (
     "broker",
+    "processes",
     "messages",
     "kills",
+    "server_kills",
     "lost",
     "letters",
+    "doubled",
     "repeats",
     "repeats_per_kill",
     "most_repeats",
@@ -43,7 +46,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print(msgspec.json.encode(found).decode(), flush=True)
         accounts.append(found)
     print(table(accounts), file=sys.stderr)
-    return int(any(found.lost or found.left for found in accounts))
+    return int(any(found.lost or found.left or found.doubled for found in accounts))
 
 
 def table(accounts: Sequence[Account]) -> str:
@@ -65,6 +68,9 @@ def _account(broker: str, directory: Path, options: argparse.Namespace) -> Accou
                 kills=options.kills,
                 batch=options.batch,
                 seed=options.seed,
+                processes=options.processes,
+                strike=STRIKES.get(broker),
+                exactly_once=broker.endswith("exactly-once"),
             )
         )
 
@@ -75,6 +81,9 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--messages", type=int, default=100_000)
     parser.add_argument("--kills", type=int, default=30)
     parser.add_argument("--batch", type=int, default=100)
+    parser.add_argument(
+        "--processes", type=int, default=0, help="kill processes of `redrive run --processes N`, not single workers"
+    )
     parser.add_argument("--seed", type=int, default=14)
     return parser
 

@@ -9,6 +9,7 @@ from typing import Any
 
 from confluent_kafka.admin import AdminClient, NewTopic
 from tests.servers.kafka import Kafka
+from tests.servers.postgresql import PostgreSQL
 from tests.servers.rabbitmq import RabbitMQ
 from tests.servers.redis import Redis
 
@@ -39,8 +40,30 @@ def redis(directory: Path) -> Iterator[str]:
 
 
 @contextmanager
+def postgresql(directory: Path) -> Iterator[str]:
+    """The server is killed too, and comes back (`STRIKES`)."""
+    with PostgreSQL() as server:
+
+        def strike() -> None:
+            server.kill9()
+            server.start()
+
+        STRIKES["postgresql"] = STRIKES["postgresql-exactly-once"] = strike
+        yield server.new_database("accounts")
+
+
+@contextmanager
 def sqlite(directory: Path) -> Iterator[str]:
     yield f"sqlite:///{directory}/queue.db"
 
 
-BROKERS: dict[str, Callable[[Path], Any]] = {"kafka": kafka, "rabbitmq": rabbitmq, "redis": redis, "sqlite": sqlite}
+STRIKES: dict[str, Callable[[], None]] = {}
+"""How the server of a broker is killed and started again, where that is a part of its account."""
+BROKERS: dict[str, Callable[[Path], Any]] = {
+    "kafka": kafka,
+    "postgresql": postgresql,
+    "postgresql-exactly-once": postgresql,
+    "rabbitmq": rabbitmq,
+    "redis": redis,
+    "sqlite": sqlite,
+}

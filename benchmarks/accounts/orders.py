@@ -10,8 +10,12 @@ from msgspec import Struct
 SOURCE = "accounts"
 LEASE = timedelta(seconds=6)
 """What a killed worker held comes back after that; the shortest session that brokers of Kafka allow."""
+EFFECTS = "accounts_done"
+"""The table in which an exactly-once handler leaves the number of each message."""
 LINE = 14
 """Bytes of a line in the log of runs: the number of a message and the life of its worker."""
+LIVES = 10_000
+"""Lives that have a number of their own in it."""
 
 
 class Orders(Struct, frozen=True):
@@ -23,6 +27,8 @@ class Orders(Struct, frozen=True):
     batch: int
     concurrency: int = 50
     source: str = SOURCE
+    seconds: float = 0.0  # that a run takes
+    exactly_once: bool = False  # the handler writes to the database of the queue, in one transaction with its ack
 
     @property
     def store(self) -> str:

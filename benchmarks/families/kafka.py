@@ -19,7 +19,7 @@ from confluent_kafka.admin import AdminClient, NewTopic
 from msgspec.structs import replace
 from tests.servers.kafka import Kafka
 
-from benchmarks.draining import drained
+from benchmarks.draining import drained, draining_in_batches
 from benchmarks.harness import Cell, Contender, Measured, Scale, Target, in_loop, rounded, side_by_side
 from benchmarks.peers import bare_kafka, faststream_kafka, quix_kafka
 from redrive import Message, Policy, Redrive, immediate
@@ -53,6 +53,20 @@ def noop(scale: Scale) -> Measured:
         },
         messages=total,
         concurrency=10,
+    )
+
+
+def batch(scale: Scale) -> Measured:
+    """A batch handler that does nothing with its list of 500, beside a bare loop that only counts."""
+    total = scale.of(300_000, 600)
+    return _measured(
+        scale,
+        {
+            "redrive": lambda: in_loop(_drained_in_batches(total)),
+            "confluent consume(500)": partial(_bare, total, waits=False),
+        },
+        messages=total,
+        concurrency=1,
     )
 
 
@@ -137,6 +151,12 @@ async def _drained(total: int, wait: float, concurrency: int, failing: bool) -> 
     return await drained(app, worker, total)
 
 
+async def _drained_in_batches(total: int) -> float:
+    settings = replace(Settings(), batch=_BATCH)
+    app = Redrive(transport=f"kafka://{_servers()}/?group={_group()}", store="memory://", settings=settings)
+    return await drained(app, draining_in_batches(app, _topic(total), total, _BATCH), total)
+
+
 def _is_picked(number: int) -> bool:
     """One in a hundred, of every key; asked whether they are to fail or not, so that asking makes no difference."""
     return (number + number // _KEYS) % 100 == 0
@@ -178,6 +198,7 @@ def _topic(total: int) -> str:
 
 CELLS = (
     Cell(name="kafka/noop", unit="messages/s", measure=noop, target=Target(ratio=0.6)),
+    Cell(name="kafka/batch", unit="messages/s", measure=batch, target=Target(ratio=0.6)),
     Cell(name="kafka/waiting", unit="messages/s", measure=waiting, target=Target(ratio=0.5)),
     Cell(name="kafka/failing", unit="messages/s", measure=failing, target=Target(ratio=0.9)),
 )

@@ -32,8 +32,11 @@ from benchmarks.harness import (
 )
 from benchmarks.samples import BATCH, batches, fresh
 from redrive import Redrive
+from redrive.cli.commands.transfer import counted
+from redrive.cli.progress import Bar
 from redrive.config.settings import Settings
 from redrive.forensics.query import Query
+from redrive.forensics.transfer import line_of
 from redrive.model import Category, Letter, State
 from redrive.service import Service
 from redrive.stores.sqlite import SqliteStore
@@ -80,6 +83,36 @@ def _recorded(scale: Scale, ours: Path, bare: Path, before: int, count: int) -> 
         peers=figures,
         settings={"letters": count, "batch": BATCH, "bytes_a_row": round(size), "held_before": before},
     )
+
+
+def imported(scale: Scale) -> Measured:
+    """Letters of an export read back, as `redrive import` does it, beside `record` of the same letters."""
+    count = scale.of(20_000, 1_000)
+    new = list(fresh(0, count))
+    lines = [line_of(letter) for letter in new]
+    with _fresh() as (ours, bare):
+        other = bare.with_name("other.db")
+        in_loop(SqliteStore(f"sqlite:///{other}").aclose())
+        figures = side_by_side(
+            {
+                "redrive": lambda: _undone(ours, 0, lambda: in_loop(_import(ours, lines))),
+                "record": lambda: _undone(other, 0, lambda: in_loop(_record(other, new))),
+            },
+            scale.rounds,
+        )
+    size = round(sum(map(len, lines)) / count)
+    return Measured(
+        redrive=figures.pop("redrive"),
+        peers=figures,
+        settings={"letters": count, "batch": BATCH, "bytes_a_line": size},
+    )
+
+
+async def _import(path: Path, lines: Sequence[bytes]) -> float:
+    async with Redrive(transport=f"sqlite:///{path}", settings=Settings()) as app:
+        service = Service(app)
+        with Bar("importing, bytes", sum(map(len, lines))) as bar:
+            return await async_rate(len(lines), service.import_letters(counted(lines, bar), actor="bench"))
 
 
 async def _record(path: Path, new: Sequence[Letter]) -> float:
@@ -254,7 +287,8 @@ def _copy(path: Path, wanted: bool) -> Iterator[Path]:
 
 
 CELLS = (
-    Cell(name="letters/record", unit="letters/s", measure=record, target=Target(ratio=0.5)),
+    Cell(name="letters/record", unit="letters/s", measure=record, target=Target(ratio=0.6)),
+    Cell(name="letters/import", unit="letters/s", measure=imported, target=Target(ratio=0.5)),
     Cell(name="letters/record-on-million", unit="letters/s", measure=record_on_million, target=Target(ratio=0.5)),
     Cell(name="letters/newest", unit="ms p99", measure=newest, target=Target(most=_FRAME_MS), less_is_better=True),
     Cell(name="letters/groups", unit="ms p99", measure=groups, target=Target(most=_FRAME_MS), less_is_better=True),

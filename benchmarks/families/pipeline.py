@@ -19,7 +19,7 @@ from msgspec.structs import replace
 from tests.servers.kafka import Kafka
 from tests.servers.ports import claim_port
 
-from benchmarks.harness import Cell, Measured, Scale, Target, in_loop, side_by_side
+from benchmarks.harness import Cell, Contender, Measured, Scale, Target, in_loop, rounded, side_by_side
 from redrive.config.settings import Settings
 from redrive.flow.breaker import Position
 from redrive.model import Message
@@ -82,14 +82,26 @@ def beside_a_dead_one(scale: Scale) -> Measured:
     """One node, while every stream of another one dies because its module is gone; beside the same graph with nothing
     to do for the other one."""
     total = scale.of(20_000, 200)
-    figures = side_by_side(
-        {
-            "redrive": lambda: in_loop(_travelled(total, 1, dead=total // 10)),
-            "nothing dead": lambda: in_loop(_travelled(total, 1, dead=0)),
-        },
-        scale.rounds,
+    spent: dict[str, list[float]] = {"redrive": [], "nothing dead": []}
+
+    def contender(name: str, dead: int) -> Contender:
+        def once() -> float:
+            cpu: list[float] = []
+            figure = in_loop(_travelled(total, 1, dead=dead, cpu=cpu))
+            spent[name] += cpu
+            return figure
+
+        return once
+
+    contenders = {"redrive": contender("redrive", total // 10), "nothing dead": contender("nothing dead", 0)}
+    figures = side_by_side(contenders, scale.rounds)
+    cpu = {name: rounded(statistics.median(seen) / total * 1e6) for name, seen in spent.items()}
+    return Measured(
+        redrive=figures.pop("redrive"),
+        peers=figures,
+        details={"cpu_us_a_stream": cpu},
+        settings={**_SETTINGS, "streams": total},
     )
-    return Measured(redrive=figures.pop("redrive"), peers=figures, settings={**_SETTINGS, "streams": total})
 
 
 # -- measuring -------------------------------------------------------------------------------------------------------
@@ -130,11 +142,12 @@ async def caller_once(method: object) -> None:
     await method(ProcessRequest(node_id="n", stream=_stream(0)).SerializeToString(), timeout=30)
 
 
-async def _travelled(total: int, nodes: int, *, dead: int | None = None) -> float:
+async def _travelled(total: int, nodes: int, *, dead: int | None = None, cpu: list[float] | None = None) -> float:
     """Streams a second, from the first call of a module to the end of the last stream. All of them wait in Kafka, and
     every node has its partitions, and one stream to begin with, before the first call is made.
 
     dead   how many streams wait for a module that is gone; None: there is no such node
+    cpu    gets the seconds of CPU that the engine's process spent meanwhile
     """
     engine = _engine(nodes, beside_a_dead_one=dead is not None)
     await engine.create_topics()
@@ -148,9 +161,11 @@ async def _travelled(total: int, nodes: int, *, dead: int | None = None) -> floa
     await gate.all_wait.wait()
     if dead:
         await _open_breaker(engine, dead)
-    began = gate.open()
+    worked, began = time.process_time(), gate.open()
     await ended.all.wait()
     figure = total / (time.perf_counter() - began)
+    if cpu is not None:
+        cpu.append(time.process_time() - worked)
     worker.stop()
     await running
     await engine.aclose()

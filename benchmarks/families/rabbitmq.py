@@ -15,7 +15,7 @@ from itertools import count
 from msgspec.structs import replace
 from tests.servers.rabbitmq import RabbitMQ
 
-from benchmarks.draining import drained, draining
+from benchmarks.draining import drained, draining, draining_in_batches
 from benchmarks.harness import Cell, Contender, Measured, Scale, Target, in_loop, rounded, side_by_side
 from benchmarks.peers import bare_rabbitmq, dramatiq_rabbitmq, faststream_rabbitmq
 from redrive import Message, Redrive
@@ -46,6 +46,20 @@ def consume(scale: Scale) -> Measured:
             "pika, ack multiple": lambda: bare_rabbitmq.consume(_url(), _filled(total), total),
         },
         messages=total,
+    )
+
+
+def batch(scale: Scale) -> Measured:
+    """The same with a batch handler."""
+    total = scale.of(50_000, 400)
+    return _measured(
+        scale,
+        {
+            "redrive": lambda: in_loop(_drained_in_batches(_filled(total), total)),
+            "pika, ack multiple": lambda: bare_rabbitmq.consume(_url(), _filled(total), total),
+        },
+        messages=total,
+        batch=_BATCH,
     )
 
 
@@ -124,6 +138,12 @@ async def _drained(queue: str, total: int) -> float:
     settings = replace(Settings(), batch=_BATCH, concurrency=_CONCURRENCY)
     app = Redrive(transport=f"{_url()}?prefetch={_PREFETCH}", store="memory://", settings=settings)
     return await drained(app, draining(app, queue, total), total)
+
+
+async def _drained_in_batches(queue: str, total: int) -> float:
+    settings = replace(Settings(), batch=_BATCH)
+    app = Redrive(transport=f"{_url()}?prefetch={_PREFETCH}", store="memory://", settings=settings)
+    return await drained(app, draining_in_batches(app, queue, total, _BATCH), total)
 
 
 async def _published(queue: str, total: int) -> float:
@@ -206,6 +226,7 @@ def _messages(queue: str, number: int, start: int = 0) -> list[Message]:
 
 CELLS = (
     Cell(name="rabbitmq/consume", unit="messages/s", measure=consume, target=Target(ratio=0.6)),
+    Cell(name="rabbitmq/batch", unit="messages/s", measure=batch, target=Target(ratio=0.9)),
     Cell(name="rabbitmq/consume-frameworks", unit="messages/s", measure=consume_frameworks, target=Target(ratio=3)),
     Cell(name="rabbitmq/publish", unit="messages/s", measure=publish, target=Target(ratio=0.6)),
     Cell(name="rabbitmq/publish-frameworks", unit="messages/s", measure=publish_frameworks, target=Target(ratio=3)),

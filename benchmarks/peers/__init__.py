@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import sys
 from importlib import import_module
+from pathlib import Path
 from types import ModuleType
 
 
@@ -19,3 +21,11 @@ def needed(module: str) -> ModuleType:
             f"the benchmarks need {module.partition('.')[0]}, which is not installed: run `make bench`, or "
             f"pip install -r requirements-bench.txt ({error})"
         ) from error
+
+
+def own_python(name: str) -> str:
+    """The interpreter of a peer that has an environment of its own, since it quarrels with what we need."""
+    python = Path(sys.prefix) / name / "bin" / "python"
+    if not python.exists():
+        raise PeerMissing(f"the benchmarks need {name} in an environment of its own, {python}: run `make bench`")
+    return str(python)

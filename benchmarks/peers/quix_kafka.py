@@ -1,6 +1,5 @@
-"""quixstreams, in a process and an environment of its own: it wants an older confluent-kafka than we do.
-
-    python -m venv /var/tmp/redrive-bench/quix && /var/tmp/redrive-bench/quix/bin/pip install quixstreams==3.28.1
+"""quixstreams, in a process and an environment of its own (requirements-bench-quix.txt): it wants an older
+confluent-kafka than we do.
 
 From joining the group, as for the others, to the last message; its last commit is left out, to its advantage.
 """
@@ -8,10 +7,8 @@ From joining the group, as for the others, to the last message; its last commit 
 from __future__ import annotations
 
 import subprocess
-from pathlib import Path
 
-from benchmarks.harness import scratch
-from benchmarks.peers import PeerMissing
+from benchmarks.peers import own_python
 
 _PROGRAM = """
 import sys, time
@@ -36,9 +33,6 @@ app.run()
 
 def rate(servers: str, topic: str, group: str, total: int) -> float:
     """Messages a second."""
-    python = scratch() / "quix" / "bin" / "python"
-    if not Path(python).exists():
-        raise PeerMissing(f"quixstreams is not installed: see {__file__}")
-    command = [str(python), "-c", _PROGRAM, servers, topic, group, str(total)]
+    command = [own_python("quix"), "-c", _PROGRAM, servers, topic, group, str(total)]
     done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=600)
     return float(done.stdout.split()[-1])

@@ -1,6 +1,6 @@
 """Three modules, each a process, and an engine that lets documents travel through them.
 
-    python run.py                           # needs nothing but pip install 'redrive[grpc,yaml]'
+    python run.py                           # needs nothing but pip install '.[grpc,yaml]'
     python run.py kafka://127.0.0.1:9092    # the same over Kafka; redrive[kafka]
 
 One module has a bug. What dies of it waits in its DLQ, is traced, and is sent back when the bug is mended.

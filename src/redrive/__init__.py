@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from redrive.app import Redrive
-    from redrive.errors import Permanent, RedriveError, Transient
+    from redrive.errors import Failed, Permanent, RedriveError, Transient
     from redrive.flow.backoff import constant, custom, exponential, immediate, linear, never
     from redrive.flow.classify import Classifier, Verdict
     from redrive.limits import Fair, Rate
@@ -21,6 +21,7 @@ __all__ = [
     "Again",
     "Category",
     "Classifier",
+    "Failed",
     "Failure",
     "Fair",
     "Letter",
@@ -43,7 +44,7 @@ __all__ = [
 
 _HOMES = {
     "redrive.app": ("Redrive",),
-    "redrive.errors": ("Permanent", "RedriveError", "Transient"),
+    "redrive.errors": ("Failed", "Permanent", "RedriveError", "Transient"),
     "redrive.flow.backoff": ("constant", "custom", "exponential", "immediate", "linear", "never"),
     "redrive.flow.classify": ("Classifier", "Verdict"),
     "redrive.model": ("Category", "Failure", "Letter", "Message", "State"),

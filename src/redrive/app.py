@@ -2,30 +2,33 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextvars
 import functools
 import inspect
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import timedelta
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias, TypeVar
 
 from redrive.clock import Clock, SystemClock
-from redrive.config.durations import Duration
+from redrive.config.durations import Duration, duration
 from redrive.config.load import load
 from redrive.config.settings import Settings
 from redrive.errors import ConfigError, MessageTooLarge, UnknownSource, UsageError, not_sent
-from redrive.flow.around import Around, arounds, wrapped
+from redrive.flow.around import Around, arounds, wrapped, wrapped_batch
+from redrive.flow.callables import is_async, name_of, refusing
 from redrive.flow.classify import Classifier
-from redrive.flow.context import Context, Handler, Span
-from redrive.flow.decode import Decoder, decode_wants_message, encode, name_of, signature_of
+from redrive.flow.context import BatchSpan, Context, Handler, Span
+from redrive.flow.decode import Decoder, batch_signature_of, decode_wants_message, encode, signature_of
+from redrive.flow.exactly_once import connection_parameter, given_connection, in_transactions
 from redrive.flow.threads import Threads
 from redrive.flow.validate import GivenHeaders, bytes_of, headers_of, moment_of, priority_of, text_of
 from redrive.limits import Fair, Limits, Rate
 from redrive.model import Holds, Message, MessageId
 from redrive.policy import Policy
-from redrive.registry import open_store, open_transport
+from redrive.registry import naming, open_store, open_transport
 from redrive.stores.base import Store
 from redrive.telemetry.events import Events
 from redrive.transports.base import (
@@ -35,6 +38,7 @@ from redrive.transports.base import (
     KnowsWorkers,
     SendResult,
     SendStatus,
+    SendsWithin,
     Transport,
     send_each,
 )
@@ -42,6 +46,8 @@ from redrive.transports.base import (
 if TYPE_CHECKING:
     from redrive.alerts.model import Notifier
 
+_WITHIN = timedelta(milliseconds=200)
+_LARGEST_BATCH = 10_000
 F = TypeVar("F", bound=Callable[..., Any])
 Inject: TypeAlias = Callable[[GivenHeaders], GivenHeaders]
 
@@ -51,6 +57,8 @@ class Wraps(NamedTuple):
 
     decode: Decoder | None
     around: Sequence[Around]  # the outermost first
+    batching: Batching | None = None  # it takes lists
+    exactly_once: bool = False  # its work and its ack are one transaction
 
 
 class Redrive:
@@ -76,6 +84,7 @@ class Redrive:
         self.classify = classifier or Classifier()
         self.handlers: dict[str, Handler] = {}
         self.span: Span | None = None
+        self.batch_span: BatchSpan | None = None
         self.notifiers: list[Notifier] = []  # your own, beside those of `alerts.urls`
         self.inject: Inject | None = None  # adds the trace to what is sent (telemetry/tracing.py)
         self._declared: dict[str, str] = {}
@@ -111,9 +120,13 @@ class Redrive:
         fair: bool | Fair = False,
         decode: Decoder | None = None,
         around: Around | Sequence[Around] | None = None,
+        batch: int | None = None,
+        within: Duration | None = None,
+        exactly_once: bool = False,
     ) -> Callable[[F], F]:
-        """Handle the messages of that source. The function may be sync or async; its first parameter is the body,
-        decoded to what its annotation says, its second, if there is one, the Message.
+        """Handle the messages of that source. The function may be sync or async, a method, a partial or an object with
+        `__call__`; its first parameter is the body, decoded to what its annotation says, its second, if there is one,
+        the Message.
 
         rate    at most so many within any span of time, over all workers: `Rate(100, "60s")`
         fair    tenants take turns, over all workers: True, or `Fair(...)` for more than the defaults
@@ -122,14 +135,24 @@ class Redrive:
         around  runs around each call of the handler: `async def around(message, call): ... await call() ...`; or
                 several, the outermost first. It is a part of the attempt: its time counts, what it raises is the
                 failure, and if it does not await `call`, the message is done without its handler
+        batch   it takes lists of up to so many bodies, and of Messages; `concurrency` is then the number of batches at
+                a time, 1 unless it is given. It fails single ones by raising `Failed({2: error})`, or by returning an
+                outcome for each: None, or its exception. If it raises anything else, `Policy(batch_failure=…)`
+                says how the batch is tried again in smaller pieces
+        within  how long a batch that is not full waits for more at most, counted from its first message: 200ms
+        exactly_once  what it writes with its parameter `connection` is committed together with the ack, so that effects
+                in that database happen exactly once; for transports that are a database, such as postgresql://
         """
         if callable(source):
-            raise ConfigError("a handler is registered for a source: write @app.handler('orders')")
+            with refusing(source):
+                raise ConfigError("a handler is registered for a source: write @app.handler('orders')")
 
         def register(function: F) -> F:
-            limits, wraps = _limits(rate, fair), Wraps(decode, arounds(around))
-            rule = Policy() if policy is None else policy
-            self._register(source, function, rule, concurrency, transport, limits, wraps)
+            with refusing(function):
+                limits = _limits(rate, fair)
+                wraps = Wraps(decode, arounds(around), batching(batch, within), exactly_once)
+                rule = Policy() if policy is None else policy
+                self._register(source, function, rule, concurrency, transport, limits, wraps)
             return function
 
         return register
@@ -142,6 +165,10 @@ class Redrive:
     def sources(self) -> set[str]:
         """Those with a handler here, and those declared."""
         return {*self.handlers, *self._declared}
+
+    def known_transport(self, source: str) -> str | None:
+        """The name of the transport of that source, if it has a handler here or is declared."""
+        return self.handlers[source].transport if source in self.handlers else self._declared.get(source)
 
     def _register(
         self,
@@ -161,15 +188,27 @@ class Redrive:
             raise ConfigError(f"source {source!r} has a handler already: {self.handlers[source].name}")
         if transport not in self._urls and transport not in self._transports:
             raise ConfigError(f"transport {transport!r} is not configured: there is {', '.join(self._urls)}")
-        width = self.settings.concurrency if concurrency is None else concurrency
+        batching, default = wraps.batching, self.settings.concurrency if wraps.batching is None else 1
+        width = default if concurrency is None else concurrency
         if not isinstance(width, int) or width < 1:
             raise ConfigError(f"concurrency={width!r}: at least one message is handled at a time")
         if not isinstance(policy, Policy):
             raise ConfigError(f"policy={policy!r}: it takes a Policy, such as Policy(attempts=5)")
-        decode, wants_message = signature_of(function, wraps.decode)
+        if batching and wraps.exactly_once:
+            raise ConfigError("exactly_once=True is for handlers that take one message: leave out `batch`")
+        parameter = connection_parameter(function) if wraps.exactly_once else ""
+        decode, wants_message = (
+            batch_signature_of(function, wraps.decode)
+            if batching
+            else signature_of(function, wraps.decode, without=parameter)
+        )
         call: Callable[..., Awaitable[Any]]
-        call = function if inspect.iscoroutinefunction(function) else self._in_thread(function)
-        for around in reversed(wraps.around):
+        call = function if is_async(function) else self._in_thread(function)
+        if parameter:
+            call = given_connection(call, parameter)
+        if batching and wraps.around:
+            call, wants_message = wrapped_batch(call, wants_message, wraps.around), True
+        for around in () if batching else reversed(wraps.around):
             call, wants_message = wrapped(call, wants_message, around), True
         self.handlers[source] = Handler(
             source=source,
@@ -183,6 +222,9 @@ class Redrive:
             transport=transport,
             name=name_of(function),
             limits=limits,
+            batch=batching.size if batching else None,
+            within=batching.within if batching else timedelta(),
+            exactly_once=wraps.exactly_once,
         )
         if transport in self._transports:
             self._set_limits(self._transports[transport], [self.handlers[source]])
@@ -191,7 +233,6 @@ class Redrive:
         """A sync handler runs in a thread, so that it never stops the loop. One that hangs keeps its thread after its
         attempt timed out, because Python cannot end it; another thread takes its place."""
 
-        @functools.wraps(function)
         async def call(*arguments: Any) -> Any:
             inside = contextvars.copy_context().run  # a thread sees the trace of its attempt, as a coroutine does
             answer = await self._threads.run(functools.partial(inside, function, *arguments))
@@ -216,12 +257,15 @@ class Redrive:
         ttl: Duration | None = None,
         delay: Duration | None = None,
         after: Iterable[MessageId] = (),
+        connection: Any = None,
     ) -> MessageId:
         """Durable when it returns; gives the message's id. The same id again, while it is queued, changes nothing.
         Raises NotSent, which says why, if the transport has not accepted it.
 
         delay   it is not received before, where the transport has a delay of its own
         after   ids of messages: if this one is buried, it is not retried before their letters are resolved or archived
+        connection   yours, in a transaction, to the database that has the queue (postgresql://): the message exists
+                exactly when that transaction commits. Of psycopg, asyncpg or SQLAlchemy
         """
         message = self.message(
             source,
@@ -236,9 +280,19 @@ class Redrive:
             delay=delay,
             after=after,
         )
-        [result] = await send_each(self.transport(self._way_of(message)), [message])
+        way = self._way_of(message)
+        if connection is not None:
+            return await self._send_within(connection, way, message)
+        [result] = await send_each(self.transport(way), [message])
         if result.status is not SendStatus.ACCEPTED:
             raise not_sent([(message, result)])
+        return message.id
+
+    async def _send_within(self, connection: Any, way: str, message: Message) -> MessageId:
+        transport = self.transport(way)
+        if not isinstance(transport, SendsWithin):
+            raise UsageError(f"connection=: transport {way!r} is in no database: only postgresql:// sends within yours")
+        await transport.send_within(connection, message)
         return message.id
 
     def message(
@@ -312,7 +366,8 @@ class Redrive:
         if name not in self._transports:
             if name not in self._urls:
                 raise ConfigError(f"transport {name!r} is not configured: there is {', '.join(self._urls)}")
-            opened = open_transport(self._urls[name], clock=self.clock, lease=self.settings.lease)
+            with naming(f"transports.{name}"):
+                opened = open_transport(self._urls[name], clock=self.clock, lease=self.settings.lease)
             self._transports[name] = opened
             self._set_limits(opened, [handler for handler in self.handlers.values() if handler.transport == name])
         return self._transports[name]
@@ -329,14 +384,20 @@ class Redrive:
         self._transports[name] = transport
 
     @property
-    def transports(self) -> dict[str, Transport]:
-        """Every configured transport."""
-        return {name: self.transport(name) for name in {**self._urls, **self._transports}}
+    def transport_names(self) -> list[str]:
+        """The names of every configured transport; none is opened for it."""
+        return list({**self._urls, **self._transports})
+
+    @property
+    def transports(self) -> Mapping[str, Transport]:
+        """Every configured transport, opened when it is first asked for: one that cannot be takes no other down."""
+        return _Transports(self)
 
     @property
     def store(self) -> Store:
         if self._store is None:
-            self._store = open_store(self._store_url)
+            with naming("store"):
+                self._store = open_store(self._store_url)
         return self._store
 
     @property
@@ -350,12 +411,15 @@ class Redrive:
         if isinstance(transport, KnowsWorkers) and self.settings.worker:
             transport.join_as(self.settings.worker)
         if isinstance(transport, KeepsOrder):
-            transport.keep_order(handler.source, holds or Holds.KEY)
+            by_key = transport.features.ordered_by == "key"  # elsewhere order is kept where it is asked for
+            transport.keep_order(handler.source, holds or (Holds.KEY if by_key else Holds.NOTHING))
         elif holds not in (None, Holds.NOTHING):
-            raise ConfigError(f"{handler.source!r}: holds={holds.value!r} needs a transport that keeps order, as Kafka")
+            raise ConfigError(
+                f"{handler.source!r}: holds={holds.value!r} needs a transport that keeps order, as Kafka or PostgreSQL"
+            )
         if handler.limits.asks:
             _limit(transport, handler)
-        return Context(
+        context = Context(
             handler=handler,
             transport=transport,
             store=self.store,
@@ -365,23 +429,26 @@ class Redrive:
             worker=self.settings.worker_name,
             version=self.settings.version,
             body_limit=self.settings.body_limit,
-            # what is taken ahead of a rate may begin too late, together with what the rate allows then
-            batch=min(self.settings.batch, handler.concurrency) if handler.limits.rate else self.settings.batch,
+            batch=_fetched_at_once(handler, self.settings),
             lease=self.settings.lease,
             span=self.span,
+            batch_span=self.batch_span,
             dead_letter_place=(
                 transport.dead_letter_place(handler.source) if isinstance(transport, HasDeadLetterPlace) else None
             ),
         )
+        return in_transactions(context) if handler.exactly_once else context
 
     async def aclose(self) -> None:
-        """Let go of transports and store."""
-        for transport in self._transports.values():
-            await transport.aclose()
-        if self._store is not None:
-            await self._store.aclose()
+        """Let go of transports and store. A transport that hangs or fails keeps no other open."""
+        transports, store = self._transports, self._store
         self._transports, self._store = {}, None
+        closed = await asyncio.gather(*(each.aclose() for each in transports.values()), return_exceptions=True)
+        if store is not None:
+            await store.aclose()
         self._threads.close()
+        for error in filter(None, closed):
+            raise error
 
     async def __aenter__(self) -> Redrive:
         return self
@@ -398,6 +465,53 @@ class Redrive:
         from redrive.worker import run
 
         run(self, upkeep=upkeep, grace=grace, beside=beside)
+
+
+class Batching(NamedTuple):
+    """How a batch handler wants its batches."""
+
+    size: int
+    within: timedelta
+
+
+def batching(size: int | None, within: Duration | None) -> Batching | None:
+    """What was asked for; None: one message at a time."""
+    if size is None:
+        if within is not None:
+            raise ConfigError(f"within={within!r} is for batch handlers: say how large a batch may be, as batch=500")
+        return None
+    if not isinstance(size, int) or isinstance(size, bool) or not 1 <= size <= _LARGEST_BATCH:
+        raise ConfigError(f"batch={size!r}: it is the most messages of a batch, 1 to {_LARGEST_BATCH:,}")
+    try:
+        return Batching(size, _WITHIN if within is None else duration(within))
+    except ConfigError as error:
+        raise ConfigError(f"within: {error}") from None
+
+
+def _fetched_at_once(handler: Handler, settings: Settings) -> int:
+    """How many messages are received at a time. What is taken ahead of a rate may begin too late, together with what
+    the rate allows then."""
+    size = handler.batch or 1
+    at_once = max(settings.batch, size)
+    return min(at_once, handler.concurrency * size) if handler.limits.rate else at_once
+
+
+class _Transports(Mapping[str, Transport]):
+    """The transports of an app by their names, as they are now."""
+
+    def __init__(self, app: Redrive) -> None:
+        self._app = app
+
+    def __getitem__(self, name: str) -> Transport:
+        if name not in self._app.transport_names:
+            raise KeyError(name)
+        return self._app.transport(name)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._app.transport_names)
+
+    def __len__(self) -> int:
+        return len(self._app.transport_names)
 
 
 def _limits(rate: Rate | None, fair: bool | Fair) -> Limits:

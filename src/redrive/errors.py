@@ -2,13 +2,16 @@
 
 RedriveError
 ├── ConfigError            a setting is wrong; the message names the key and what it takes
+│   └── HandlerRefused       a handler cannot be one; the message names its file and line
 ├── UsageError             a call is wrong; the message says what to do instead
 │   ├── UnknownSource        no such source; the nearest names are given
 │   ├── UnknownLetter        no such letter
 │   ├── UnknownReplay        no such replay
 │   ├── UnknownIncident      no such incident
+│   ├── NoWayBack            the transport that a letter goes back through is not configured here
 │   ├── NotFound             no such thing of a system
 │   ├── MessageTooLarge      over the body limit
+│   ├── WrongOutcomes        a batch handler does not say in a readable way what became of its messages
 │   ├── SendRefused          a broker will never take some of the messages that were sent (NotSent)
 │   └── BadQuery             a filter that cannot be read
 ├── Unavailable            a backend does not answer now; the message was kept, try again later
@@ -17,6 +20,7 @@ RedriveError
 │   └── StoreUnavailable
 ├── NotSent                both of those: `results` says what became of each message, in their order
 ├── MissingExtra           a library of an extra is not installed; the message gives the pip line
+├── Failed                 raised by batch handlers: these messages of the batch have failed, the others are done
 ├── NotNow                 raised by handlers that cannot begin now: given back, and no attempt is counted
 └── HandlerError           raised by handlers, on purpose, to say what kind of failure it is
     ├── Permanent            do not try again
@@ -26,7 +30,7 @@ RedriveError
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
@@ -44,6 +48,10 @@ class ConfigError(RedriveError):
     """A setting is wrong."""
 
 
+class HandlerRefused(ConfigError):
+    """What was to be a handler cannot be one."""
+
+
 class UsageError(RedriveError):
     """A call is wrong."""
 
@@ -53,7 +61,10 @@ class UnknownSource(UsageError):
 
     def __init__(self, source: str, known: Iterable[str], hint: str = "") -> None:
         self.source = source
-        super().__init__(f"unknown source {source!r}{nearest(source, known)}{'. ' + hint if hint else ''}")
+        close = nearest(source, known) or ": nothing was sent to it, and no letter is of it"
+        super().__init__(
+            f"unknown source {source!r}{close}{'' if close.endswith('?') or not hint else '.'} {hint}".rstrip()
+        )
 
 
 class UnknownLetter(UsageError):
@@ -77,6 +88,16 @@ class UnknownIncident(UsageError):
         super().__init__(f"no incident {incident_id!r}: list them with `redrive incidents`")
 
 
+class NoWayBack(UsageError):
+    """The transport that a letter goes back through is not configured in this process."""
+
+    def __init__(self, letter_id: str, transport: str, known: Iterable[str]) -> None:
+        super().__init__(
+            f"letter {letter_id} goes back through the transport {transport!r}, which is not configured here "
+            f"(there is {', '.join(sorted(known))}): set `transports.{transport}`, or retry it where it is"
+        )
+
+
 class NotFound(UsageError):
     """There is no such thing; a system makes its own of it."""
 
@@ -91,6 +112,10 @@ class MessageTooLarge(UsageError):
             f"the body has {size:,} bytes, over the limit of {limit:,}: send a reference to it, "
             f"or raise `body_limit` (REDRIVE_BODY_LIMIT)"
         )
+
+
+class WrongOutcomes(UsageError):
+    """A batch handler does not say in a readable way what became of its messages."""
 
 
 class BadQuery(UsageError):
@@ -159,7 +184,10 @@ class MissingExtra(RedriveError):
     """A library that comes with an extra is not installed."""
 
     def __init__(self, what: str, extra: str) -> None:
-        super().__init__(f"{what} needs an extra: pip install 'redrive[{extra}]'")
+        from redrive.extras import install  # reads metadata, which only who lacks something needs
+
+        self.extra = extra
+        super().__init__(f"{what} needs an extra: {install(*extra.split(','))}")
 
 
 class HandlerError(RedriveError):
@@ -182,6 +210,32 @@ class NotNow(RedriveError):
     def __init__(self, message: str = "", *, pause: timedelta = timedelta()) -> None:
         super().__init__(message)
         self.pause = pause
+
+
+class Failed(RedriveError):
+    """Raised by a batch handler: the messages at these places of its list have failed, all others are done.
+
+        raise Failed({2: error, 7: Permanent("no such customer")})
+
+    Each fails by itself, with its own error. None at all means that all are done.
+    """
+
+    def __init__(self, errors: Mapping[int, BaseException]) -> None:
+        self.errors = _errors_by_place(errors)
+        first = next((f": [{place}] {error!r}" for place, error in self.errors.items()), "")
+        super().__init__(f"{len(self.errors)} messages of the batch failed{first}")
+
+
+def _errors_by_place(errors: Mapping[int, BaseException]) -> dict[int, BaseException]:
+    help = "Failed takes the error of each message that failed, by its place in the list: Failed({2: error})"
+    if not isinstance(errors, Mapping):
+        raise WrongOutcomes(f"{help}, and not {errors!r}")
+    for place, error in errors.items():
+        if not isinstance(place, int) or isinstance(place, bool):
+            raise WrongOutcomes(f"{help}, and not of place {place!r}")
+        if not isinstance(error, BaseException):
+            raise WrongOutcomes(f"{help}. What it was given for place {place} is no exception: {error!r}")
+    return dict(errors)
 
 
 class Permanent(HandlerError):

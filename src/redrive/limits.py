@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from datetime import timedelta
+from datetime import datetime, timedelta
 from types import MappingProxyType
 
 from msgspec import Struct
@@ -96,3 +96,15 @@ class Limits(Struct, frozen=True):
 
     def __str__(self) -> str:
         return " and ".join(f"{name}={value!r}" for name, value in (("rate", self.rate), ("fair", self.fair)) if value)
+
+
+class TenantMetrics(Struct, frozen=True):
+    """How one tenant of a fair source fares now. `name` is empty for messages without a tenant."""
+
+    name: str
+    last_processed_at: datetime | None
+    rounds_without_processing: int
+    current_priority: int
+    total_processed: int
+    consecutive_batch_count: int
+    waiting: int

@@ -83,6 +83,13 @@ class Holds(StrEnum):
     NOTHING = "nothing"  # it steps aside, and what is behind it goes first
 
 
+class BatchFailure(StrEnum):
+    """How a batch that failed as a whole is tried again, so that only what fails alone has failed."""
+
+    HALVES = "halves"  # in two halves, and what fails of these in halves again
+    EACH = "each"  # one by one
+
+
 class Message(Struct, frozen=True, gc=False):
     """Raw bytes and what travels with them. Never needs decoding to be carried."""
 

@@ -10,7 +10,7 @@ from msgspec import Struct
 from redrive.config.durations import Duration, duration
 from redrive.errors import ConfigError, nearest
 from redrive.flow.backoff import Backoff, exponential
-from redrive.model import Category, Holds
+from redrive.model import BatchFailure, Category, Holds
 
 _DEFAULT_BACKOFF = exponential("1s", cap="60s", jitter=0.25)
 
@@ -43,6 +43,8 @@ class Policy:
                 policy of a category None means as for all others, or none where that category is buried at once
     holds       where the transport keeps order (Kafka): what waits behind a message that is to be retried. Its `key`
                 (what None means), its whole `partition`, or `nothing`: it steps aside
+    batch_failure   of a batch handler: a batch that fails as a whole is tried again at once in `halves`, or `each`
+                message by itself, and only a message that fails alone has failed
     """
 
     __slots__ = (
@@ -51,6 +53,7 @@ class Policy:
         "again",
         "attempts",
         "backoff",
+        "batch_failure",
         "categories",
         "holds",
         "most_attempts",
@@ -68,6 +71,7 @@ class Policy:
         categories: Mapping[Category | str, Policy] | None = None,
         again: int | Again | None = None,
         holds: Holds | str | None = None,
+        batch_failure: BatchFailure | str = BatchFailure.HALVES,
     ) -> None:
         if not _is_whole(attempts) or attempts < 1:
             raise ConfigError(f"attempts={attempts!r}: a message is tried at least once, so 1 or more")
@@ -76,6 +80,7 @@ class Policy:
         self.timeout = None if timeout is None else positive("timeout", timeout)
         self.ttl = None if ttl is None else positive("ttl", ttl)
         self.holds = None if holds is None else _holds(holds)
+        self.batch_failure = _batch_failure(batch_failure)
         self.categories = {category_named(name): _policy(name, policy) for name, policy in (categories or {}).items()}
         self.again = again if isinstance(again, Again) else Again(0 if again is None else again, backoff)
         self._says_again = again is not None
@@ -130,7 +135,15 @@ def _holds(name: Holds | str) -> Holds:
     try:
         return Holds(name)
     except ValueError:
-        raise ConfigError(f"holds={name!r}: it is {', '.join(Holds)}{nearest(str(name), Holds)}") from None
+        raise ConfigError(f"holds={name!r}: it is {', '.join(Holds)}{nearest(str(name), map(str, Holds))}") from None
+
+
+def _batch_failure(name: BatchFailure | str) -> BatchFailure:
+    try:
+        return BatchFailure(name)
+    except ValueError:
+        known = f"{', '.join(BatchFailure)}{nearest(str(name), map(str, BatchFailure))}"
+        raise ConfigError(f"batch_failure={name!r}: it is {known}") from None
 
 
 def _checked(name: str, backoff: Backoff) -> Backoff:

@@ -6,12 +6,14 @@ Nothing is imported before it is asked for: `redrive --help` knows no driver.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from datetime import timedelta
 from importlib.metadata import entry_points
-from typing import Any
+from typing import Any, Literal
 
 from redrive.clock import Clock
-from redrive.errors import ConfigError, nearest
+from redrive.errors import ConfigError, MissingExtra, nearest
 from redrive.stores.base import Store
 from redrive.systems.base import resolved
 from redrive.systems.discover import systems
@@ -29,6 +31,8 @@ TRANSPORTS = {
     "amqps": "redrive.transports.rabbitmq.transport:open_transport",
     "kafka": "redrive.transports.kafka.transport:open_transport",
     "kafka+ssl": "redrive.transports.kafka.transport:open_transport",
+    "postgresql": "redrive.transports.postgresql:open_transport",
+    "postgres": "redrive.transports.postgresql:open_transport",
 }
 STORES = {
     "memory": "redrive.stores.memory:open_store",
@@ -39,6 +43,8 @@ STORES = {
     "rediss+cluster": "redrive.stores.redis:open_store",
     "opensearch": "redrive.stores.opensearch:open_store",
     "opensearch+https": "redrive.stores.opensearch:open_store",
+    "postgresql": "redrive.stores.postgresql:open_store",
+    "postgres": "redrive.stores.postgresql:open_store",
     "mongodb": "redrive.stores.mongodb:open_store",
     "mongodb+srv": "redrive.stores.mongodb:open_store",
 }
@@ -46,25 +52,69 @@ STORES = {
 
 def open_transport(url: str, *, clock: Clock, lease: timedelta) -> Transport:
     """The transport of that URL, ready to use."""
-    transport: Transport = _opener("transport", url, TRANSPORTS)(url, clock=clock, lease=lease)
+    transport: Transport = _opened("transport", url, TRANSPORTS, clock=clock, lease=lease)
     return transport
 
 
 def open_store(url: str) -> Store:
     """The store of that URL, ready to use."""
-    store: Store = _opener("store", url, STORES)(url)
+    store: Store = _opened("store", url, STORES)
     return store
 
 
-def _opener(kind: str, url: str, known: dict[str, str]) -> Any:
+def check_url(kind: Literal["transport", "store"], url: str) -> None:
+    """Raise ConfigError if no such backend has that scheme. Nothing is imported for it."""
+    _target(kind, url, TRANSPORTS if kind == "transport" else STORES)
+
+
+@contextmanager
+def naming(setting: str) -> Iterator[None]:
+    """Let what is wrong with a URL begin with the name of its setting."""
+    try:
+        yield
+    except ConfigError as error:
+        raise ConfigError(f"{setting}: {error}") from error
+
+
+def require_transport(url: str) -> None:
+    """Raise what is wrong with the scheme of that URL, or MissingExtra. Nothing is opened."""
+    with _with_extra(url, TRANSPORTS):
+        resolved(_target("transport", url, TRANSPORTS))
+
+
+def _opened(kind: str, url: str, known: dict[str, str], **options: Any) -> Any:
+    with _with_extra(url, known):
+        return resolved(_target(kind, url, known))(url, **options)
+
+
+@contextmanager
+def _with_extra(url: str, known: dict[str, str]) -> Iterator[None]:
+    """Make MissingExtra of a library that is not installed; a backend of ours has its folder's name as its extra."""
+    try:
+        yield
+    except ModuleNotFoundError as error:
+        scheme = url.partition("://")[0]
+        extra = known[scheme].split(".")[2] if scheme in known else _extra_of_system(scheme)
+        if not extra or (error.name or "").startswith("redrive"):
+            raise
+        raise MissingExtra(f"{scheme}://", extra) from error
+
+
+def _extra_of_system(scheme: str) -> str:
+    return next((s.extra for s in systems().values() if scheme in s.transports or scheme in s.stores), "")
+
+
+def _target(kind: str, url: str, known: dict[str, str]) -> str:
     scheme, is_url, _ = url.partition("://")
     if not is_url:
-        raise ConfigError(f"{url!r} is no URL of a {kind}: write it like sqlite:///redrive.db")
+        shown = url if "@" not in url else f"…@{url.rpartition('@')[2]}"  # what is before it may be a password
+        raise ConfigError(f"{shown!r} is no URL of a {kind}: write it like sqlite:///redrive.db")
+    if scheme in known:
+        return known[scheme]
     plugins = {point.name: point.value for point in entry_points(group=f"redrive.{kind}s")}
     brought = {name: value for system in systems().values() for name, value in getattr(system, f"{kind}s").items()}
     every = known | brought | plugins
-    target = every.get(scheme)
-    if target is None:
+    if scheme not in every:
         plain = [name for name in every if "+" not in name]
         raise ConfigError(f"no {kind} speaks {scheme!r}{nearest(scheme, every) or nearest(scheme, plain)}")
-    return resolved(target)
+    return str(every[scheme])

@@ -12,9 +12,14 @@ from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
 from redrive.alerts import alerting
 from redrive.errors import ConfigError
+from redrive.flow.batches import BatchConsumer
+from redrive.flow.context import Context
 from redrive.flow.receive import Consumer
+from redrive.processes.overseer import overseer
 from redrive.telemetry.events import WorkerStarted, WorkerStopped
+from redrive.upkeep.heartbeat import Heartbeat
 from redrive.upkeep.loop import Upkeep
+from redrive.upkeep.pausing import PauseWatch
 
 if TYPE_CHECKING:
     from redrive.app import Redrive
@@ -34,31 +39,43 @@ class Worker:
         if not app.handlers:
             raise ConfigError("this app has no handlers: register one with @app.handler('orders')")
         self._app = app
-        self._grace = app.settings.grace if grace is None else grace
-        self._consumers = [Consumer(app.context(handler)) for handler in app.handlers.values()]
-        self._helpers = [*([Upkeep.of(app).run] if upkeep else []), *beside]
+        self.grace = app.settings.grace if grace is None else grace
+        self._consumers = [consumer_of(app.context(handler)) for handler in app.handlers.values()]
+        by_source = dict(zip(app.handlers, self._consumers, strict=True))
+        self._pauses = PauseWatch.of(app, by_source)
+        self._heartbeat = Heartbeat(app, by_source)
+        own = [self._pauses.run, self._heartbeat.run]
+        self._helpers = [*own, *([Upkeep.of(app).run] if upkeep else []), *beside]
 
     async def run(self) -> None:
         """Run until `stop`. What runs may finish within the grace; what was not begun is given back."""
         app = self._app
         app.events.emit(WorkerStarted(worker=app.settings.worker_name, sources=tuple(app.handlers)))
         try:
+            await self._pauses.begin()
             async with alerting(app), asyncio.TaskGroup() as group:
                 helpers = [group.create_task(helper()) for helper in self._helpers]
-                consumers = [group.create_task(consumer.run(self._grace)) for consumer in self._consumers]
+                consumers = [group.create_task(consumer.run(self.grace)) for consumer in self._consumers]
                 await asyncio.wait(consumers)
                 for helper in helpers:
                     helper.cancel()
         except ExceptionGroup as errors:
             raise _refusal(errors) or errors from None
         finally:
+            await self._heartbeat.end()
             released = sum(consumer.released for consumer in self._consumers)
             app.events.emit(WorkerStopped(worker=app.settings.worker_name, released=released))
 
     def stop(self) -> None:
         """Take nothing new; end when what runs is done."""
+        self._heartbeat.drain()
         for consumer in self._consumers:
             consumer.stop()
+
+
+def consumer_of(context: Context) -> Consumer:
+    """What receives for its handler: message by message, or in batches."""
+    return Consumer(context) if context.handler.batch is None else BatchConsumer(context)
 
 
 def _refusal(errors: ExceptionGroup[Exception]) -> ConfigError | None:
@@ -80,9 +97,13 @@ async def work(
     app: Redrive, *, upkeep: bool = True, grace: timedelta | None = None, beside: Sequence[Helper] = ()
 ) -> None:
     """Run a worker of an open app until Ctrl-C or SIGTERM; the second one ends the process at once."""
-    worker = Worker(app, upkeep=upkeep, grace=grace, beside=beside)
-    stop_on_signals(worker.stop)
-    await worker.run()
+    above = overseer()
+    above.prepare(app)
+    upkeep = upkeep and above.wants_upkeep
+    worker = Worker(app, upkeep=upkeep, grace=grace, beside=[*beside, lambda: above.watch(worker)])
+    stop_on_signals(lambda: above.stop(worker))
+    if not above.only_checks:
+        await worker.run()
 
 
 def run_on_fast_loop(main: Coroutine[Any, Any, T]) -> T:
@@ -91,8 +112,9 @@ def run_on_fast_loop(main: Coroutine[Any, Any, T]) -> T:
         return runner.run(main)
 
 
-def stop_on_signals(stop: Callable[[], None]) -> None:
-    """Call `stop` at the first SIGINT or SIGTERM. The second ends the process; its leases run out: nothing is lost."""
+def stop_on_signals(stop: Callable[[], None], at_once: Callable[[], None] = lambda: None) -> None:
+    """Call `stop` at the first SIGINT or SIGTERM. The second calls `at_once` and ends the process; its leases run out:
+    nothing is lost."""
     loop = asyncio.get_running_loop()
     asked = 0
 
@@ -101,6 +123,7 @@ def stop_on_signals(stop: Callable[[], None]) -> None:
         asked += 1
         if asked > 1:
             log.warning("stopped at once: what was being handled comes back when its lease ends")
+            at_once()
             os._exit(130)
         log.warning("stopping: waiting for what is being handled; once more to stop at once")
         stop()

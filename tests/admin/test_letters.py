@@ -32,6 +32,8 @@ async def test_letters_are_listed_filtered_and_paged(client: Client, buried: lis
     assert await found(categories="validation", states=["pending", "exhausted"]) == ["m1", "m3"]
     assert await found(text="order 3") == ["m3"]
     assert await found(code="503") == ["m0", "m2"]
+    assert await found(error_type="Permanent") == await found(error_type="redrive.errors.Permanent") == ["m0", "m2"]
+    assert await found(error_type="errors.Permanent") == []
     assert await found(since="2001-01-01T00:00:00Z", before="2001-01-02T00:00:00Z") == []
     assert await found(message_ids=["m0", "m9"]) == ["m0"]
 
@@ -60,7 +62,7 @@ async def test_stats_sources_and_me(client: Client, shop: Shop, buried: list[str
     stats = (await http.get("/api/stats")).json()
     assert stats["states"] == {"pending": 4}
     assert {one["source"]: one["queued"] for one in stats["sources"]}["emails"]["ready"] == 1
-    assert (await http.get("/api/sources")).json() == ["emails", "orders"]
+    assert (await http.get("/api/sources")).json() == {"sources": ["emails", "orders"], "unanswered": []}
     me = (await http.get("/api/me")).json()
     assert (me["name"], me["role"]) == ("viewer", "viewer")
     assert "digest" not in me

@@ -16,8 +16,12 @@ ALLOWED = {
     ("files", "stores/redis/access.py"): "importlib.resources.files",
     ("files", "drivers/redis.py"): "importlib.resources.files",
     ("files", "drivers/sqlite/database.py"): "importlib.resources.files",
+    ("files", "drivers/postgresql/migrations.py"): "importlib.resources.files",
+    ("files", "drivers/postgresql/statements.py"): "importlib.resources.files",
     ("files", "console/__init__.py"): "importlib.resources.files",
     ("pipeline", "drivers/redis.py"): "a pipeline of redis-py",
+    ("workflow", "transports/rabbitmq/pika_internals.py"): "pika calls its way to a connection so",
+    ("pipeline", "transports/postgresql/sending.py"): "a pipeline of psycopg",
     ("email", "alerts/notifiers/http.py"): "email.utils of the standard library",
 }
 PROSE = {"files"}  # an ordinary word: only where it is a command, a setting, a scheme or the whole text

@@ -36,3 +36,19 @@ def test_a_name_or_the_usual_one() -> None:
 def test_what_is_wrong_with_a_name(target: str, says: str) -> None:
     with pytest.raises(Stopped, match=says):
         find_object(target, "handlers", HINT)
+
+
+def test_a_refused_handler_and_a_wrong_setting_in_the_code_name_the_line_of_the_user(tmp_path: Path) -> None:
+    lines = "from redrive import Redrive\napp = Redrive(transport='memory://')\n\n@app.handler('orders')\n"
+    (tmp_path / "refused_shop.py").write_text(f"{lines}def charge():\n    pass\n")
+    with pytest.raises(Stopped, match=r"takes 0 parameters.*\(refused_shop\.py, line 4\)$"):
+        find_object("refused_shop:app", "app", HINT)
+    (tmp_path / "wrong_shop.py").write_text("from redrive import Policy\n\npolicy = Policy(attempts=0)\n")
+    with pytest.raises(Stopped, match=r"attempts.*wrong_shop\.py:3\)$"):
+        find_object("wrong_shop:app", "app", HINT)
+
+
+def test_a_module_that_is_not_python_names_its_own_line_and_none_of_ours(tmp_path: Path) -> None:
+    (tmp_path / "broken_shop.py").write_text("def charge()\n    pass\n")
+    with pytest.raises(Stopped, match=r"expected ':' \(broken_shop\.py, line 1\)$"):
+        find_object("broken_shop:app", "app", HINT)

@@ -92,7 +92,7 @@ def test_letters_and_queues_apart(sound: World) -> None:
     os.environ["REDRIVE_TRANSPORTS_DEFAULT"] = "sqlite:///queue.db"
     sound.shell("send", "orders", "x")
     os.chmod("queue.db", 0o600)
-    (finding,) = _wrong(sound.shell)
+    (finding,) = (finding for finding in _wrong(sound.shell) if finding["about"] == "store")
     assert "different SQLite files" in finding["text"]
 
 
@@ -144,10 +144,40 @@ def test_messages_that_no_handler_waits_for(sound: World, place: Path) -> None:
         "from redrive import Redrive\napp = Redrive()\n@app.handler('orders')\ndef charge(order: dict) -> None: ...\n"
     )
     sound.shell("send", "ordrs", "x")
-    assert _wrong(sound.shell) == []
     (finding,) = _wrong(sound.shell, "--app", "shop:app")
     assert "1 messages wait in 'ordrs'" in finding["text"]
     assert "did you mean 'orders'?" in finding["mend"]
+    (finding,) = _wrong(sound.shell)
+    assert finding["text"] == "1 messages wait in 'ordrs', and nobody handles any"
+    assert "redrive run MODULE:APP" in finding["mend"]
+    assert "redrive doctor --app" in finding["mend"]
+
+
+def test_messages_for_a_handler_whose_worker_does_not_run_and_for_others_who_do_not_either(
+    sound: World, place: Path
+) -> None:
+    place.joinpath("shop.py").write_text(
+        "from redrive import Redrive\napp = Redrive()\napp.declare('mails')\n"
+        "@app.handler('orders')\ndef charge(order: dict) -> None: ...\n"
+    )
+    for source in ("orders", "mails"):
+        sound.shell("send", source, "x")
+    found = _wrong(sound.shell, "--app", "shop:app")
+    assert [finding["text"] for finding in found] == [
+        f"1 messages wait in {source!r}, and nobody handles any" for source in ("mails", "orders")
+    ]
+
+
+def test_messages_that_somebody_handles_wait_for_nobody(sound: World) -> None:
+    sound.shell("send", "orders", "x")
+    sound.shell("send", "orders", "y")
+
+    async def taken(service: Service) -> None:
+        [leased] = await service.app.transport().receive("orders", limit=1)
+        assert leased.message.body == b"x"
+
+    sound.shell.ask(taken)
+    assert _wrong(sound.shell) == []
 
 
 def test_letters_that_everybody_forgot(sound: World) -> None:

@@ -46,6 +46,25 @@ def test_a_filter_selects(world: World, words: tuple[str, ...], expected: set[st
     assert world.names([one["id"] for one in found["letters"]]) == expected
 
 
+@pytest.mark.parametrize(
+    ("name", "found"),
+    [
+        ("Declined", {"m1", "m2", "m3"}),
+        ("shop.errors.Declined", {"m1"}),
+        ("errors.Declined", set()),
+        ("clined", set()),
+        ("TimeoutError", {"m4"}),
+    ],
+)
+def test_an_error_type_is_found_by_its_short_name_and_a_full_name_is_exact(
+    shell: Shell, name: str, found: set[str]
+) -> None:
+    types = ("shop.errors.Declined", "cards.Declined", "Declined", "asyncio.TimeoutError")
+    shell.keep([letter(number, error=error) for number, error in enumerate(types, start=1)])
+    listed = shell.json("letters", "--error-type", name, code=0 if found else 1)["letters"]
+    assert {letter["message_id"] for letter in listed} == found
+
+
 def test_filters_mean_the_same_to_every_command(world: World) -> None:
     words = ("--source", "orders", "--state", "pending")
     assert [group["count"] for group in world.shell.json("groups", *words)["groups"]] == [2]

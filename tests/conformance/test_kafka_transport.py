@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import itertools
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from pathlib import Path
 
 import pytest
@@ -14,7 +14,16 @@ from msgspec.structs import replace
 from redrive.model import Message
 from redrive.testing.builders import make_message
 from redrive.testing.transports import TransportBackend, TransportSuite
-from redrive.transports.base import Delivery, Depth, SendResult, SendStatus, Settlement, Transport
+from redrive.transports.base import (
+    Delivery,
+    Depth,
+    Listing,
+    QueueState,
+    SendResult,
+    SendStatus,
+    Settlement,
+    Transport,
+)
 from redrive.transports.kafka.options import options_of
 from redrive.transports.kafka.transport import KafkaTransport
 from redrive.transports.kafka.writer import Writer
@@ -72,6 +81,18 @@ class Named:
 
     async def depths(self) -> dict[str, Depth]:
         return {self._topic.names[topic]: depth for topic, depth in (await self._inner.depths()).items()}
+
+    async def set_paused(self, sources: Collection[str]) -> None:
+        await self._inner.set_paused([self._topic(source) for source in sources])
+
+    holder = ""
+
+    async def listing(
+        self, source: str, *, state: QueueState | None = None, after: str | None = None, limit: int = 100
+    ) -> Listing:
+        found = await self._inner.listing(self._topic(source), state=state, after=after, limit=limit)
+        messages = [replace(item, message=replace(item.message, source=source)) for item in found.messages]
+        return replace(found, messages=tuple(messages))
 
     async def check(self) -> None:
         await self._inner.check()

@@ -79,6 +79,7 @@ class LettersBackend(ManualBackend):
     def __init__(self, path: Path | None) -> None:
         super().__init__()
         self.path = path
+        self.many = super().many if path is None else 100  # letters are written one by one, and time flies meanwhile
 
     async def open(self) -> Transport:
         store = MemoryStore() if self.path is None else open_store(f"sqlite:///{self.path}")

@@ -27,7 +27,7 @@ class ManualBackend(TransportBackend):
     """Time passes when the test says so."""
 
     def __init__(self) -> None:
-        self.clock = ManualClock()
+        self.clock = self.worker_clock = ManualClock()
 
     def now(self) -> datetime:
         return self.clock.now()

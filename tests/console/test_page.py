@@ -218,4 +218,4 @@ async def test_every_route_is_on_a_page_of_its_own(page: Page, server: Server) -
     assert "Newest first" in shown
     assert "list of one of" in shown  # states
     assert "integer, 1 to 1000" in shown
-    assert await page.locator("details").count() == 25
+    assert await page.locator("details").count() == 30

@@ -200,7 +200,8 @@ class Reader:
 
 def _checked_extras(command: str) -> str:
     """Nothing is installed, but what is named has to be there."""
-    extras = re.search(r"redrive\[([\w,]+)\]", command)
+    assert re.match(r"pip install (?:'?\.|aiobotocore)", command), f"{command}: the package is not published yet"
+    extras = re.search(r"\.\[([\w,]+)\]", command)
     text = (ROOT / "pyproject.toml").read_text()
     for extra in extras[1].split(",") if extras else ():
         assert re.search(rf"^{extra} = \[", text, re.MULTILINE), f"there is no extra {extra!r}"

@@ -16,7 +16,7 @@ from redrive.transports.rabbitmq.redelivery import Redelivery
 from tests.docs.samples import DOCS
 
 _ROW = re.compile(r"^\| \*\*(?P<word>[\w -]+)\*\* \| (?P<meaning>.+) \|$", re.MULTILINE)
-_COMMAND = re.compile(r"`redrive (\w+)")
+_COMMAND = re.compile(r"`redrive (\w[\w-]*)")
 
 
 def glossary() -> dict[str, str]:

@@ -18,14 +18,13 @@ from redrive.flow.replay import Replays, ReplayState
 from redrive.forensics.query import Query
 from redrive.model import Letter, Message, State, letter_id
 from redrive.stores.base import EntryStatus
-from redrive.stores.sqlite import SqliteStore
 from redrive.telemetry.events import Events
 from redrive.testing.builders import make_failure, make_letter, make_message
 from redrive.testing.faults import Step
 from redrive.transports.rabbitmq.declaring import Declaring
 from redrive.transports.rabbitmq.link import Link
 from redrive.transports.rabbitmq.options import options_of
-from tests.faults.worker_process import BATCH, CONCURRENCY, PARALLEL, SOURCE, Orders, transport_of
+from tests.faults.worker_process import BATCH, CONCURRENCY, PARALLEL, SOURCE, Orders, store_of, transport_of
 
 ROOT = Path(__file__).parents[2]
 REPLAY = "replay-1"
@@ -76,9 +75,9 @@ HEADING = f"{'killed at':<16}{'nth':>4}" + "".join(
 )
 
 
-async def kill_at(directory: Path, step: Step, nth: int, transport: str = "") -> Account:
+async def kill_at(directory: Path, step: Step, nth: int, transport: str = "", store: str = "") -> Account:
     """One worker dies at that step, another one ends the work."""
-    orders = _orders(directory, transport)
+    orders = _orders(directory, transport, store)
     sent = await fill(orders, KINDS)
     code = await run_worker(replace(orders, step=step, nth=nth))
     assert code == -signal.SIGKILL, f"the worker was to die at {step} {nth}, but ended with {code}"
@@ -87,10 +86,10 @@ async def kill_at(directory: Path, step: Step, nth: int, transport: str = "") ->
 
 
 async def kill_at_random(
-    directory: Path, pauses: Iterable[float], kinds: dict[str, int], transport: str = ""
+    directory: Path, pauses: Iterable[float], kinds: dict[str, int], transport: str = "", store: str = ""
 ) -> Account:
     """Workers die wherever they are, each so long after it began; the last one ends the work."""
-    orders = replace(_orders(directory, transport), attempts=30, seconds=0.004)
+    orders = replace(_orders(directory, transport, store), attempts=30, seconds=0.004)
     sent = await fill(orders, kinds)
     kills = 0
     for pause in pauses:
@@ -108,7 +107,7 @@ async def kill_at_random(
 
 async def fill(orders: Orders, kinds: dict[str, int]) -> frozenset[str]:
     """The messages in the queue, those to be replayed as letters, and their replay approved."""
-    transport, store = transport_of(orders), SqliteStore(orders.url)
+    transport, store = transport_of(orders), store_of(orders)
     messages = [_message(f"{kind}-{n:04}") for n in range(max(kinds.values())) for kind in kinds if n < kinds[kind]]
     buried = [one for one in messages if one.id.startswith(("back", "dead"))]
     now = SystemClock().now()
@@ -160,7 +159,7 @@ async def _queued_at_rabbitmq(url: str) -> int:
 
 
 async def count(orders: Orders, sent: frozenset[str], *, step: str, nth: int, kills: int) -> Account:
-    store = SqliteStore(orders.url)
+    store = store_of(orders)
     letters = (await store.letters.search(Query(), limit=10_000)).letters
     replay = await Replays(store, {}, Events(), SystemClock()).get(REPLAY)
     events = _lines(orders.events)
@@ -229,8 +228,8 @@ def _message(id: str) -> Message:
     return make_message(id=id, source=SOURCE, body=body, headers=(("x-raw", b"\xff\x00"),))
 
 
-def _orders(directory: Path, transport: str) -> Orders:
-    return Orders(str(directory), transport=transport)
+def _orders(directory: Path, transport: str, store: str) -> Orders:
+    return Orders(str(directory), transport=transport, store=store)
 
 
 async def _start(orders: Orders) -> asyncio.subprocess.Process:

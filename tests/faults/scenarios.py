@@ -31,7 +31,10 @@ _AT_ONCE = 4  # they mostly wait for leases to end
 
 
 async def run_all(
-    directory: Path, transport: Callable[[], str] = lambda: "", kills: Mapping[Step, tuple[int, ...]] = KILLS
+    directory: Path,
+    transport: Callable[[], str] = lambda: "",
+    kills: Mapping[Step, tuple[int, ...]] = KILLS,
+    store: Callable[[], str] = lambda: "",
 ) -> dict[tuple[Step, int], Account | BaseException]:
     """Each in a directory and a queue of its own, some at the same time."""
     room = asyncio.Semaphore(_AT_ONCE)
@@ -40,17 +43,17 @@ async def run_all(
         async with room:
             place = directory / f"{step}-{nth}"
             place.mkdir()
-            return await kill_at(place, step, nth, transport())
+            return await kill_at(place, step, nth, transport(), store())
 
     wanted = [(step, nth) for step, times in kills.items() for nth in times]
     results = await asyncio.gather(*(one(*each) for each in wanted), return_exceptions=True)
     return dict(zip(wanted, results, strict=True))
 
 
-async def soak(directory: Path, seed: int, kills: int = 6, transport: str = "") -> Account:
+async def soak(directory: Path, seed: int, kills: int = 6, transport: str = "", store: str = "") -> Account:
     """Kills at random times; the same seed gives the same times."""
     rng = random.Random(seed)
-    return await kill_at_random(directory, [rng.uniform(0.02, 0.6) for _ in range(kills)], SOAK, transport)
+    return await kill_at_random(directory, [rng.uniform(0.02, 0.6) for _ in range(kills)], SOAK, transport, store)
 
 
 def seed() -> int:

@@ -21,9 +21,8 @@ from redrive.config.settings import Settings, Upkeep
 from redrive.flow.replay import Replays, ReplayState
 from redrive.forensics.query import Query
 from redrive.model import State
-from redrive.registry import open_transport
+from redrive.registry import open_store, open_transport
 from redrive.stores.base import Store
-from redrive.stores.sqlite import SqliteStore
 from redrive.telemetry.events import Event, LeaseLost, LetterResolved, LettersMoved
 from redrive.testing.faults import FaultyStore, FaultyTransport, Killer, Step, faulty_handler
 from redrive.transports.base import Transport
@@ -42,6 +41,7 @@ class Orders(msgspec.Struct, frozen=True):
     step: Step | None = None
     nth: int = 1
     transport: str = ""  # its URL, where the queue is not in the file with the letters
+    store: str = ""  # its URL, where the letters are not in the file
     attempts: int = 5
     seconds: float = 0.0  # that one attempt takes
 
@@ -64,6 +64,10 @@ def transport_of(orders: Orders) -> Transport:
     return open_transport(orders.transport or orders.url, clock=SystemClock(), lease=LEASE)
 
 
+def store_of(orders: Orders) -> Store:
+    return open_store(orders.store or orders.url)
+
+
 def settings() -> Settings:
     upkeep = Upkeep(interval=timedelta(milliseconds=20), lease=timedelta(seconds=1), parallel=PARALLEL)
     return Settings(batch=BATCH, concurrency=CONCURRENCY, lease=LEASE, upkeep=upkeep)
@@ -73,7 +77,7 @@ async def main(orders: Orders) -> None:
     redrive.upkeep.loop._RESCUE_EVERY = timedelta(milliseconds=100)
     redrive.flow.replay._LEASE = timedelta(seconds=1)
     probe, clock = Killer(orders.step, orders.nth), SystemClock()
-    transport, store = transport_of(orders), SqliteStore(orders.url)
+    transport, store = transport_of(orders), store_of(orders)
     app = Redrive(
         transport=FaultyTransport(transport, probe), store=FaultyStore(store, probe), settings=settings(), clock=clock
     )

@@ -16,6 +16,7 @@ from tests.servers.kafka import Kafka
 from tests.servers.mongodb import MongoDB
 from tests.servers.opensearch import OpenSearch
 from tests.servers.pool import ServerPool
+from tests.servers.postgresql import PostgreSQL
 from tests.servers.rabbitmq import RabbitMQ
 from tests.servers.redis import Redis
 
@@ -25,6 +26,7 @@ _ON = {
     "redis": (Redis, stages.on_redis),
     "mongodb": (MongoDB, stages.on_mongodb),
     "opensearch": (OpenSearch, stages.on_opensearch),
+    "postgresql": (PostgreSQL, stages.on_postgresql),
 }
 
 

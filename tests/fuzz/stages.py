@@ -33,6 +33,7 @@ from tests.fuzz.workers import by_producer, by_publisher, by_transport, worker_s
 from tests.servers.kafka import Kafka
 from tests.servers.mongodb import MongoDB
 from tests.servers.opensearch import OpenSearch
+from tests.servers.postgresql import PostgreSQL
 from tests.servers.rabbitmq import RabbitMQ
 from tests.servers.redis import Redis
 from tests.trouble.kafka import Topic
@@ -117,3 +118,8 @@ def on_opensearch(server: OpenSearch, cases: Cases) -> Iterator[Stage]:
     address = f"opensearch://{server.address}"
     yield lambda: store_stage("OpenSearch", f"{address}/{_name()}?timeout=60s", cases)
     yield lambda: store_stage("OpenSearch, workflow", f"workflow+{address}/{_name()}?timeout=60s", cases)
+
+
+def on_postgresql(server: PostgreSQL, cases: Cases) -> Iterator[Stage]:
+    yield lambda: worker_stage("PostgreSQL", server.new_database(), "orders", cases, by_transport)
+    yield lambda: store_stage("PostgreSQL", server.new_database(), cases)

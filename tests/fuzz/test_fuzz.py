@@ -11,6 +11,7 @@ from tests.fuzz.rows import Row, table
 from tests.servers.kafka import Kafka
 from tests.servers.mongodb import MongoDB
 from tests.servers.opensearch import OpenSearch
+from tests.servers.postgresql import PostgreSQL
 from tests.servers.rabbitmq import RabbitMQ
 from tests.servers.redis import Redis
 
@@ -53,3 +54,7 @@ def test_nothing_stops_and_nothing_is_lost_in_mongodb(mongodb_server: MongoDB) -
 
 def test_nothing_stops_and_nothing_is_lost_in_opensearch(opensearch_server: OpenSearch) -> None:
     assert_clean(stages.on_opensearch(opensearch_server, FEW))
+
+
+def test_nothing_stops_and_nothing_is_lost_on_postgresql(postgresql_server: PostgreSQL) -> None:
+    assert_clean(stages.on_postgresql(postgresql_server, SOME))

@@ -78,7 +78,7 @@ def test_never_means_never(message: Message, failure: Failure, attempts: int, se
 
 @given(MESSAGES, POLICIES, st.integers(0, 50))
 def test_what_is_admitted_has_an_attempt_left_is_in_time_and_fits(message: Message, policy: Policy, limit: int) -> None:
-    reason = admit(message, policy, limit, START)
+    reason = admit(message, policy.most_attempts, limit, START)
     fits = len(message.body) <= limit
     in_time = message.expires_at is None or message.expires_at > START
     assert (reason is None) == (message.attempt <= policy.most_attempts and in_time and fits)
@@ -92,4 +92,4 @@ def test_what_was_retried_is_admitted_the_next_time(
     outcome = decide(message, failure, policy, START, Random(seed))
     if isinstance(outcome, Retry):
         again = make_message(attempt=message.attempt + 1, expires_at=message.expires_at)
-        assert admit(again, policy, 1000, START + outcome.after) is None
+        assert admit(again, policy.most_attempts, 1000, START + outcome.after) is None

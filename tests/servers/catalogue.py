@@ -7,6 +7,7 @@ from tests.servers import consul, consumers, kafka, mongodb, opensearch, opensea
 from tests.servers.base import Lifecycle
 from tests.servers.chromium import Chromium
 from tests.servers.needs import Needs
+from tests.servers.postgresql import PgBouncer, PostgreSQL
 from tests.servers.prometheus import Alertmanager, Prometheus
 from tests.servers.rabbitmq import RabbitMQ
 from tests.servers.redis import Redis
@@ -27,6 +28,8 @@ DEBIAN = "Debian's"
 CATALOGUE: dict[str, Entry] = {
     "redis": Entry(Redis.needs, DEBIAN, Redis),
     "rabbitmq": Entry(RabbitMQ.needs, DEBIAN, RabbitMQ),
+    "postgresql": Entry(PostgreSQL.needs, DEBIAN, PostgreSQL),
+    "pgbouncer": Entry(PgBouncer.needs, DEBIAN),
     "prometheus": Entry(Prometheus.needs, DEBIAN, Prometheus),
     "alertmanager": Entry(Alertmanager.needs, DEBIAN, Alertmanager),
     "chromium": Entry(Chromium.needs, DEBIAN),

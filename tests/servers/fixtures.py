@@ -18,6 +18,7 @@ from tests.servers.mongodb import MongoDB
 from tests.servers.needs import Needs
 from tests.servers.opensearch import OpenSearch
 from tests.servers.pool import S, ServerPool
+from tests.servers.postgresql import PgBouncer, PostgreSQL
 from tests.servers.prometheus import Alertmanager, Monitor, Prometheus
 from tests.servers.rabbitmq import RabbitMQ
 from tests.servers.redis import Redis
@@ -31,6 +32,10 @@ NEEDS_OF_FIXTURE: Mapping[str, Needs] = {
     "java_consumers": Consumers.needs,
     "mongodb_server": MongoDB.needs,
     "mongodb_replica_set": MongoDB.needs,
+    "postgresql_server": PostgreSQL.needs,
+    "postgresql_url": PostgreSQL.needs,
+    "pgbouncer_server": PgBouncer.needs,
+    "pgbouncer_url": PgBouncer.needs,
     "opensearch_server": OpenSearch.needs,
     "consul_server": Consul.needs,
     "prometheus_server": Prometheus.needs,
@@ -145,6 +150,28 @@ def mongodb_server(server_pool: ServerPool) -> MongoDB:
 @pytest.fixture(scope="session")
 def mongodb_replica_set(server_pool: ServerPool) -> MongoDB:
     return server_pool.shared("mongodb_replica_set", lambda: MongoDB(replicated=True))
+
+
+@pytest.fixture(scope="session")
+def postgresql_server(server_pool: ServerPool) -> PostgreSQL:
+    return server_pool.shared("postgresql_server", PostgreSQL)
+
+
+@pytest.fixture
+def postgresql_url(postgresql_server: PostgreSQL) -> str:
+    """The URL of a database of the test's own."""
+    return postgresql_server.new_database()
+
+
+@pytest.fixture(scope="session")
+def pgbouncer_server(server_pool: ServerPool, postgresql_server: PostgreSQL) -> PgBouncer:
+    return server_pool.shared("pgbouncer_server", lambda: PgBouncer(postgresql_server))
+
+
+@pytest.fixture
+def pgbouncer_url(pgbouncer_server: PgBouncer, postgresql_url: str) -> str:
+    """The URL of a database of the test's own, through PgBouncer."""
+    return pgbouncer_server.through(postgresql_url)
 
 
 @pytest.fixture(scope="session")

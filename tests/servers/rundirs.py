@@ -36,7 +36,10 @@ def run_directory() -> Path:
 
 
 def _is_abandoned(directory: Path) -> bool:
-    handle = os.open(directory, os.O_RDONLY)
+    try:
+        handle = os.open(directory, os.O_RDONLY)
+    except FileNotFoundError:  # its process has ended just now, and taken it along
+        return False
     try:
         fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:

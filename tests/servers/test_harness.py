@@ -89,6 +89,13 @@ def test_another_run_leaves_the_directory_of_this_one_alone() -> None:
     assert run_directory().exists()
 
 
+def test_a_directory_that_goes_while_another_run_looks_at_it_is_no_trouble(tmp_path: Path) -> None:
+    (tmp_path / "run").mkdir()
+    (tmp_path / "run" / "4711-gone").symlink_to(tmp_path / "nowhere")  # listed, and not there when it is opened
+    elsewhere = {**os.environ, "REDRIVE_SERVERS_HOME": str(tmp_path)}
+    subprocess.run([sys.executable, "-c", _IN_NEXT_RUN], cwd=REPOSITORY, env=elsewhere, check=True)
+
+
 def test_a_server_is_only_started_from_the_main_thread(start_server: StartsServer) -> None:
     with ThreadPoolExecutor() as threads, pytest.raises(RuntimeError, match="main thread"):
         threads.submit(start_server, Redis).result()

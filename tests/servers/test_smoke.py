@@ -14,6 +14,7 @@ from uuid import uuid4
 
 import aio_pika
 import httpx
+import psycopg
 import pytest
 import redis
 from confluent_kafka import Consumer, Message, Producer
@@ -31,6 +32,7 @@ from tests.servers.fixtures import StartsMonitor, StartsServer
 from tests.servers.kafka import Kafka
 from tests.servers.mongodb import MongoDB
 from tests.servers.opensearch import OpenSearch
+from tests.servers.postgresql import PostgreSQL, Standby
 from tests.servers.prometheus import TELLS_NOBODY, Alertmanager, Prometheus
 from tests.servers.rabbitmq import GUEST, IS_4, RabbitMQ
 from tests.servers.redis import Redis
@@ -258,3 +260,28 @@ def test_chromium_opens_a_page_and_runs_its_script(chromium: Chromium, page_url:
         page.screenshot(path=shot)
         browser.close()
     assert shot.read_bytes().startswith(b"\x89PNG")
+
+
+def test_postgresql_keeps_what_it_committed_through_a_crash(start_server: StartsServer) -> None:
+    server = start_server(PostgreSQL)
+    server.sql("CREATE TABLE letters (id text); INSERT INTO letters VALUES ('kept')")
+    server.kill9()
+    server.start()
+    assert server.sql("SELECT id FROM letters") == "kept"
+
+
+def test_a_standby_of_postgresql_has_what_the_primary_has_and_can_be_promoted(start_server: StartsServer) -> None:
+    primary = start_server(lambda: PostgreSQL(lines=("synchronous_standby_names = 'standby'",)))
+    standby = start_server(lambda: Standby(primary))
+    primary.sql("CREATE TABLE letters AS SELECT 'kept' AS id")
+    primary.kill9()
+    standby.promote()
+    standby.sql("INSERT INTO letters VALUES ('later')")
+    assert standby.sql("SELECT id FROM letters ORDER BY id").split() == ["kept", "later"]
+
+
+def test_pgbouncer_gives_each_transaction_some_connection(pgbouncer_url: str) -> None:
+    with psycopg.connect(pgbouncer_url) as one, psycopg.connect(pgbouncer_url) as other:
+        one.execute("CREATE TABLE letters (id text)")
+        one.commit()
+        assert other.execute("SELECT count(*) FROM letters").fetchone() == (0,)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
 import urllib.request
@@ -28,6 +29,8 @@ system = System(
     routes="parcels_inside:router",
     checks="parcels_inside:checks",
     metrics="parcels_inside:add_metrics",
+    rules="parcels_inside:parcels_rules.yml",
+    panels="parcels_inside:ROW",
     prepare="parcels_inside:prepare",
     formats=(
         Format(
@@ -56,7 +59,10 @@ from redrive.config.settings import About
 from redrive.doctor.findings import fine
 from redrive.stores.sqlite import open_store as open_sqlite
 from redrive.transports.base import Depth
+from redrive.telemetry.panels import Row, graph
 from redrive.transports.sqlite import SqliteTransport
+
+ROW = Row("Parcels", (graph("Lost", ("max(parcels_lost)", "parcels")),))
 
 
 class ParcelSettings(Struct, frozen=True, kw_only=True):
@@ -121,6 +127,14 @@ def __getattr__(name):
 '''
 
 
+RULES = """# of parcels
+groups:
+- name: parcels
+  rules:
+  - {alert: ParcelsLost, expr: max(parcels_lost) > 0}
+"""
+
+
 class Place:
     """A directory to work in, and one that packages are installed in."""
 
@@ -165,6 +179,7 @@ class Place:
 def place(tmp_path: Path) -> Place:
     made = Place(tmp_path)
     made.install("parcels", "parcels_system:system", parcels_system=SYSTEM, parcels_inside=INSIDE)
+    (made.site / "parcels_rules.yml").write_text(RULES)
     return made
 
 
@@ -184,8 +199,23 @@ def test_a_typo_in_them_is_told_as_in_ours(place: Place) -> None:
     assert "REDRIVE_PARCELS_WAIT" in place.redrive("config", code=2, REDRIVE_PARCELS_WAITS="1h").stderr
 
 
+def test_its_rules_and_panels_are_printed_where_it_is_configured(place: Place) -> None:
+    assert "ParcelsLost" not in place.redrive("alert-rules").stdout
+    rules = place.redrive("alert-rules", REDRIVE_PARCELS_DEPOT="yard").stdout
+    assert "# of parcels" in rules
+    assert "  - name: parcels\n    rules:\n    - {alert: ParcelsLost" in rules
+    panels = json.loads(place.redrive("dashboard", REDRIVE_PARCELS_DEPOT="yard").stdout)["panels"]
+    assert [panel["title"] for panel in panels[-2:]] == ["Parcels", "Lost"]
+    (place.site / "parcels_inside.py").write_text("ROW = 'a text'")
+    refused = place.redrive("dashboard", "--system", "parcels", code=2)
+    assert "it is a str, not a redrive.telemetry.panels.Row" in refused.stderr
+    (place.site / "parcels_rules.yml").unlink()
+    refused = place.redrive("alert-rules", "--system", "parcels", code=2)
+    assert "the rules parcels_inside:parcels_rules.yml cannot be read" in refused.stderr
+
+
 def test_its_command_is_in_the_help_and_runs(place: Place) -> None:
-    assert "parcels    Parcels on their way" in place.redrive("--help").stdout
+    assert re.search(r"  parcels +Parcels on their way", place.redrive("--help").stdout)
     assert "did you mean 'parcels'?" in place.redrive("parcel", code=2).stderr
     assert place.redrive("parcels", REDRIVE_PARCELS_DEPOT="yard").stdout == "parcels at yard wait 1 day, 0:00:00\n"
 

@@ -7,6 +7,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from redrive import __version__
 from redrive.flow.breaker import Position
+from redrive.forensics.measured import Measured, Oldest
 from redrive.forensics.stats import SourceStats, Stats
 from redrive.model import State
 from redrive.telemetry import events as facts
@@ -26,8 +27,8 @@ def metrics(events: Events) -> Metrics:
     return Metrics(events)
 
 
-def value(metrics: Metrics, name: str, stats: Stats | None = None, **labels: str) -> float | None:
-    for family in text_string_to_metric_families(metrics.render(stats).decode()):
+def value(metrics: Metrics, name: str, measured: Measured | None = None, **labels: str) -> float | None:
+    for family in text_string_to_metric_families(metrics.render(measured).decode()):
         for sample in family.samples:
             if sample.name == name and sample.labels == labels:
                 return sample.value
@@ -83,9 +84,9 @@ def test_a_breaker_is_open_until_it_is_not(events: Events, metrics: Metrics) -> 
     assert found == [1, 0, 0]
 
 
-def stats(count: int) -> Stats:
+def stats(count: int) -> Measured:
     sources = [SourceStats(f"s{n:04}", {State.PENDING: 1, State.RESOLVED: 2}, Depth(1, 2, 3)) for n in range(count)]
-    return Stats(NOW, 3 * count, count, {}, {}, sources)
+    return Measured(Stats(NOW, 3 * count, count, {}, {}, sources), {"store": True, "transports.default": True})
 
 
 def test_the_store_and_the_queues_are_shown_as_they_were_counted(metrics: Metrics) -> None:
@@ -110,3 +111,36 @@ def test_closed_metrics_observe_no_more(events: Events, metrics: Metrics) -> Non
     metrics.close()
     events.emit(batch(done=1))
     assert value(metrics, "redrive_messages_total", source="orders", outcome="done") is None
+
+
+def test_a_backend_that_did_not_answer_is_named_and_the_rest_is_shown(metrics: Metrics) -> None:
+    measured = Measured(stats(1).stats, {"store": True, "transports.kafka": False}, None, {"waiting": 1})
+    assert value(metrics, "redrive_backend_up", measured, backend="transports.kafka") == 0
+    assert value(metrics, "redrive_backend_up", measured, backend="store") == 1
+    assert value(metrics, "redrive_stats_up", measured) == 0
+    assert value(metrics, "redrive_letters", measured, state="resolved", source="s0000") == 2
+    assert value(metrics, "redrive_replays_under_way", measured, standing="waiting") == 1
+
+
+def test_the_oldest_letter_has_the_time_it_died(metrics: Metrics) -> None:
+    measured = Measured(stats(1).stats, {}, Oldest("orders", NOW))
+    assert value(metrics, "redrive_oldest_letter_timestamp_seconds", measured, source="orders") == NOW.timestamp()
+
+
+def test_a_worker_is_there_until_it_stopped_and_its_counters_begin_at_zero(events: Events, metrics: Metrics) -> None:
+    events.emit(facts.WorkerStarted(worker="w", sources=("orders",)))
+    assert value(metrics, "redrive_worker", source="orders") == 1
+    assert value(metrics, "redrive_messages_total", source="orders", outcome="buried") == 0
+    events.emit(facts.WorkerStopped(worker="w", released=0))
+    assert value(metrics, "redrive_worker", source="orders") == 0
+
+
+def test_upkeep_says_when_it_last_ran_and_how_often_it_is_to(events: Events, metrics: Metrics) -> None:
+    events.emit(facts.UpkeepRan(task="retries", at=NOW, every=timedelta(seconds=5)))
+    assert value(metrics, "redrive_upkeep_last_run_timestamp_seconds", task="retries") == NOW.timestamp()
+    assert value(metrics, "redrive_upkeep_interval_seconds", task="retries") == 5
+
+
+def test_letters_sent_back_by_automatic_retries_are_counted(events: Events, metrics: Metrics) -> None:
+    events.emit(facts.LettersRetried(source="orders", count=7))
+    assert value(metrics, "redrive_letters_retried_total", source="orders") == 7

@@ -17,7 +17,7 @@ from opentelemetry.trace import SpanKind, StatusCode, format_trace_id
 from redrive import Policy, Redrive, immediate
 from redrive.model import letter_id
 from redrive.service import Service
-from redrive.telemetry.events import Event, LetterResolved, MessageBuried
+from redrive.telemetry.events import BatchSettled, Event, LetterResolved, MessageBuried
 from redrive.telemetry.tracing import trace
 from redrive.worker import Worker
 
@@ -151,3 +151,21 @@ async def test_a_broken_trace_header_is_just_a_header(traced: Traced) -> None:
     assert span.parent is None
     assert span.context is not None
     assert len(format_trace_id(span.context.trace_id)) == 32
+
+
+async def test_a_call_of_a_batch_handler_is_one_span_that_links_to_the_trace_of_each_message(traced: Traced) -> None:
+    seen: list[int] = []
+
+    @traced.app.handler("orders", batch=3, within="1s")
+    async def store(orders: list[dict[str, int]]) -> None:
+        seen.append(otel.get_current_span().get_span_context().span_id)
+
+    sent = {await traced.send("orders", {"id": n}) for n in range(3)}
+    await traced.until(BatchSettled)
+    [span] = traced.attempts()
+    assert span.attributes is not None
+    assert span.context is not None
+    assert (span.name, span.attributes["messaging.batch.message_count"]) == ("process orders", 3)
+    assert {link.context.trace_id for link in span.links} == sent
+    assert seen == [span.context.span_id]
+    assert span.parent is None

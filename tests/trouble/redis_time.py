@@ -16,6 +16,8 @@ async def let_time_pass(url: str, span: timedelta) -> None:
             for name in ("leases", "delayed"):
                 for member in await link.command("ZRANGEBYSCORE", f"{queue}:{name}", "-inf", "(inf"):
                     await link.command("ZINCRBY", f"{queue}:{name}", -milliseconds, member)
+            if await link.command("HEXISTS", f"{queue}:terms", "paused_until"):
+                await link.command("HINCRBY", f"{queue}:terms", "paused_until", -milliseconds)
             await _age_the_rate(link, queue, milliseconds)
             await link.command("RPUSH", f"{queue}:wake", 1)  # who waits looks at the times again
     finally:

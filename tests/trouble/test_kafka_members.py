@@ -13,6 +13,7 @@ from benchmarks.accounts.orders import Orders
 
 from redrive import Redrive
 from redrive.testing.waiting import until
+from redrive.transports.kafka.reader import HALF_DONE
 from tests.servers.fixtures import StartsServer
 from tests.servers.kafka import Kafka
 from tests.trouble.helpers import ROOT, working
@@ -37,6 +38,91 @@ async def test_a_named_worker_that_was_killed_has_its_partitions_back_at_once(
         finally:
             process.kill()
             await process.wait()
+
+
+async def test_a_named_worker_that_was_killed_while_it_gave_partitions_away_leaves_none_that_nobody_reads(
+    kafka_server: Kafka, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Its session is longer than this test waits: what it owed the group, it has to do when it is back."""
+    topic = Topic(kafka_server, partitions=4)
+    first, second = (_of_a_long_session(topic, tmp_path, name) for name in ("first", "second"))
+    died = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-c", _DIES_WHILE_IT_GIVES_AWAY, topic.servers, topic.group, topic.name),
+        cwd=ROOT,
+        stdout=asyncio.subprocess.PIPE,
+    )
+    try:
+        assert died.stdout is not None
+        assert await died.stdout.readline() == b"4\n", "it has all partitions"
+        async with second, working(second):
+            assert await died.wait() == 9, "it died when two of them were taken from it"
+            async with first, working(first):
+                await topic.until_shared(first=2, second=2)
+                for partition in range(4):
+                    topic.produce((None, b""), partition=partition)
+                await topic.until_committed(4)
+        assert [record for record in caplog.records if record.msg == HALF_DONE]
+    finally:
+        if died.returncode is None:
+            died.kill()
+            await died.wait()
+
+
+async def test_a_named_worker_that_was_not_there_before_lets_others_give_away_at_their_leisure(
+    kafka_server: Kafka, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Partitions that nobody reads are no reason to leave again, as long as somebody is about to give them out."""
+    topic, begun, may_end = Topic(kafka_server, partitions=4), asyncio.Event(), asyncio.Event()
+    first, second = (topic.app(tmp_path, worker=name, url={"consumer.client.id": name}) for name in ("first", "second"))
+
+    @first.handler(topic.name)
+    async def hold(body: bytes) -> None:
+        begun.set()
+        await may_end.wait()
+
+    @second.handler(topic.name)
+    async def handle(body: bytes) -> None: ...
+
+    for partition in range(4):
+        topic.produce((None, b""), partition=partition)
+    async with first, working(first):
+        await begun.wait()
+        async with second, working(second):
+            await topic.until_shared(first=2, second=2)
+            may_end.set()
+            await topic.until_committed(4)
+    assert not [record for record in caplog.records if record.msg == HALF_DONE]
+
+
+_DIES_WHILE_IT_GIVES_AWAY = """
+import os, sys
+from confluent_kafka import Consumer
+from redrive.transports.kafka.membership import member_name
+
+servers, group, topic = sys.argv[1:]
+consumer = Consumer({
+    "bootstrap.servers": servers, "group.id": group, "group.instance.id": member_name("first", topic),
+    "partition.assignment.strategy": "cooperative-sticky", "session.timeout.ms": 300_000,
+    "heartbeat.interval.ms": 100, "client.id": "first",
+})
+consumer.subscribe(
+    [topic],
+    on_assign=lambda consumer, given: print(len(given), flush=True),
+    on_revoke=lambda consumer, taken: os._exit(9),
+)
+while True:
+    consumer.poll(1)
+"""
+
+
+def _of_a_long_session(topic: Topic, directory: Path, name: str) -> Redrive:
+    url = {"consumer.client.id": name, "consumer.session.timeout.ms": FIVE_MINUTES}
+    app = topic.app(directory, worker=name, url=url)
+
+    @app.handler(topic.name)
+    async def handle(body: bytes) -> None: ...
+
+    return app
 
 
 async def test_two_workers_of_one_name_both_work_and_are_told(

@@ -9,12 +9,16 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
+import pytest
+from confluent_kafka import KafkaError
+
 from redrive import Message, Policy, Redrive, constant
 from redrive.model import Reason
 from redrive.telemetry.events import BackendDown
 from redrive.testing.clock import ManualClock
 from redrive.testing.faults import Step
 from redrive.testing.waiting import until
+from redrive.transports.kafka.reader import Reader
 from tests.servers.fixtures import StartsServer
 from tests.servers.kafka import Kafka
 from tests.trouble.helpers import ROOT, Told, letters, working
@@ -104,6 +108,31 @@ async def test_a_broker_that_is_killed_and_comes_back_under_load(start_server: S
     assert breaches(log) == []
     assert log.repeats <= watch.may_repeat, "more was repeated than was handed out and not committed"
     assert await letters(app) == []
+
+
+async def test_a_broker_that_is_killed_is_told_of_though_the_driver_does_not_say_that_all_are_down(
+    start_server: StartsServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It says so once at the most: not always, or while messages that came before are taken in."""
+    heard = Reader._on_error
+
+    def but_for_all_down(reader: Reader, error: KafkaError) -> None:
+        if error.code() != KafkaError._ALL_BROKERS_DOWN:
+            heard(reader, error)
+
+    monkeypatch.setattr(Reader, "_on_error", but_for_all_down)
+    server = start_server(lambda: Kafka(settings=MISSED_SOON))
+    topic, log = Topic(server, partitions=3), Log()
+    app, _ = _app(topic, tmp_path, log)
+    told = Told(app)
+    async with app, working(app):
+        await app.send_messages([app.message(topic.name, number) for number in range(200)])
+        await until(lambda: len(log.done) == 200, what="it works")
+        server.kill9()
+        await until(lambda: bool(told.of(BackendDown)), what="it says so")
+        server.start()
+        await app.send(topic.name, 200)
+        await until(lambda: 200 in log.done, what="it goes on")
 
 
 async def test_one_key_stuck_for_an_hour_keeps_what_is_held_bounded_and_loses_nothing(

@@ -10,6 +10,8 @@ from redis.crc import key_slot
 
 from redrive.limits import Fair, Limits, Rate
 from redrive.testing.builders import make_message
+from redrive.testing.clock import START
+from redrive.transports.base import Paused
 from tests.servers.pool import ServerPool
 from tests.servers.redis_cluster import RedisCluster
 from tests.trouble.redis_queue import finish, link_to, private_url, transport_on
@@ -59,7 +61,7 @@ async def test_terms_pauses_and_waiting(url: str) -> None:
         first = await asyncio.wait_for(receiving, 30)
         rest = await asyncio.wait_for(transport.receive("orders", 10), 30) if len(first) < 4 else []
         assert len([*first, *rest]) == 4
-        await transport.pause("orders")
+        await transport.pause(Paused("orders", by="ann", at=START))
         await transport.resume("orders")
         assert {one.name for one in await transport.tenants("orders")} == set("abc")
 

@@ -18,6 +18,7 @@ from redrive.config.settings import Settings
 from redrive.doctor import Level, examine
 from redrive.drivers.redis import Link, address_of, doubts
 from redrive.errors import ConfigError, TransportUnavailable
+from redrive.extras import install
 from redrive.model import Retry
 from redrive.telemetry.events import BackendDown, BackendUp
 from redrive.testing.builders import make_failure, make_message
@@ -294,7 +295,7 @@ def test_without_its_extra_it_says_what_to_install() -> None:
         "import sys; sys.modules['redis'] = None; import redrive; redrive.Redrive(transport='redis://h').transport()"
     )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
-    assert "Redis needs an extra: pip install 'redrive[redis]'" in done.stderr
+    assert f"Redis needs an extra: {install('redis')}" in done.stderr
 
 
 def test_a_password_is_not_shown() -> None:

@@ -18,8 +18,9 @@ from redrive.model import Reason
 from redrive.stores.sqlite import SqliteStore
 from redrive.telemetry.events import LeaseLost
 from redrive.testing.builders import make_message
+from redrive.testing.clock import START
 from redrive.testing.waiting import until
-from redrive.transports.base import Delivery, Transport
+from redrive.transports.base import Delivery, Paused, Transport
 from tests.servers.redis import Redis
 from tests.trouble.helpers import Told, start, working
 from tests.trouble.redis_queue import finish, link_to, private_url, transport_on
@@ -201,7 +202,7 @@ async def test_two_hundred_tenants_over_three_processes(
         transport.limit("orders", Limits(fair=Fair()))
         await transport.send([make_message(tenant="flood")])
         await finish(transport, await transport.receive("orders", 1))
-        await transport.pause("orders")
+        await transport.pause(Paused("orders", by="ann", at=START))
         await transport.send([make_message(tenant="flood") for _ in range(FLOOD)])
         await transport.send([make_message(tenant=f"t{n}") for n in range(TENANTS) for _ in range(EACH)])
         workers = [await start(_WORKER, url, str(log), str(BATCH)) for _ in range(PROCESSES)]

@@ -11,7 +11,7 @@ from typing import Any, TypeVar, cast
 
 from redrive.flow.classify import Classifier
 from redrive.flow.context import Context, Handler, Span
-from redrive.flow.decode import signature_of
+from redrive.flow.decode import batch_signature_of, signature_of
 from redrive.flow.receive import Consumer
 from redrive.model import Letter, Message, letter_id
 from redrive.policy import Policy
@@ -136,9 +136,14 @@ class World:
         body_limit: int = 1000,
         classifier: Classifier | None = None,
         span: Span | None = None,
+        size: int | None = None,
+        within: timedelta = timedelta(seconds=1),
     ) -> Context:
-        """The way of one source's messages to that handler."""
-        decode, wants_message = signature_of(function)
+        """The way of one source's messages to that handler.
+
+        size   it is a batch handler that takes so many
+        """
+        decode, wants_message = (signature_of if size is None else batch_signature_of)(function)
         handler = Handler(
             source=source,
             call=function,
@@ -147,6 +152,9 @@ class World:
             policy=policy or Policy(attempts=3),
             timeout=timeout,
             concurrency=concurrency,
+            name="shop:store",
+            batch=size,
+            within=within,
         )
         return Context(
             handler=handler,

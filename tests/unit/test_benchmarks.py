@@ -11,7 +11,7 @@ import pytest
 from benchmarks.__main__ import chosen, found, main
 from benchmarks.families import redis
 from benchmarks.harness import Cell, Measured, Scale, Target, in_loop, side_by_side
-from benchmarks.peers import PeerMissing, needed
+from benchmarks.peers import PeerMissing, arq_redis, needed
 from benchmarks.redis_child import ATTEMPTS, Counting, Failed, calls
 from benchmarks.redis_field import Entrant, Field
 from benchmarks.samples import BODY_SIZE, body, letters
@@ -64,6 +64,23 @@ def test_a_family_or_a_cell_can_be_chosen_and_a_typo_is_named() -> None:
     assert [cell.name for cell in chosen(cells, ["letters/record"])] == ["letters/record"]
     with pytest.raises(SystemExit, match="no family or cell 'leters'"):
         chosen(cells, ["leters"])
+
+
+def test_a_cell_whose_peer_is_missing_is_named_at_the_end_and_keeps_no_other_from_being_measured(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def without_node(scale: Scale) -> Measured:
+        raise PeerMissing("it needs Node 20")
+
+    cells = [
+        Cell(name="a/node", unit="ms", measure=without_node),
+        Cell(name="a/other", unit="ms", measure=lambda _: Measured(redrive=1, peers={})),
+    ]
+    monkeypatch.setattr("benchmarks.__main__.found", lambda: cells)
+    assert main([]) == 2
+    said = capsys.readouterr()
+    assert [json.loads(line)["cell"] for line in said.out.splitlines()] == ["a/other"]
+    assert "a/node was not measured: it needs Node 20" in said.err
 
 
 def test_a_peer_that_is_not_installed_is_an_error_that_says_what_to_do() -> None:
@@ -120,7 +137,7 @@ def test_how_often_a_failing_handler_is_called_is_counted_before() -> None:
 def test_the_environments_of_peers_are_asked_for_by_name(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "prefix", "/nowhere")
     with pytest.raises(PeerMissing, match=r"arq in an .* /nowhere/arq/bin/python: run `make bench`"):
-        redis._arq()
+        redis._own("arq", arq_redis)
     monkeypatch.setattr(redis, "_PEERS", Path("/nowhere"))
     with pytest.raises(PeerMissing, match="Node 20"):
         redis._node()

@@ -50,7 +50,7 @@ def test_every_kind_of_value_from_toml() -> None:
         lease = "1m30s"
         body_limit = "500KB"
         [transports]
-        orders-2 = "memory:"
+        orders-2 = "memory://"
         [redact]
         defaults = false
         keys = ["patient"]
@@ -65,7 +65,7 @@ def test_every_kind_of_value_from_toml() -> None:
     assert settings.concurrency == 5
     assert settings.lease == timedelta(seconds=90)
     assert settings.body_limit == 500_000
-    assert settings.transports == {"default": "sqlite:///letters.db", "orders-2": "memory:"}
+    assert settings.transports == {"default": "sqlite:///letters.db", "orders-2": "memory://"}
     assert settings.redact.defaults is False
     assert settings.redact.keys == ("patient",)
     assert settings.logs.level == "debug"
@@ -88,7 +88,7 @@ def test_yaml_without_its_library_says_what_to_install(monkeypatch: pytest.Monke
 
     monkeypatch.setattr(builtins, "__import__", without_yaml)
     Path("redrive.yml").write_text("store: x")
-    with pytest.raises(MissingExtra, match=r"redrive\[yaml\]"):
+    with pytest.raises(MissingExtra, match=r"\[yaml\]"):
         load(environ={})
 
 
@@ -111,7 +111,7 @@ def test_which_file_is_read() -> None:
 
 
 def test_the_environment_overrides_the_file() -> None:
-    Path("redrive.toml").write_text('batch = 1\nconcurrency = 2\n[transports]\nmy-queue = "a"')
+    Path("redrive.toml").write_text('batch = 1\nconcurrency = 2\n[transports]\nmy-queue = "redis://a"')
     settings = load(
         environ={
             "REDRIVE_BATCH": "7",
@@ -119,9 +119,9 @@ def test_the_environment_overrides_the_file() -> None:
             "REDRIVE_ADMIN_PORT": "9000",
             "REDRIVE_UPKEEP_INTERVAL": "5s",
             "REDRIVE_BODY_LIMIT": "1024",
-            "REDRIVE_TRANSPORTS_DEFAULT": "memory:",
-            "REDRIVE_TRANSPORTS_MY_QUEUE": "b",
-            "REDRIVE_TRANSPORTS_NEW": "c",
+            "REDRIVE_TRANSPORTS_DEFAULT": "memory://",
+            "REDRIVE_TRANSPORTS_MY_QUEUE": "redis://b",
+            "REDRIVE_TRANSPORTS_NEW": "amqp://c",
             "REDRIVE_REDACT_KEYS": "patient, case",
             "REDRIVE_REDACT_PATTERNS": '["A{1,2}"]',
             "REDRIVE_REDACT_DEFAULTS": "no",
@@ -133,7 +133,7 @@ def test_the_environment_overrides_the_file() -> None:
     assert (settings.batch, settings.concurrency, settings.store) == (7, 2, "sqlite:///e.db")
     assert (settings.admin.port, settings.upkeep.interval) == (9000, timedelta(seconds=5))
     assert settings.body_limit == 1024
-    assert settings.transports == {"default": "memory:", "my-queue": "b", "new": "c"}
+    assert settings.transports == {"default": "memory://", "my-queue": "redis://b", "new": "amqp://c"}
     assert (settings.redact.keys, settings.redact.patterns) == (("patient", "case"), ("A{1,2}",))
     assert settings.redact.defaults is False
     assert settings.retention.ttl is None
@@ -173,9 +173,9 @@ def test_an_unknown_variable_is_named_with_the_nearest() -> None:
         ("concurrency = 10001", ["10001"]),
         ("concurrency = true", ["True", "whole number"]),
         ("concurrency = 1.5", ["1.5"]),
-        ("store = 5", ["store = 5", "a text"]),
+        ("store = 5", ["store = 5", "a URL such as"]),
         ("store = ''", ["store = ''"]),
-        ("store = {url = 'x'}", ["store = {", "a text"]),
+        ("store = {url = 'x'}", ["store = {", "a URL such as"]),
         ("lease = 60", ["lease = 60", "duration such as"]),
         ("lease = '0s'", ["lease = '0s'", "1ms or more"]),
         ("lease = '99999999999999d'", ["lease"]),
@@ -190,7 +190,7 @@ def test_an_unknown_variable_is_named_with_the_nearest() -> None:
         ("[retention]\nmax_letters = 0", ["retention.max_letters", "1 or more, or none"]),
         ("[transports]\n'Bad Name' = 'x'", ["Bad Name", "a-z"]),
         ("[transports]\ndefault = ''", ["transports.default"]),
-        ("[transports]\ndefault = 5", ["transports.default", "a text"]),
+        ("[transports]\ndefault = 5", ["transports.default", "a URL such as"]),
     ],
 )
 def test_a_wrong_value_is_named_with_what_the_key_takes(text: str, parts: list[str]) -> None:
@@ -242,13 +242,13 @@ def test_the_worker_has_a_name() -> None:
 
 def test_where_each_value_came_from() -> None:
     Path("redrive.toml").write_text("batch = 1\nconcurrency = 2")
-    loaded = read(environ={"REDRIVE_BATCH": "7", "REDRIVE_TRANSPORTS_EU": "x"})
+    loaded = read(environ={"REDRIVE_BATCH": "7", "REDRIVE_TRANSPORTS_EU": "redis://x"})
     assert isinstance(loaded, Loaded)
     lines = {line.path: line for line in loaded.describe()}
     assert (lines["batch"].value, lines["batch"].source, lines["batch"].default) == ("7", "environment", "100")
     assert lines["concurrency"].source == "redrive.toml"
     assert lines["admin.port"].source == "default"
-    assert (lines["transports.eu"].value, lines["transports.eu"].source) == ("x", "environment")
+    assert (lines["transports.eu"].value, lines["transports.eu"].source) == ("redis://x", "environment")
     assert loaded.file == Path("redrive.toml")
 
 
@@ -274,3 +274,36 @@ def test_who_names_only_the_store_has_named_the_queue() -> None:
     apart = load(environ={"REDRIVE_STORE": "sqlite:///a.db", "REDRIVE_TRANSPORTS_DEFAULT": "sqlite:///b.db"})
     assert (apart.store, apart.transports) == ("sqlite:///a.db", {"default": "sqlite:///b.db"})
     assert load(environ={"REDRIVE_STORE": "memory://"}).transports == {"default": "sqlite:///redrive.db"}
+
+
+@pytest.mark.parametrize(
+    ("text", "parts"),
+    [
+        ("[transports]\ndefualt = 'redis://h'", ["transports.defualt in redrive.toml", "'transports.default'?"]),
+        ("[transports]\nurl = 'redis://h'", ["transports.url in redrive.toml", "'transports.default'?"]),
+        ("[transports.orders]\nurl = 'redis://h'", ["transports.orders.url", "one URL, as in orders = 'redis://"]),
+        ("[transports]\nMine = 'redis://h'", ["transports.Mine in redrive.toml", "a-z"]),
+        ("[transports]\ndefault = 'reddis://h'", ["transports.default in redrive.toml", "did you mean 'redis'?"]),
+        ("[transports]\ngroup = 'billing'", ["transports.group in redrive.toml", "'billing' is no URL of a transport"]),
+        ("[transports]\norders = ['redis://h']", ["transports.orders = ['redis://h'] in redrive.toml", "a URL"]),
+        ("store = 'postgre://h'", ["store in redrive.toml: no store speaks 'postgre'"]),
+        ("store = 'kafka://h'", ["store in redrive.toml: no store speaks 'kafka'"]),
+        ("transports = 'redis://h'", ["transports = 'redis://h' in redrive.toml", "a table, with transports.default"]),
+        ("[[transports]]\nx = 1", ["transports = [{'x': 1}] in redrive.toml"]),
+    ],
+)
+def test_what_is_wrong_with_a_transport_or_the_store_is_named_when_it_is_read(text: str, parts: list[str]) -> None:
+    said = refused(text)
+    assert [part for part in parts if part not in said] == [], said
+
+
+def test_the_same_in_the_environment() -> None:
+    assert "REDRIVE_TRANSPORTS_DEFUALT in the environment: unknown key" in refused(
+        REDRIVE_TRANSPORTS_DEFUALT="redis://h"
+    )
+    said = refused(REDRIVE_TRANSPORTS_DEFAULT="kafak://h")
+    assert "(REDRIVE_TRANSPORTS_DEFAULT): no transport speaks 'kafak': did you mean 'kafka'?" in said
+
+
+def test_a_password_is_not_repeated() -> None:
+    assert "hunter2" not in refused("store = 'amqp:/ann:hunter2@host'") + refused("store = 'http://ann:hunter2@host'")

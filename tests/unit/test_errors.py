@@ -21,6 +21,7 @@ from redrive.errors import (
     UsageError,
     nearest,
 )
+from redrive.extras import install
 from redrive.model import Category
 
 
@@ -53,7 +54,7 @@ def test_where_nothing_is_near_it_lists_what_there_is() -> None:
         (UnknownReplay("x"), "redrive replays"),
         (UnknownIncident("x"), "redrive incidents"),
         (MessageTooLarge(2_000_000, 1_000_000), "REDRIVE_BODY_LIMIT"),
-        (MissingExtra("tracing", "tracing"), "pip install 'redrive[tracing]'"),
+        (MissingExtra("tracing", "tracing"), install("tracing")),
         (UnknownSource("x", [], "Say app.declare('x')"), "app.declare"),
     ],
 )

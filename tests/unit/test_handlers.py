@@ -4,17 +4,20 @@ from __future__ import annotations
 
 import asyncio
 import contextvars
+import functools
 import json
+import re
 import threading
 import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
+from dataclasses import dataclass
 from typing import Any
 
 import pytest
 
 from redrive import Message, Policy, Redrive
-from redrive.errors import ConfigError
+from redrive.errors import ConfigError, HandlerRefused
 from redrive.flow.around import Call
 from redrive.forensics.query import Query
 from redrive.model import Letter, Reason
@@ -236,3 +239,173 @@ def test_an_object_with_an_async_call_can_be_around() -> None:
     app = make_app()
     app.handler("orders", around=Timing())(lambda body: None)
     assert app.handlers["orders"].wants_message
+
+
+# -- what may be a handler -------------------------------------------------------------------------------------------
+
+
+class Charger:
+    """An object that is called, and has methods."""
+
+    def __init__(self, seen: list[Any]) -> None:
+        self.seen = seen
+
+    def __call__(self, order: Order) -> None:
+        self.seen.append(order)
+
+    async def later(self, order: Order, message: Message) -> None:
+        self.seen.append(order)
+
+    @classmethod
+    def of_class(cls, order: Order) -> None:
+        SEEN.append(order)
+
+    @staticmethod
+    async def of_nobody(order: Order) -> None:
+        SEEN.append(order)
+
+
+class AsyncCharger(Charger):
+    async def __call__(self, order: Order) -> None:  # type: ignore[override]
+        await asyncio.sleep(0)
+        self.seen.append(order)
+
+
+@dataclass
+class Order:
+    id: int
+
+
+SEEN: list[Any] = []
+
+
+def charge(seen: list[Any], order: Order, *, note: str = "") -> None:
+    seen.append(order)
+
+
+async def charge_later(seen: list[Any], order: Order, message: Message) -> None:
+    seen.append(order)
+
+
+def logged(function: Callable[..., Any]) -> Callable[..., Any]:
+    @functools.wraps(function)
+    async def around(*arguments: Any) -> Any:
+        return await function(*arguments)
+
+    return around
+
+
+@logged
+async def decorated(order: Order, message: Message) -> None:
+    SEEN.append(order)
+
+
+HANDLERS: dict[str, Callable[[list[Any]], Callable[..., Any]]] = {
+    "an object": Charger,
+    "an object whose call is async": AsyncCharger,
+    "a bound method": lambda seen: Charger(seen).later,
+    "a classmethod": lambda seen: Charger.of_class,
+    "a staticmethod": lambda seen: Charger.of_nobody,
+    "a partial": lambda seen: functools.partial(charge, seen, note="x"),
+    "a partial of an async function": lambda seen: functools.partial(charge_later, seen),
+    "a partial of a partial": lambda seen: functools.partial(functools.partial(charge), seen),
+    "a partial of an object": lambda seen: functools.partial(AsyncCharger(seen)),
+    "a decorated function": lambda seen: decorated,
+}
+
+
+@pytest.mark.parametrize("kind", HANDLERS)
+async def test_whatever_can_be_called_is_a_handler_and_its_annotation_counts(kind: str) -> None:
+    app, seen = make_app(), list[Any]()
+    SEEN.clear()
+    app.handler("orders", policy=ONCE)(HANDLERS[kind](seen))
+    assert await handled(app, {"id": 7}, {"id": 8}) == []
+    assert [*seen, *SEEN] in ([Order(7), Order(8)], [Order(8), Order(7)])
+
+
+async def test_a_lambda_and_a_parameter_with_a_default_are_handlers() -> None:
+    app, seen = make_app(), list[Any]()
+    app.handler("orders", policy=ONCE)(lambda order: seen.append(order))
+
+    @app.handler("mails", policy=ONCE)
+    async def mail(mail: dict[str, int] | None = None) -> None: ...
+
+    assert await handled(app, {"id": 7}) == []
+    assert seen == [{"id": 7}]
+
+
+def takes_nothing() -> None: ...
+
+
+def takes_three(order: Order, message: Message, more: int) -> None: ...
+
+
+def yields(order: Order) -> Any:
+    yield order
+
+
+async def yields_later(order: Order) -> Any:
+    yield order
+
+
+def hidden(*arguments: Any) -> None: ...
+
+
+def wants_a_keyword(order: Order, *, tenant: str) -> None: ...
+
+
+def message_first(message: Message) -> None: ...
+
+
+def of_no_json(order: threading.Lock) -> None: ...
+
+
+class Shop:
+    def charge(self, order: Order) -> None: ...
+
+    @classmethod
+    def of_class(cls, order: Order) -> None: ...
+
+
+REFUSED: dict[str, tuple[Any, str]] = {
+    "no parameter": (takes_nothing, "takes 0 parameters"),
+    "three parameters": (takes_three, "takes 3 parameters"),
+    "a generator": (yields, "yields"),
+    "an async generator": (yields_later, "yields"),
+    "an object that yields": (type("Yields", (), {"__call__": lambda self, order: (yield order)})(), "yields"),
+    "hidden parameters": (hidden, r"functools\.wraps"),
+    "a keyword": (wants_a_keyword, "not called with 'tenant'"),
+    "the message first": (message_first, "the Message is the second"),
+    "a type that JSON does not become": (of_no_json, "cannot be decoded"),
+    "a class": (Shop, "is a class"),
+    "a method without its object": (Shop.charge, "is a method without its object"),
+    "a classmethod in its class": (vars(Shop)["of_class"], "register it below the class"),
+    "no function": ("shop:charge", "is no function"),
+    "a function of C that does not say what it takes": (dict, "is a class"),
+    "a bad concurrency": (lambda order: None, "at least one message"),
+}
+
+
+@pytest.mark.parametrize("kind", REFUSED)
+def test_a_refused_handler_names_the_line_of_the_user(kind: str) -> None:
+    handler, why = REFUSED[kind]
+    register = make_app().handler("orders", concurrency=0 if "concurrency" in kind else 1)
+    with pytest.raises(ConfigError, match=why) as refused:
+        register(handler)
+    assert re.search(r"\(\S*tests/unit/test_handlers\.py, line \d+\)$", str(refused.value))
+
+
+def test_the_line_is_that_of_the_function_or_else_that_of_the_call() -> None:
+    with pytest.raises(HandlerRefused, match=f"line {takes_nothing.__code__.co_firstlineno}\\)"):
+        make_app().handler("orders")(takes_nothing)
+    with pytest.raises(HandlerRefused) as refused:
+        make_app().handler("orders")(Shop)
+    assert f"line {refused.traceback[0].lineno + 1})" in str(refused.value)
+    with pytest.raises(HandlerRefused, match=f"@app.handler.*line {takes_nothing.__code__.co_firstlineno}\\)"):
+        make_app().handler(takes_nothing)  # type: ignore[arg-type]
+
+
+async def test_a_coroutine_is_refused_and_not_left_unawaited() -> None:
+    begun = charge_later([], Order(1), None)  # type: ignore[arg-type]
+    with pytest.raises(HandlerRefused, match="without the parentheses"):
+        _ = make_app().handler("orders")(begun)  # type: ignore[type-var]

@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from redrive import registry
+from redrive import Redrive, registry
+from redrive.config.settings import Settings
 from redrive.errors import ConfigError
 from redrive.registry import open_store, open_transport
 from redrive.stores.memory import MemoryStore
@@ -68,3 +69,30 @@ def test_a_plug_in_is_found_by_its_entry_point(monkeypatch: pytest.MonkeyPatch) 
 def open_mine(url: str) -> MemoryStore:
     assert url == "mine://somewhere"
     return MemoryStore()
+
+
+@pytest.mark.parametrize(
+    ("url", "says"),
+    [
+        ("sqlite:///x.db?mode=ro", "sqlite:// has no options"),
+        ("kafka://host:abc", "'host:abc' in a URL of Kafka is no server"),
+        ("kafka://host:9092,,other", "'' in a URL of Kafka is no server"),
+        ("kafka://host:9092?gruop=x", "unknown option 'gruop' in a URL of Kafka: did you mean 'group'?"),
+        ("amqp://host:abc", "the URL of RabbitMQ cannot be used: Port"),
+        ("amqp://host?dealy=1s", "did you mean 'delay'?"),
+        ("redis://host:abc", "the URL of Redis cannot be used: Port"),
+        ("redis://host?prefx=x", "did you mean 'prefix'?"),
+    ],
+)
+def test_what_is_wrong_in_a_url_is_said_with_its_setting(url: str, says: str) -> None:
+    app = Redrive(settings=Settings(transports={"default": "memory://", "orders": url}))
+    with pytest.raises(ConfigError) as caught:
+        app.transport("orders")
+    assert str(caught.value).startswith("transports.orders: ")
+    assert says in str(caught.value)
+
+
+@pytest.mark.parametrize("url", ["mongodb://host/x?gruop=1", "opensearch://host/x?gruop=1", "redis://host?gruop=1"])
+def test_an_option_that_a_store_does_not_have_is_refused(url: str) -> None:
+    with pytest.raises(ConfigError, match=r"^store: .*gruop"):
+        _ = Redrive(store=url, transport="memory://").store

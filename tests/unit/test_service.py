@@ -132,7 +132,7 @@ async def test_a_source_is_known_by_its_handler_its_letters_its_queue_or_its_dec
     service.app.declare("audit")
     await service.app.send("audit", b"")
     service.app.declare("events")
-    assert await service.sources() == {"orders", "emails", "audit", "events"}
+    assert (await service.sources()).sources == ["audit", "emails", "events", "orders"]
     assert (await service.letters(Query(sources=("events",)))).letters == []
 
 

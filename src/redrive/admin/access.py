@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ipaddress
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, Protocol
 
 from litestar import Litestar, Request
 from litestar.connection import ASGIConnection
@@ -15,7 +15,7 @@ from litestar.routes import HTTPRoute
 from litestar.types import Message, Scope
 from msgspec import Struct
 
-from redrive.access.tokens import Role, Token, Tokens
+from redrive.access.tokens import Role, Token
 from redrive.admin.problems import Refused
 from redrive.errors import ConfigError
 
@@ -33,10 +33,18 @@ _SAFE = {
 """What every answer says to a browser; a file of the console has a policy of its own."""
 
 
+class ChecksTokens(Protocol):
+    """Knows who a token is: those of a store, or another process that has one."""
+
+    async def check(self, text: str) -> Token | None:
+        """The token of that text; None if there is none, or it is revoked."""
+        ...
+
+
 class Door(Struct, frozen=True):
     """The tokens that are let in, and whether only this machine can reach the server."""
 
-    tokens: Tokens
+    tokens: ChecksTokens
     loopback: bool
 
 
@@ -63,7 +71,7 @@ async def authorize(connection: Connection, handler: BaseRouteHandler) -> None:
     connection.scope["auth"] = token
 
 
-async def _token(connection: Connection, tokens: Tokens) -> Token:
+async def _token(connection: Connection, tokens: ChecksTokens) -> Token:
     scheme, _, text = connection.headers.get("authorization", "").partition(" ")
     if not text or scheme.lower() != "bearer":
         raise Refused(

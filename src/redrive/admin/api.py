@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
+from typing import Any
 
 from redrive.errors import ConfigError, MissingExtra
 from redrive.service import Service
@@ -18,7 +19,7 @@ except ImportError as error:
 
 from redrive import console
 from redrive.access.tokens import Tokens
-from redrive.admin import fairness, health, incidents, letters, openapi, replays
+from redrive.admin import fairness, health, incidents, letters, openapi, queues, replays
 from redrive.admin.access import Door, actor_of, authorize, check_roles, is_loopback, make_safe, only_this_machine
 from redrive.admin.background import Background
 from redrive.admin.problems import MOST_BYTES, error_answers
@@ -31,6 +32,7 @@ _ALL = (
     letters.router,
     replays.router,
     incidents.router,
+    queues.router,
     fairness.show_fairness,
     console.router,
     openapi.show_openapi,
@@ -61,26 +63,35 @@ def create_api(
         await background.aclose()
         metrics.close()
 
-    door = Door(tokens or Tokens(service.app.store.documents, service.app.clock), loopback)
-    api = Litestar(
+    return guarded(
         [*(_PROBES if probes_only else _ALL), *routers],
-        before_request=check_parameters,
-        before_send=[make_safe],
+        Door(tokens or Tokens(service.app.store.documents, service.app.clock), loopback),
         dependencies={
             "service": _given(service),
             "background": _given(background),
             "metrics": _given(metrics),
             "actor": Provide(actor_of, sync_to_thread=False),
         },
+        lifespan=[lifespan],
+        openapi_config=None if probes_only else openapi.openapi_config(),
+        state=State({"service": service, "background": background, "redactor": service.redactor}),
+    )
+
+
+def guarded(handlers: Sequence[Any], door: Door, **more: Any) -> Litestar:
+    """Those routes behind that door: every one names its role, and every answer, errors too, is safe to show."""
+    api = Litestar(
+        handlers,
+        before_request=check_parameters,
+        before_send=[make_safe],
         exception_handlers={**error_answers(), ValidationException: answer_invalid},
         guards=[only_this_machine, authorize],
-        lifespan=[lifespan],
         logging_config=None,  # logs are the application's own
-        openapi_config=None if probes_only else openapi.openapi_config(),
         request_class=StrictRequest,
         request_max_body_size=MOST_BYTES,
-        state=State({"service": service, "background": background, "door": door}),
+        **more,
     )
+    api.state["door"] = door
     check_roles(api)
     return api
 

@@ -6,11 +6,12 @@ from litestar import get
 from litestar.di import NamedDependency
 
 from redrive.access.tokens import Role
-from redrive.forensics.turns import Turns
+from redrive.forensics.turns import Fairness
 from redrive.service import Service
 
 
 @get("/api/fairness", role=Role.VIEWER, tags=["fairness"])
-async def show_fairness(service: NamedDependency[Service]) -> list[Turns]:
-    """How the tenants of each source fare, where they take turns; empty where no transport shares a source."""
-    return list(await service.fairness())
+async def show_fairness(service: NamedDependency[Service]) -> Fairness:
+    """How the tenants of each source fare, where they take turns; empty where no transport shares a source.
+    Transports that could not be asked are in `unanswered`."""
+    return await service.fairness()

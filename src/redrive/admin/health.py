@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable
-from typing import TypeVar
+from collections.abc import Awaitable, Callable
 
 from litestar import Response, Router, get
 from litestar.di import NamedDependency
@@ -12,14 +11,13 @@ from msgspec import Struct
 
 from redrive import __version__
 from redrive.access.tokens import Role
+from redrive.answers import ask_each
 from redrive.doctor.findings import Diagnosis
-from redrive.errors import RedriveError
-from redrive.forensics.stats import Stats
+from redrive.forensics.measured import Measured
 from redrive.service import Service
 from redrive.telemetry.metrics import CONTENT_TYPE_LATEST, Metrics
 
 _PATIENCE = 5.0
-T = TypeVar("T")
 
 
 class Alive(Struct, frozen=True):
@@ -45,17 +43,13 @@ async def is_alive() -> Alive:
 @get("/readyz", role=None, any_parameters=True)
 async def is_ready(service: NamedDependency[Service]) -> Response[Ready]:
     """200 if store and transports could do their work now, 503 with which one could not, and why."""
-    checks = await check_all(service)
-    ready = all(said == "ok" for said in checks.values())
-    return Response(Ready("ok" if ready else "unavailable", checks), status_code=200 if ready else 503)
+    return readiness(await check_all(service))
 
 
 @get("/metrics", role=Role.VIEWER, free_on_loopback=True, any_parameters=True, media_type="text/plain")
 async def show_metrics(service: NamedDependency[Service], metrics: NamedDependency[Metrics]) -> Response[bytes]:
     """For Prometheus. Needs a viewer's token, except where the server listens on loopback only."""
-    for probe in metrics.probes:
-        await _within_patience(probe())
-    return Response(metrics.render(await _counted(service)), headers={"Content-Type": CONTENT_TYPE_LATEST})
+    return Response(metrics.render(await measured(service, metrics)), headers={"Content-Type": CONTENT_TYPE_LATEST})
 
 
 @get("/api/doctor", role=Role.ADMIN)
@@ -64,36 +58,32 @@ async def examine(service: NamedDependency[Service]) -> Diagnosis:
     return await service.doctor()
 
 
+def readiness(checks: dict[str, str]) -> Response[Ready]:
+    """200 if all of them say `ok`."""
+    ready = all(said == "ok" for said in checks.values())
+    return Response(Ready("ok" if ready else "unavailable", checks), status_code=200 if ready else 503)
+
+
 async def check_all(service: Service) -> dict[str, str]:
     """What the store and every transport say of themselves: `ok`, or why not. All are asked at once."""
-    backends: dict[str, Awaitable[None]] = {"store": service.app.store.check()}
-    backends |= {f"transports.{name}": transport.check() for name, transport in service.app.transports.items()}
-    said = await asyncio.gather(*(_said(check, service) for check in backends.values()))
-    return dict(zip(backends, said, strict=True))
+    app = service.app
+
+    def checked(name: str) -> Callable[[], Awaitable[None]]:
+        return lambda: app.transport(name).check()
+
+    backends: dict[str, Callable[[], Awaitable[None]]] = {"store": lambda: app.store.check()}
+    backends |= {f"transports.{name}": checked(name) for name in app.transport_names}
+    answers = await ask_each(backends, patience=_PATIENCE, masked=service.redactor.text)
+    return dict.fromkeys(backends, "ok") | {silent.backend: silent.why for silent in answers.unanswered}
 
 
-async def _said(check: Awaitable[None], service: Service) -> str:
-    try:
-        async with asyncio.timeout(_PATIENCE):
-            await check
-    except TimeoutError:
-        return f"no answer within {_PATIENCE:g} s"
-    except RedriveError as error:
-        return service.redactor.text(str(error))
-    return "ok"
-
-
-async def _counted(service: Service) -> Stats | None:
-    return await _within_patience(service.stats())
-
-
-async def _within_patience(asked: Awaitable[T]) -> T | None:
-    """The answer, or None if it does not come in time: a scrape is answered even while the store is away."""
-    try:
-        async with asyncio.timeout(_PATIENCE):
-            return await asked
-    except (RedriveError, TimeoutError):
-        return None
+async def measured(service: Service, metrics: Metrics) -> Measured:
+    """What a scrape shows of store and transports; every collector that has to look for itself does so meanwhile."""
+    probes = {str(number): probe for number, probe in enumerate(metrics.probes)}
+    async with asyncio.TaskGroup() as group:
+        group.create_task(ask_each(probes, patience=_PATIENCE))
+        found = group.create_task(service.measured())
+    return found.result()
 
 
 router = Router("/", route_handlers=[is_alive, is_ready, show_metrics, examine], tags=["health"])

@@ -15,7 +15,7 @@ from redrive.admin.wire import from_url
 from redrive.forensics.query import Query
 from redrive.forensics.stats import Stats
 from redrive.forensics.views import Detail
-from redrive.service import ReplayReport, Service, Summaries
+from redrive.service import ReplayReport, Service, Sources, Summaries
 from redrive.stores.base import Cursor, Group
 
 Ids = Annotated[tuple[str, ...], Meta(min_length=1, max_length=1000)]
@@ -87,14 +87,15 @@ async def list_groups(
 
 @get("/stats", role=Role.VIEWER)
 async def show_stats(service: NamedDependency[Service]) -> Stats:
-    """Letters by state, category and source, and how full the queues are."""
+    """Letters by state, category and source, and how full the queues are. What did not answer within 5 seconds is in
+    `unanswered`, with the reason; without the store `total` and `open` are null."""
     return await service.stats()
 
 
 @get("/sources", role=Role.VIEWER)
-async def list_sources(service: NamedDependency[Service]) -> list[str]:
-    """Every source that has a handler here, a letter, or a message waiting."""
-    return sorted(await service.sources())
+async def list_sources(service: NamedDependency[Service]) -> Sources:
+    """Every source that has a handler here, a letter, or a message waiting; `unanswered` may know more."""
+    return await service.sources()
 
 
 @get("/audit", role=Role.ADMIN)

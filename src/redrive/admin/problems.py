@@ -17,6 +17,7 @@ from redrive.errors import (
     BadQuery,
     MessageTooLarge,
     NotFound,
+    NoWayBack,
     RedriveError,
     Unavailable,
     UnknownIncident,
@@ -68,6 +69,7 @@ _ANSWERS: dict[type[RedriveError], tuple[int, str | None]] = {
     UnknownReplay: (404, "GET /api/replays lists them"),
     UnknownIncident: (404, "GET /api/incidents lists them"),
     UnknownToken: (404, None),
+    NoWayBack: (422, "GET /readyz names the transports of this server"),
     UnknownSource: (422, "GET /api/sources lists them"),
     BadQuery: (422, SEE),
     MessageTooLarge: (413, None),
@@ -101,7 +103,7 @@ def _unreadable(request: Request[Any, Any, Any], error: Unreadable) -> Response[
 
 
 def _unavailable(request: Request[Any, Any, Any], error: Exception) -> Response[bytes]:
-    redactor = request.app.state.service.redactor
+    redactor = request.app.state.redactor
     headers = {"Retry-After": str(_RETRY_AFTER)}
     return problem(503, redactor.text(str(error)), f"nothing was lost; try again in {_RETRY_AFTER} s", headers)
 

@@ -9,6 +9,7 @@ from redrive.cli.lazy import SYSTEMS, Commands, common
 
 TABLE = {
     "Run": {
+        "init": (".init:init", "Write a small app, its configuration and a test to begin with"),
         "run": (".run:run", "Handle messages with your app: redrive run shop:app"),
         "up": (".serve:up", "Serve the console, the admin API, health and metrics"),
         "demo": (".serve:demo", "See messages fail, retry and recover, with nothing to set up"),
@@ -22,6 +23,8 @@ TABLE = {
         "show": (".show:show_letter", "One letter: every attempt and its stack, headers, body"),
         "groups": (".groups:groups", "Letters by root cause: start here when it burns"),
         "stats": (".stats:stats", "Letters and queues, counted"),
+        "queue": (".queue:queue", "The messages of a source: ready, delayed, leased and by whom"),
+        "workers": (".workers:workers", "Who works on what, since when, with how many in hand"),
         "replays": (".replays:replays", "What was replayed, and what became of each letter"),
         "incidents": (".incidents:incidents", "What is wrong now, and who works on it"),
     },
@@ -32,7 +35,7 @@ TABLE = {
         ),
         "retry": (".retry:retry", "Send single letters back, now"),
         "archive": (".archive:archive", "Put letters away as done with; they are kept"),
-        "pause": (".pause:pause", "Hold a source: nobody receives anything of it"),
+        "pause": (".pause:pause", "Pause a source: no worker receives anything of it"),
         "resume": (".pause:resume", "Let a source that is paused go on"),
         "purge": (".purge:purge", "Delete letters for good; asks first"),
     },
@@ -52,9 +55,14 @@ TABLE = {
             ".alerts:alerts",
             "Who is told when something goes wrong: try it, see the rules",
         ),
+        "alert-rules": (".monitoring:alert_rules", "Alert rules for Prometheus, of the core and of your systems"),
+        "dashboard": (".monitoring:dashboard", "A dashboard for Grafana of the same"),
         "config": (".config:config", "Every setting, its value and where it came from"),
+        "completion": (".completion:completion", "Let Tab complete commands, sources, groups and letters"),
     },
 }
+
+EXTRAS = {"up": "server", "demo": "server"}
 
 EPILOG = """\b
 A first session, in an empty directory:
@@ -76,7 +84,9 @@ Every command has its own --help; those that show something take --json.
 """
 
 
-@click.command(cls=Commands, table=TABLE, epilog=EPILOG, context_settings={"help_option_names": ["-h", "--help"]})
+@click.command(
+    cls=Commands, table=TABLE, extras=EXTRAS, epilog=EPILOG, context_settings={"help_option_names": ["-h", "--help"]}
+)
 @common
 @click.version_option(__version__, prog_name="redrive", message="%(prog)s %(version)s")
 def main() -> None:

@@ -13,7 +13,7 @@ from typing import Any
 from redrive.app import Redrive
 from redrive.cli.exits import Stopped
 from redrive.cli.session import given, loaded
-from redrive.errors import nearest
+from redrive.errors import HandlerRefused, nearest
 
 
 def find_app(target: str) -> Redrive:
@@ -53,6 +53,8 @@ def _module(name: str) -> ModuleType:
         if error.name is not None and (name == error.name or name.startswith(f"{error.name}.")):
             raise Stopped(f"no module {name!r} in {Path.cwd()} or on the Python path{_nearby(name)}") from error
         raise Stopped(f"module {name!r} cannot be imported: {error} ({_place(error)})") from error
+    except (HandlerRefused, SyntaxError) as error:  # which say their place themselves
+        raise Stopped(f"module {name!r} cannot be imported: {error}") from error
     except Exception as error:
         said = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
         raise Stopped(f"module {name!r} cannot be imported: {said} ({_place(error)})") from error
@@ -64,8 +66,10 @@ def _nearby(name: str) -> str:
 
 
 def _place(error: BaseException) -> str:
-    """The place in the user's code where it happened: the last frame, import machinery aside."""
-    frames = [frame for frame in traceback.extract_tb(error.__traceback__) if "importlib" not in frame.filename]
+    """The place in the user's code where it happened: the last frame, import machinery and our own code aside."""
+    ours = str(Path(__file__).parent.parent)
+    every = [frame for frame in traceback.extract_tb(error.__traceback__) if "importlib" not in frame.filename]
+    frames = [frame for frame in every if not frame.filename.startswith(ours)] or every
     return f"{frames[-1].filename}:{frames[-1].lineno}"
 
 

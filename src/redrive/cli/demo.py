@@ -7,6 +7,7 @@ themselves once it is back; e-mails bounce; reports are malformed, or meet a bug
 from __future__ import annotations
 
 import random
+import shlex
 import smtplib
 import tempfile
 from collections.abc import Callable, Iterator
@@ -17,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 from msgspec import Struct
 
 from redrive.app import Redrive
+from redrive.cli.hints import program_from_anywhere
 from redrive.config import settings
 from redrive.flow.backoff import constant, exponential
 from redrive.model import Message
@@ -117,7 +119,7 @@ class Demo:
         register(self.app, self.world)
 
     def introduce(self, server: Server) -> None:
-        redrive = f"redrive --store sqlite:///{self.file}"
+        redrive = f"{program_from_anywhere()} --store {shlex.quote(f'sqlite:///{self.file}')}"
         self._say(_INTRODUCTION.format(url=server.url, file=self.file, redrive=redrive))
 
     async def produce(self) -> None:

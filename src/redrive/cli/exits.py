@@ -5,8 +5,12 @@ from __future__ import annotations
 import os
 import sys
 import traceback
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 
 import click
+
+from redrive.cli.hints import placed
 
 DONE = 0
 NOTHING = 1  # nothing matched, or only a part of it could be done
@@ -20,8 +24,17 @@ class Stopped(click.ClickException):
     """Ends the command with that line on stderr and that exit code."""
 
     def __init__(self, message: str, code: int = WRONG) -> None:
-        super().__init__(message)
+        super().__init__(placed(message))
         self.exit_code = code  # type: ignore[misc]  # click reads it from the instance
+
+
+@contextmanager
+def saying_how_far(said: Callable[[], str]) -> Iterator[None]:
+    """Let Ctrl-C end the command with how far it came and how to go on."""
+    try:
+        yield
+    except KeyboardInterrupt:
+        raise Stopped(f"interrupted: {said()}", INTERRUPTED) from None
 
 
 def stopped_by(error: Exception, *, debug: bool) -> Exception:
@@ -35,13 +48,13 @@ def stopped_by(error: Exception, *, debug: bool) -> Exception:
 
 
 def _code(error: Exception) -> int | None:
-    from redrive.errors import RedriveError, Unavailable, UnknownIncident, UnknownLetter, UnknownReplay  # when needed
+    from redrive import errors  # when needed
 
-    if isinstance(error, UnknownLetter | UnknownReplay | UnknownIncident):
+    if isinstance(error, errors.UnknownLetter | errors.UnknownReplay | errors.UnknownIncident | errors.NoWayBack):
         return NOTHING
-    if isinstance(error, Unavailable):
+    if isinstance(error, errors.Unavailable):
         return UNAVAILABLE
-    return WRONG if isinstance(error, RedriveError | OSError) else None
+    return WRONG if isinstance(error, errors.RedriveError | OSError) else None
 
 
 def _line(error: Exception) -> str:

@@ -36,9 +36,10 @@ SYSTEMS = "Systems"
 class Commands(click.Group):
     """Looks commands up in a table, and those of the systems in their descriptors."""
 
-    def __init__(self, *arguments: Any, table: Table, **options: Any) -> None:
+    def __init__(self, *arguments: Any, table: Table, extras: Mapping[str, str] | None = None, **options: Any) -> None:
         super().__init__(*arguments, **options)
         self._table = table
+        self._extras = extras or {}  # of commands of Redrive's own that need one
         self._targets = {name: target for lines in table.values() for name, (target, _) in lines.items()}
 
     def table(self) -> Table:
@@ -58,23 +59,33 @@ class Commands(click.Group):
         return [name for lines in self.table().values() for name in lines]
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        target = self._targets.get(cmd_name)
+        command = self._found(cmd_name)
+        if command is not None and isinstance(ctx.obj, Given) and _asks_for_help(ctx.obj.arguments):
+            _tell_missing(command, self._extra_of(cmd_name))
+        return command
+
+    def _found(self, name: str) -> click.Command | None:
+        target = self._targets.get(name)
         if target is None:
-            system = self._systems().get(cmd_name)
+            system = self._systems().get(name)
             return None if system is None else self._command_of(system)
         module, _, attribute = target.partition(":")
         command: click.Command = getattr(import_module(module, "redrive.cli.commands"), attribute)
         return command
 
+    def _extra_of(self, name: str) -> str:
+        system = self._systems().get(name)
+        return self._extras.get(name, "") if system is None else system.extra
+
     def _command_of(self, system: System) -> click.Command:
-        from redrive.errors import RedriveError
+        from redrive.errors import MissingExtra
 
         try:
             command: click.Command = resolved(system.command, system.extra) if system.command else _group(system)
             if system.rules and isinstance(command, click.Group) and _RULES not in command.commands:
                 command.add_command(_alert_rules(system))
-        except RedriveError:
-            raise
+        except MissingExtra as error:
+            return _stand_in(system, error)
         except Exception as error:  # whatever a stranger's module raises
             said = f"{type(error).__name__}: {error}"
             raise exits.Stopped(f"the system {system.name!r} has no command that works: {said}", exits.WRONG) from error
@@ -116,10 +127,54 @@ class Commands(click.Group):
         except click.exceptions.Exit:
             raise
         except Exception as error:
+            error = self._lacking(ctx, error)
             if (instead := exits.stopped_by(error, debug=ctx.obj.debug)) is error:
                 raise
             raise instead from error
         return answer
+
+    def _lacking(self, ctx: click.Context, error: Exception) -> Exception:
+        """The error, or MissingExtra if a command of a system lacks a library that its extra brings."""
+        system = self._systems().get(ctx.invoked_subcommand or "")
+        if system is None or not system.extra or not isinstance(error, ModuleNotFoundError):
+            return error
+        if (error.name or "").partition(".")[0] == "redrive":
+            return error
+        from redrive.errors import MissingExtra
+
+        return MissingExtra(f"redrive {system.name}", system.extra)
+
+
+def _asks_for_help(words: list[str]) -> bool:
+    return "--help" in words or "-h" in words
+
+
+def _tell_missing(command: click.Command, extra: str) -> None:
+    """Add to the help of a command, and of those below it, what it needs and is not installed."""
+    from redrive.extras import install, missing_extras
+
+    lacking = [name for name in extra.split(",") if name in missing_extras()]
+    if lacking:
+        command.epilog = f"\b\nIt needs what is not installed here:\n  {install(*lacking)}"
+        for below in command.commands.values() if isinstance(command, click.Group) else ():
+            _tell_missing(below, extra)
+
+
+def _stand_in(system: System, missing: Exception) -> click.Command:
+    """For a command whose module cannot be imported without its extra: it has a help, and whatever else says why."""
+
+    def refuse_all(words: tuple[str, ...]) -> None:
+        raise missing
+
+    return common(  # type: ignore[no-any-return]
+        click.Command(
+            system.name,
+            callback=refuse_all,
+            params=[click.Argument(["words"], nargs=-1, type=click.UNPROCESSED, metavar="COMMAND [ARGS]...")],
+            help=f"{system.about}.",
+            context_settings={"ignore_unknown_options": True},
+        )
+    )
 
 
 def _group(system: System) -> click.Group:

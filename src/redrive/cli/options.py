@@ -11,6 +11,7 @@ from typing import Any
 import click
 from msgspec.structs import replace
 
+from redrive.cli.completing import a_group, a_source
 from redrive.config.durations import duration
 from redrive.errors import ConfigError
 from redrive.forensics.query import Query
@@ -53,7 +54,7 @@ _MANY: dict[str, tuple[str, Any, str]] = {
     "tenant": ("tenants", str, "Of this tenant."),
 }
 _ONE: dict[str, tuple[Any, str]] = {
-    "error_type": (str, "With this error type, as `letters` shows it."),
+    "error_type": (str, "With this error type: its full name, or the last part of it."),
     "code": (str, "With this code: an HTTP status, an SMTP or gRPC code."),
     "text": (str, "With this text in id, key, error or body."),
     "older_than": (span, "Buried, the last time, longer ago than this: 2h, 7d."),
@@ -78,7 +79,11 @@ def filters(command: Callable[..., Any]) -> Callable[..., Any]:
         metavar = _METAVARS.get(kind)
         wrapped = click.option(f"--{name.replace('_', '-')}", name, type=kind, metavar=metavar, help=text)(wrapped)
     for name, (_, kind, text) in reversed(_MANY.items()):
-        wrapped = click.option(f"--{name}", name, type=kind, multiple=True, help=f"{text} Repeatable.")(wrapped)
+        complete = {"source": a_source, "group": a_group}.get(name)
+        option = click.option(
+            f"--{name}", name, type=kind, multiple=True, shell_complete=complete, help=f"{text} Repeatable."
+        )
+        wrapped = option(wrapped)
     return wrapped
 
 

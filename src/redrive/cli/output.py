@@ -17,6 +17,8 @@ from rich.console import Console, RenderableType
 from rich.table import Table
 from rich.text import Text
 
+from redrive.cli.hints import placed
+
 WIDE = 110
 """From this width on a table shows its less important columns too."""
 _UNBOUNDED = 20_000
@@ -73,7 +75,7 @@ def _is_to_copy(part: RenderableType) -> bool:
 
 def say(text: str) -> None:
     """Say something to people on stderr: messages, hints and questions."""
-    click.echo(text, err=True)
+    click.echo(placed(text), err=True)
 
 
 def tell_json(value: Any) -> None:

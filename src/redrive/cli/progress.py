@@ -9,7 +9,7 @@ from types import TracebackType
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
-_SOON = 1.0
+_SOON, _BETWEEN = 1.0, 0.1  # seconds until it is shown, and between two looks at it: drawing costs more than a letter
 
 
 class Bar:
@@ -18,13 +18,17 @@ class Bar:
     def __init__(self, text: str, total: int | None) -> None:
         self.done = 0
         self._text = text
-        self._total = total
-        self._began = time.monotonic()
+        self.total = total
+        self._due = time.monotonic() + _SOON
         self._progress: Progress | None = None
 
     def __call__(self, count: int) -> None:
         self.done += count
         self._draw()
+
+    def count(self, count: int) -> None:
+        """Note how many more are done, and draw nothing."""
+        self.done += count
 
     def at(self, done: int, text: str) -> None:
         """Set how many are done, and the text of what is done now."""
@@ -32,12 +36,14 @@ class Bar:
         self._draw()
 
     def _draw(self) -> None:
-        if not sys.stderr.isatty() or time.monotonic() - self._began < _SOON:
+        now = time.monotonic()
+        if now < self._due or not sys.stderr.isatty():
             return
+        self._due = now + _BETWEEN
         if self._progress is None:
             self._progress = _shown()
             self._progress.start()
-            self._progress.add_task(self._text, total=self._total)
+            self._progress.add_task(self._text, total=self.total)
         self._progress.update(self._progress.task_ids[0], completed=self.done, description=self._text)
 
     def __enter__(self) -> Bar:

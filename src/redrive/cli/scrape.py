@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Any
 import click
 from msgspec import Struct
 
+from redrive.processes.child import adopt
+
 if TYPE_CHECKING:
     from redrive.app import Redrive
     from redrive.telemetry.metrics import Metrics
@@ -41,12 +43,21 @@ def scraped(command: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def beside(app: Redrive, place: Place | None, metrics: Metrics | None = None) -> Sequence[Helper]:
-    """The helpers that serve metrics beside a worker."""
+    """The helpers that serve metrics beside a worker. One of several answers its supervisor, which serves them."""
     if place is None:
+        return ()
+    if (child := adopt()) is not None:
+        from redrive.admin.answers import answer_for
+
+        answer_for(child, app, metrics)
         return ()
     from redrive.admin.scrape import Scrape
 
     scrape = Scrape(app, place.host, place.port, metrics)
-    host = f"[{place.host}]" if ":" in place.host else place.host
-    click.echo(f"metrics  http://{host}:{scrape.port}/metrics")
+    say_where(place, scrape.port)
     return (scrape.run,)
+
+
+def say_where(place: Place, port: int) -> None:
+    host = f"[{place.host}]" if ":" in place.host else place.host
+    click.echo(f"metrics  http://{host}:{port}/metrics")

@@ -13,14 +13,19 @@ from typing import TypeVar
 import click
 from msgspec.structs import replace
 
+from redrive.answers import Unanswered, within
 from redrive.app import Redrive
 from redrive.cli.exits import WRONG, Stopped
+from redrive.cli.hints import program, where
 from redrive.cli.lazy import Given
+from redrive.cli.output import plain, say
 from redrive.config.load import Loaded, read
 from redrive.config.settings import Settings
 from redrive.service import Service
 
 T = TypeVar("T")
+CLOSING = 2.0
+"""Seconds that a command waits for its connections to be closed; the process ends them anyway."""
 Work = Callable[[Service], Awaitable[T]]
 
 
@@ -57,8 +62,23 @@ def ask(work: Work[T], needs: Needs = Needs.LETTERS, settings: Settings | None =
 
 
 async def _asked(work: Work[T], needs: Needs, settings: Settings | None) -> T:
-    async with Redrive(settings=_checked(settings or loaded().settings, needs)) as app:
-        return await work(Service(app))
+    app = Redrive(settings=_checked(settings or loaded().settings, needs))
+    try:
+        return await work(Service(app, unanswered=_warner()))
+    finally:
+        await within(app.aclose(), CLOSING)  # what hangs ends with the process
+
+
+def _warner() -> Callable[[Unanswered], None]:
+    """Says on stderr which backend did not answer, each once."""
+    told: set[str] = set()
+
+    def warn(silent: Unanswered) -> None:
+        if silent.backend not in told:
+            told.add(silent.backend)
+            say(f"warning: {silent.backend} does not answer: {plain(silent.why)}")
+
+    return warn
 
 
 def actor() -> str:
@@ -71,9 +91,7 @@ def actor() -> str:
 
 def command(*words: str) -> str:
     """A command of ours as it can be pasted, on the same database."""
-    said = given()
-    where = (["--config", str(said.config)] if said.config else []) + (["--store", said.store] if said.store else [])
-    return shlex.join(["redrive", *where, *words])
+    return f"{program()} {shlex.join([*where(), *words])}"
 
 
 def again(**changes: str) -> str:
@@ -85,7 +103,7 @@ def again(**changes: str) -> str:
             next(arguments, None)
         elif word.partition("=")[0] not in names:
             words.append(word)
-    return shlex.join(["redrive", *words, *(word for pair in names.items() for word in pair)])
+    return f"{program()} {shlex.join([*words, *(word for pair in names.items() for word in pair)])}"
 
 
 def _checked(settings: Settings, needs: Needs) -> Settings:

@@ -21,6 +21,7 @@ from redrive.config.settings import Described, Key, Settings, describe, keys, sy
 from redrive.errors import ConfigError, MissingExtra, nearest
 from redrive.forensics.redact import Redactor
 from redrive.forensics.secrets import MASK
+from redrive.registry import check_url, naming
 from redrive.systems.discover import refused
 from redrive.untrusted import UNREADABLE, checked_tree
 
@@ -29,6 +30,8 @@ _FILES = ("redrive.toml", "redrive.yaml", "redrive.yml", "pyproject.toml")
 _NOT_SETTINGS = re.compile(r"REDRIVE_(?:CONFIG|TOKEN|(?:SERVERS|BENCH|FAULT)\w*)")
 _TRANSPORTS = "REDRIVE_TRANSPORTS_"
 _NAME = re.compile(r"[a-z0-9_-]+")
+_NO_TRANSPORTS = ("url", "uri", "transport", "transports", "broker", "name", "type", "host", "port", "store")
+"""Keys of tables as other programs have them: a transport of that name would be one that nobody uses."""
 
 
 class Loaded(Struct, frozen=True):
@@ -70,6 +73,7 @@ def read(path: Path | None = None, environ: Mapping[str, str] | None = None) -> 
     given = {value.key.path: value for value in _from_file(file)} if file else {}
     given |= {value.key.path: value for value in _from_environ(environ, tuple(given))}
     values = given | _queue_beside_letters(given)
+    _check_urls(given)
     settings = _built({path: checked(value) for path, value in values.items()})
     _check_patterns(settings, given)
     return Loaded(settings, {path: value.source for path, value in given.items()}, file)
@@ -158,12 +162,24 @@ def _leaves(tree: Mapping[Any, Any], prefix: str, file: str) -> Iterator[tuple[s
 def _key(path: str, file: str) -> Key:
     section, _, name = path.partition(".")
     if section == "transports" and path not in known():
-        if not _NAME.fullmatch(name):
-            raise ConfigError(f"{path} in {file}: the name of a transport has a-z, 0-9, - and _ only")
-        return transport_key(name)
+        return _named(name, f"{path} in {file}")
     if path not in known():
         raise ConfigError(f"unknown setting {path!r} in {file}{_left_out(section) or _nearest_path(path)}")
     return known()[path]
+
+
+def _named(name: str, place: str) -> Key:
+    """The setting of a transport that somebody named; refuses what is rather a typo, or a key of something else."""
+    if "." in name:
+        raise ConfigError(f"{place}: a transport is one URL, as in {name.partition('.')[0]} = 'redis://localhost'")
+    if not _NAME.fullmatch(name):
+        raise ConfigError(f"{place}: the name of a transport has a-z, 0-9, - and _ only")
+    if name in _NO_TRANSPORTS or difflib.get_close_matches(name, ["default"], cutoff=0.7):
+        raise ConfigError(
+            f"{place}: unknown key, did you mean 'transports.default'? It is the URL of what serves every handler that "
+            f"names no other"
+        )
+    return transport_key(name)
 
 
 def _left_out(section: str) -> str:
@@ -202,7 +218,7 @@ def _new_transport(name: str, names: Mapping[str, Key]) -> Key:
     given = name.removeprefix(_TRANSPORTS).lower()
     if not name.startswith(_TRANSPORTS) or not _NAME.fullmatch(given):
         raise ConfigError(f"unknown setting {name} in the environment{nearest(name, names)}")
-    return transport_key(given)
+    return _named(given, f"{name} in the environment")
 
 
 def checked(given: Given) -> Any:
@@ -233,6 +249,15 @@ def _built(values: Mapping[str, Any]) -> Settings:
         before = getattr(default, section)
         tree[section] = before | tree[section] if section == "transports" else type(before)(**tree[section])
     return Settings(**tree)
+
+
+def _check_urls(given: Mapping[str, Given]) -> None:
+    """Refuse a URL that no backend has when it is read, not when it is first used: that may be at 3 a.m."""
+    for path, value in given.items():
+        if path == "store" or path.startswith("transports."):
+            url = checked(value)
+            with naming(f"{path} {value.place}"):
+                check_url("store" if path == "store" else "transport", url)
 
 
 def _check_patterns(settings: Settings, given: Mapping[str, Given]) -> None:

@@ -36,9 +36,12 @@ class About(Struct, frozen=True):
     choices: tuple[str, ...] = ()
     is_size: bool = False
     is_secret: bool = False  # URLs with keys in them: shown without
+    is_url: bool = False
 
 
-_TRANSPORT = About("The URL of that transport; name as many as you need, `default` serves all others", least=1)
+_TRANSPORT = About(
+    "The URL of that transport; name as many as you need, `default` serves all others", least=1, is_url=True
+)
 
 
 class Redaction(Struct, frozen=True, kw_only=True):
@@ -124,10 +127,30 @@ class Alerts(Struct, frozen=True, kw_only=True):
     breaker: Annotated[bool, About("Whether an open circuit breaker is an alert")] = True
 
 
+class Processes(Struct, frozen=True, kw_only=True):
+    """What `redrive run --processes` does when one of them dies."""
+
+    pause: Annotated[
+        timedelta, About("How long until a process that died is started again; doubles with each death", least=TICK)
+    ] = timedelta(milliseconds=500)
+    longest_pause: Annotated[timedelta, About("The longest such pause", least=TICK)] = timedelta(seconds=30)
+    healthy: Annotated[timedelta, About("Who lived this long starts with the shortest pause again", least=TICK)] = (
+        timedelta(minutes=1)
+    )
+    deaths: Annotated[
+        int | None, About("So many deaths of one process in `processes.within` end them all", least=1)
+    ] = 10
+    within: Annotated[timedelta, About("The span of time that deaths are counted over", least=TICK)] = timedelta(
+        minutes=10
+    )
+
+
 class Settings(Struct, frozen=True, kw_only=True):
     """All settings, valid: `redrive.config.load` makes them from a file and the environment."""
 
-    store: Annotated[str, About("The URL of the database that keeps letters", least=1)] = "sqlite:///redrive.db"
+    store: Annotated[str, About("The URL of the database that keeps letters", least=1, is_url=True)] = (
+        "sqlite:///redrive.db"
+    )
     transports: Annotated[dict[str, str], _TRANSPORT] = field(
         default_factory=lambda: {"default": "sqlite:///redrive.db"}
     )
@@ -154,6 +177,7 @@ class Settings(Struct, frozen=True, kw_only=True):
     retention: Retention = Retention()
     upkeep: Upkeep = Upkeep()
     alerts: Alerts = Alerts()
+    processes: Processes = Processes()
     sections: tuple[Struct, ...] = ()  # those of systems that are not their defaults; `of` finds them by their type
 
     @property
@@ -191,6 +215,8 @@ class Key(Struct, frozen=True):
         if self.about.choices:
             return f"one of {', '.join(self.about.choices)}"
         noun = "a size such as '16MiB', or a number of bytes" if self.about.is_size else _NOUNS[self.kind]
+        if self.about.is_url:
+            return "a URL such as 'sqlite:///redrive.db'"
         return f"{noun}{self._range()}{', or none' if self.optional else ''}"
 
     def _range(self) -> str:

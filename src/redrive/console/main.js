@@ -4,6 +4,7 @@ import { Refused, dropToken, get, keepToken, takeToken } from "./api.js";
 import { el, fill, find, toast } from "./dom.js";
 import { incidents } from "./incidents.js";
 import { openLetter } from "./letter.js";
+import { workers } from "./queues.js";
 import { planReplay } from "./replay.js";
 import * as views from "./views.js";
 
@@ -17,37 +18,86 @@ let asked = 0; // an answer to an older question is not shown over a newer one
 
 const mayAct = () => me !== null && me.role !== "viewer";
 
+/** What the page asks for, each by itself: one that fails, or takes long, keeps no other from being shown. */
+const SECTIONS = [
+  { about: "the numbers", ask: () => get("stats"), show: showStats },
+  { about: "the groups", ask: () => get("groups", { limit: 50, states: OPEN }), show: showGroups },
+  { about: "the letters", ask: () => get("letters", chosen()), show: showLetters },
+  { about: "the incidents", ask: () => get("incidents", { limit: 50, states: ["open", "acknowledged"] }), show: showIncidents },
+  { about: "fairness", ask: () => get("fairness"), show: showFairness },
+  { about: "the workers", ask: () => get("workers"), show: showWorkers },
+];
+
 async function refresh() {
   clearTimeout(timer);
   const question = ++asked;
   try {
     me ??= await get("me");
-    const [stats, groups, letters, wrong, turns] = await Promise.all([
-      get("stats"), get("groups", { limit: 50, states: OPEN }), get("letters", chosen()),
-      get("incidents", { limit: 50, states: ["open", "acknowledged"] }), get("fairness"),
-    ]);
     if (question !== asked) return;
-    show(stats, groups, letters.letters, wrong, turns);
-    live("on", "live");
+    find("who").textContent = `${me.name} · ${me.role}`;
+    const answers = await Promise.all(SECTIONS.map((section) => answered(section, question)));
+    if (question !== asked) return;
+    tell(answers);
   } catch (error) {
     if (question !== asked) return;
     if (error instanceof Refused) return signIn(error.message);
-    live("off", error.name === "TypeError" ? "the server does not answer" : error.message);
+    live("off", said(error));
   }
   timer = setTimeout(refresh, document.hidden ? EVERY * 10 : EVERY);
 }
 
-function show(stats, groups, letters, wrong, turns) {
-  find("who").textContent = `${me.name} · ${me.role}`;
+/** Asks for a section and shows it; what did not answer, with the reason. */
+async function answered({ about, ask, show }, question) {
+  try {
+    const answer = await ask();
+    if (question === asked) show(answer);
+    return { is: true, away: answer.unanswered ?? [] };
+  } catch (error) {
+    if (error instanceof Refused) throw error;
+    return { is: false, why: said(error), away: [{ backend: about, why: said(error) }] };
+  }
+}
+
+/** Says which of the backends are away. Where nothing at all answers, what was shown last stays. */
+function tell(answers) {
+  const away = new Map(answers.flatMap((answer) => answer.away).map((one) => [one.backend, one]));
+  fill(find("away"), views.away([...away.values()]));
+  find("away-panel").hidden = away.size === 0;
+  if (!answers.some((answer) => answer.is)) live("off", answers[0].why);
+  else if (away.size) live("part", "live, as far as it answers");
+  else live("on", "live");
+}
+
+const said = (error) =>
+  error.name === "TimeoutError" ? "no answer in time" : error.name === "TypeError" ? "the server does not answer" : error.message;
+
+function showStats(stats) {
   fill(find("totals"), views.tiles(stats, filters.states.value, chooseState));
+  fill(find("queues"), views.queues(stats, { mayAct: mayAct(), changed: refresh }));
+  offer(filters.sources, stats.sources.map((one) => one.source));
+}
+
+function showGroups(groups) {
+  fill(find("groups"), views.groups(groups, { mayAct: mayAct(), chosen: group?.id, choose: chooseGroup, replay }));
+}
+
+function showLetters(page) {
+  fill(find("letters"), views.letters(page.letters, open));
+}
+
+function showIncidents(wrong) {
   find("incidents-panel").hidden = wrong.length === 0;
   fill(find("incidents"), incidents(wrong, { mayAct: mayAct(), choose: chooseGroup, changed: refresh }));
-  fill(find("groups"), views.groups(groups, { mayAct: mayAct(), chosen: group?.id, choose: chooseGroup, replay }));
-  fill(find("letters"), views.letters(letters, open));
-  fill(find("queues"), views.queues(stats.sources));
-  find("fairness-panel").hidden = turns.length === 0;
-  fill(find("fairness"), views.fairness(turns));
-  offer(filters.sources, stats.sources.map((one) => one.source));
+}
+
+function showFairness(turns) {
+  find("fairness-panel").hidden = turns.sources.length === 0;
+  fill(find("fairness"), views.fairness(turns.sources));
+}
+
+function showWorkers(working) {
+  find("workers-panel").hidden = working.length === 0;
+  fill(find("workers"), workers(working));
 }
 
 function chosen() {

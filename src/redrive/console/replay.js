@@ -24,6 +24,8 @@ function form(group, plan, query, changed) {
     el("p.headline", {}, el("strong", {}, group.error_type), ` ${group.message}`),
     el("ul.plan", {},
       Object.entries(plan.sources).map(([name, count]) => el("li", {}, el("strong", {}, number(count)), ` back to ${name}`)),
+      Object.entries(plan.not_configured).map(([name, count]) => el("li.caution", {},
+        `${number(count)} will be skipped: the transport ${name} is not configured at this server`)),
       plan.left_out > 0 && el("li.faint", {}, `${number(plan.left_out)} left out: resolved, archived, sent or on their way`)),
     caution(group) && el("p.caution", {}, caution(group)),
     el("label.field", {}, "Letters a second", rate),

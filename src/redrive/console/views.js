@@ -1,6 +1,7 @@
 // What the page shows, as functions from the API's answers to elements.
 
 import { due, el, keyed, moment, number } from "./dom.js";
+import { paused } from "./queues.js";
 
 export const STATES = ["pending", "retrying", "replaying", "exhausted", "sent", "resolved", "archived"];
 const MEANING = {
@@ -22,11 +23,14 @@ export function tiles(stats, chosen, choose) {
       "button.tile",
       { type: "button", "data-state": name, "aria-pressed": String(chosen === name), onclick: () => choose(name) },
       el("span.tile-name", {}, name),
-      el("span.tile-count", {}, number(stats.states[name] ?? 0)),
+      el("span.tile-count", {}, stats.total === null ? "–" : number(stats.states[name] ?? 0)),
       el("span.tile-about", {}, MEANING[name]),
     )),
   );
 }
+
+/** The backends that did not answer, and why. */
+export const away = (found) => found.map((one) => el("li", {}, el("strong", {}, one.backend), `: ${one.why}`));
 
 const replayable = (group) => (group.states.pending ?? 0) + (group.states.exhausted ?? 0);
 
@@ -93,15 +97,17 @@ const nothing = (columns, text) => el("tr", {}, el("td.empty", { colSpan: column
 
 const EMPTY = { ready: 0, delayed: 0, leased: 0 };
 
-export function queues(sources) {
-  const queued = sources.map((one) => ({ source: one.source, queued: one.queued ?? EMPTY }));
+export function queues({ sources, unanswered }, acting) {
+  const silent = unanswered.some((one) => one.backend !== "store");
+  const queued = sources.map((one) => ({ ...one, queued: one.queued ?? EMPTY, known: Boolean(one.queued) || !silent }));
   const largest = Math.max(1, ...queued.map((one) => total(one.queued)));
-  if (!queued.length) return [el("p.empty", {}, "No queue holds anything.")];
+  if (!queued.length) return [el("p.empty", {}, silent ? "No queue could be counted." : "No queue holds anything.")];
   return queued.map((one) => el(
     "div.queue", {},
-    el("div.queue-head", {}, el("span", {}, one.source), el("span.strong", {}, number(total(one.queued)))),
+    el("div.queue-head", {}, el("span", {}, one.source), el("span.strong", {}, one.known ? number(total(one.queued)) : "?")),
     depth(one.queued, largest),
-    el("div.faint", {}, `${number(one.queued.ready)} ready · ${number(one.queued.delayed)} delayed · ${number(one.queued.leased)} in work`),
+    el("div.faint", {}, !one.known ? "not known" : `${number(one.queued.ready)} ready · ${number(one.queued.delayed)} delayed · ${number(one.queued.leased)} in work`),
+    one.paused && paused(one, acting),
   ));
 }
 

@@ -7,14 +7,14 @@ from collections.abc import AsyncIterator
 from redrive.app import Redrive
 from redrive.doctor.findings import Finding, failure, fine, warning
 from redrive.errors import StoreUnavailable
-from redrive.stores.base import Cluster, ClusterHealth, Store
+from redrive.stores.base import Cluster, ClusterHealth, MadeLater, Store
 
 _WATERMARK = 85.0  # percent: beyond it OpenSearch moves nothing more to a node; at 95 it refuses writes
 
 
 async def is_made(store: Store) -> bool:
     """Whether the store exists: looking into one that does not would make it."""
-    return not isinstance(store, Cluster) or await store.is_made()
+    return not isinstance(store, MadeLater) or await store.is_made()
 
 
 async def cluster(app: Redrive, store: Store) -> AsyncIterator[Finding]:

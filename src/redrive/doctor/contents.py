@@ -4,42 +4,61 @@ from __future__ import annotations
 
 import ipaddress
 import shlex
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 
 from redrive.access.tokens import Tokens
+from redrive.answers import ask_each
 from redrive.app import Redrive
 from redrive.doctor.cluster import cluster
 from redrive.doctor.findings import Finding, failure, fine, warning
 from redrive.errors import nearest
+from redrive.flow.pauses import pauses_of
 from redrive.flow.replay import Replays
 from redrive.forensics.query import Query
+from redrive.forensics.redact import Redactor
+from redrive.forensics.ways_back import not_configured
 from redrive.model import State
 from redrive.stores.base import Store
 from redrive.stores.paging import every_letter
-from redrive.transports.base import Pausable, Transport
+from redrive.transports.base import Depth, Transport
 from redrive.upkeep.rescue import abandoned_replays
 
+_PATIENCE = 10.0  # seconds: to count many letters takes its time
 _MANY = 100_000
 _FORGOTTEN = timedelta(days=1)
 _STUCK = timedelta(hours=1)
 _MOST_READ = 5000
+_A_WHILE = 0.3  # seconds
 _END_OF_TIME = datetime(9999, 1, 1, tzinfo=UTC)
 
 
-async def contents(app: Redrive, store: Store, transports: Mapping[str, Transport]) -> AsyncIterator[Finding]:
-    """All checks of the contents, in the order in which a person would look."""
-    for rule in (cluster, _grows, _forgotten, _stuck):
-        async for finding in rule(app, store):
-            yield finding
-    async for finding in _abandoned(app, store, transports):
-        yield finding
-    async for finding in _unhandled(app, transports):
-        yield finding
-    async for finding in _held(transports):
-        yield finding
-    async for finding in _open_door(app, store):
-        yield finding
+async def contents(app: Redrive, store: Store, transports: Mapping[str, Transport]) -> list[Finding]:
+    """All checks of the contents, in the order in which a person would look. They are made at the same time: one that
+    cannot be made is a finding, and takes no other with it."""
+    rules: list[tuple[str, AsyncIterator[Finding]]] = []
+    rules += [("store", rule(app, store)) for rule in (cluster, _grows, _forgotten, _stuck, _no_way_back)]
+    rules += [("store", _abandoned(app, store, transports))]
+    for name, transport in transports.items():
+        alone = {name: transport}
+        rules += [(f"transports.{name}", rule) for rule in (_unhandled(app, alone), _paused(app, store, alone))]
+    rules += [("store", _open_door(app, store))]
+    return await _found_by(rules)
+
+
+async def _found_by(rules: Sequence[tuple[str, AsyncIterator[Finding]]]) -> list[Finding]:
+    def made(rule: AsyncIterator[Finding]) -> Callable[[], Awaitable[list[Finding]]]:
+        return lambda: _listed(rule)
+
+    asked = {str(number): made(rule) for number, (_, rule) in enumerate(rules)}
+    answers = await ask_each(asked, patience=_PATIENCE)
+    silent = {rules[int(each.backend)][0]: each.why for each in answers.unanswered}  # each backend once
+    found = [finding for some in answers.found.values() for finding in some]
+    return found + [failure(about, why, "look again: it answered a moment ago") for about, why in silent.items()]
+
+
+async def _listed(rule: AsyncIterator[Finding]) -> list[Finding]:
+    return [finding async for finding in rule]
 
 
 async def _grows(app: Redrive, store: Store) -> AsyncIterator[Finding]:
@@ -88,6 +107,18 @@ async def _on_their_way(store: Store) -> AsyncIterator[tuple[str, datetime]]:
         yield letter.message.source, letter.updated_at
 
 
+async def _no_way_back(app: Redrive, store: Store) -> AsyncIterator[Finding]:
+    """Letters that nobody can send back from here: their transport is not configured."""
+    waiting = Query(states=(State.PENDING, State.EXHAUSTED))
+    total = await store.letters.count(waiting)
+    for name, count in (await not_configured(store.letters, waiting, total, app.transport_names)).items():
+        yield warning(
+            "letters",
+            f"{count:,} go back through the transport {name!r}, which is not configured here: a replay skips them",
+            f"set `transports.{name}`, or retry and replay them where it is configured",
+        )
+
+
 async def _abandoned(app: Redrive, store: Store, transports: Mapping[str, Transport]) -> AsyncIterator[Finding]:
     replays = Replays(store, transports, app.events, app.clock)
     for id in await abandoned_replays(replays, app.clock):
@@ -95,24 +126,55 @@ async def _abandoned(app: Redrive, store: Store, transports: Mapping[str, Transp
 
 
 async def _unhandled(app: Redrive, transports: Mapping[str, Transport]) -> AsyncIterator[Finding]:
-    """Queues without a handler, where there is an app to tell: others may be handled elsewhere."""
-    for transport in transports.values() if app.handlers else ():
-        for source, depth in (await transport.depths()).items():
-            if depth.total and source not in app.handlers:
-                yield warning(
-                    "queues",
-                    f"{depth.total:,} messages wait in {source!r}, which this app has no handler for",
-                    f"register one with @app.handler({source!r}){nearest(source, app.handlers)}",
-                )
-
-
-async def _held(transports: Mapping[str, Transport]) -> AsyncIterator[Finding]:
-    for transport in transports.values():
-        for source in await transport.paused() if isinstance(transport, Pausable) else ():
+    """Queues that something was sent to and that nobody handles: not this app, or nobody at all."""
+    for name, transport in transports.items():
+        waiting = {source: depth for source, depth in (await transport.depths()).items() if depth.total}
+        strange = [source for source in waiting if app.handlers and source not in app.sources]
+        for source in strange:
             yield warning(
                 "queues",
-                f"{source!r} is paused: nobody receives anything of it",
-                f"redrive resume {shlex.quote(source)}",
+                f"{waiting[source].total:,} messages wait in {source!r}, which this app has no handler for",
+                f"register one with @app.handler({source!r}){nearest(source, app.handlers)}",
+            )
+        others = {source: depth for source, depth in waiting.items() if source not in strange}
+        async for source in _untouched(app, name, transport, others):
+            yield warning(
+                "queues",
+                f"{waiting[source].total:,} messages wait in {source!r}, and nobody handles any",
+                f"start its worker: `redrive run MODULE:APP`{_or_app(app)}",
+            )
+
+
+async def _untouched(app: Redrive, name: str, transport: Transport, waiting: Mapping[str, Depth]) -> AsyncIterator[str]:
+    """Those of them that nobody takes anything of, looked at twice: a worker may be between two messages."""
+    if not transport.features.counts_leased:
+        return  # a worker that is at it would look like none
+    idle = [source for source, depth in waiting.items() if depth.ready and not depth.leased]
+    kept = pauses_of(transport, name, app.store.documents, app.clock) if idle else None
+    paused = set() if kept is None else {pause.source for pause in await kept.pauses()}
+    idle = [source for source in idle if source not in paused]
+    if idle:
+        await app.clock.sleep(_A_WHILE)
+    later = await transport.depths() if idle else {}
+    for source in idle:
+        if source in later and not later[source].leased and later[source].ready >= waiting[source].ready:
+            yield source
+
+
+def _or_app(app: Redrive) -> str:
+    return "" if app.handlers else "; `redrive doctor --app MODULE:APP` compares with the handlers of your app"
+
+
+async def _paused(app: Redrive, store: Store, transports: Mapping[str, Transport]) -> AsyncIterator[Finding]:
+    for name, transport in transports.items():
+        kept = pauses_of(transport, name, store.documents, app.clock)
+        for paused in () if kept is None else await kept.pauses():
+            why = f" ({Redactor.of(app.settings.redact).text(paused.why)})" if paused.why else ""
+            since = f"{paused.at:%Y-%m-%d %H:%M} UTC"
+            yield warning(
+                "queues",
+                f"{paused.source!r} is paused by {paused.by} since {since}{why}: nobody receives anything of it",
+                f"redrive resume {shlex.quote(paused.source)}",
             )
 
 

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
-from typing import TypeVar
+from collections.abc import Awaitable, Callable
 
+from redrive.answers import Unanswered, ask_each
 from redrive.app import Redrive
 from redrive.doctor.alerts import notifiers
 from redrive.doctor.broker import broker
 from redrive.doctor.cluster import is_made
 from redrive.doctor.contents import contents
+from redrive.doctor.doubts import doubts
 from redrive.doctor.files import is_missing, sqlite_files
-from redrive.doctor.findings import Diagnosis, Finding, failure, fine, warning
+from redrive.doctor.findings import Diagnosis, Finding, Level, failure, fine, warning
 from redrive.doctor.machine import machine
 from redrive.errors import ConfigError, RedriveError
 from redrive.forensics.redact import Redactor
@@ -20,47 +21,52 @@ from redrive.stores.base import Store
 from redrive.systems import use as systems
 from redrive.transports.base import Transport
 
-_PATIENCE = 10.0
-B = TypeVar("B", Store, Transport)
-
 
 async def examine(app: Redrive) -> Diagnosis:
-    """Look at everything. Nothing is created, changed or sent: a file that is not there stays so."""
-    found = [*machine(), *sqlite_files(app.urls)]
-    store = await _reached("store", app.urls["store"], lambda: app.store, found)
-    transports: dict[str, Transport] = {}
-    for about, url in app.urls.items():
-        section, _, name = about.partition(".")
-        if section == "transports":
-            transport = await _reached(about, url, lambda name=name: app.transport(name), found)  # type: ignore[misc]
-            if transport is not None:
-                transports[name] = transport
-                found += await _of_broker(app, name, transport)
-    if store is not None:
-        found += await _looked_into(app, store, transports)
-    found += await systems.findings(app)
-    found += await notifiers(app)
-    return Diagnosis(found)
+    """Look at everything. Nothing is created, changed or sent: a file that is not there stays so.
+
+    What has nothing to do with each other is asked at the same time: one that hangs holds up nothing.
+    """
+    backends, of_systems, of_notifiers = await asyncio.gather(_backends(app), systems.findings(app), notifiers(app))
+    return Diagnosis([*machine(), *sqlite_files(app.urls), *backends, *of_systems, *of_notifiers])
 
 
-async def _reached(about: str, url: str, opened: Callable[[], B], found: list[Finding]) -> B | None:
-    """The backend, if it answers; what there is to say of it is added to the findings."""
-    if is_missing(url):
-        return None
-    shown = Redactor().text(url)
-    try:
-        backend = opened()
-        async with asyncio.timeout(_PATIENCE):
+async def _backends(app: Redrive) -> list[Finding]:
+    """Look at the store and the transports, and then into those that answer."""
+    urls = {about: url for about, url in app.urls.items() if not is_missing(url)}
+    answers = await ask_each({about: _asking(app, about, url) for about, url in urls.items()})
+    silent = {each.backend: _silent(each, urls[each.backend]) for each in answers.unanswered}
+    found = [finding for about in urls for finding in answers.found.get(about) or [silent[about]]]
+    there = [each.about for each in found if each.level is not Level.FAILURE]
+    transports = {name: app.transport(name) for name in app.transport_names if f"transports.{name}" in there}
+    brokers = await ask_each({f"transports.{name}": _of_broker(app, name) for name in transports})
+    found += [finding for some in brokers.found.values() for finding in some]
+    found += [failure(each.backend, each.why, "look again: it answered a moment ago") for each in brokers.unanswered]
+    return [*found, *(await _looked_into(app, transports) if "store" in there else [])]
+
+
+def _asking(app: Redrive, about: str, url: str) -> Callable[[], Awaitable[list[Finding]]]:
+    """Ask one backend whether it could do its work, and what it doubts of its own server."""
+
+    async def ask() -> list[Finding]:
+        backend: Store | Transport | None = None
+        try:
+            backend = app.store if about == "store" else app.transport(about.partition(".")[2])
             await backend.check()
-    except ConfigError as error:
-        found.append(failure(about, str(error), f"correct it, or `{about}`"))
-        return None
-    except (RedriveError, TimeoutError) as error:
-        why = str(error) or f"no answer within {_PATIENCE:g} s"
-        found.append(failure(about, f"{shown} does not answer: {why}", f"start it, or correct `{about}`"))
-        return None
-    found.append(_kept(about, shown, backend.features.durable))
-    return backend
+        except ConfigError as error:
+            wrong = failure(about, str(error), f"correct it, or `{about}`")
+            return [wrong, *await doubts(about, backend, said=str(error))]
+        except RedriveError as error:
+            why = Redactor().text(str(error))
+            return [_silent(Unanswered(about, why), url), *await doubts(about, backend, said=why)]
+        return [_kept(about, Redactor().text(url), backend.features.durable), *await doubts(about, backend)]
+
+    return ask
+
+
+def _silent(silent: Unanswered, url: str) -> Finding:
+    text = f"{Redactor().text(url)} does not answer: {silent.why}"
+    return failure(silent.backend, text, f"start it, or correct `{silent.backend}`")
 
 
 def _kept(about: str, url: str, durable: bool) -> Finding:
@@ -74,18 +80,13 @@ def _kept(about: str, url: str, durable: bool) -> Finding:
     )
 
 
-async def _of_broker(app: Redrive, name: str, transport: Transport) -> list[Finding]:
-    try:
-        return await broker(app, name, transport)
-    except RedriveError as error:
-        return [failure(f"transports.{name}", str(error), "look again: it answered a moment ago")]
+def _of_broker(app: Redrive, name: str) -> Callable[[], Awaitable[list[Finding]]]:
+    return lambda: broker(app, name, app.transport(name))
 
 
-async def _looked_into(app: Redrive, store: Store, transports: dict[str, Transport]) -> list[Finding]:
-    """Run a check; a backend that goes away meanwhile is a finding too."""
-    try:
-        if not await is_made(store):
-            return [fine("letters", "none yet: the first one makes the indexes")]
-        return [finding async for finding in contents(app, store, transports)]
-    except RedriveError as error:
-        return [failure("store", str(error), "look again: it answered a moment ago")]
+async def _looked_into(app: Redrive, transports: dict[str, Transport]) -> list[Finding]:
+    """Check the contents; a backend that goes away meanwhile is a finding too."""
+    made = await ask_each({"store": lambda: is_made(app.store)})
+    if made.found.get("store") is False:
+        return [fine("letters", "none yet: the first one makes the tables or indexes")]
+    return await contents(app, app.store, transports)

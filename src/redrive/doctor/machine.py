@@ -5,20 +5,11 @@ from __future__ import annotations
 import platform
 import sqlite3
 from collections.abc import Iterator
-from importlib.util import find_spec
 
 from redrive.doctor.findings import Finding, failure, fine
+from redrive.extras import install, missing_extras
 
 _OLDEST_SQLITE = (3, 35, 0)
-_EXTRAS = {
-    "server": ("litestar", "uvicorn", "prometheus_client"),
-    "tracing": ("opentelemetry",),
-    "yaml": ("yaml",),
-    "pydantic": ("pydantic",),
-    "fast": ("uvloop",),
-    "alerts": ("apprise", "httpx"),
-    "opensearch": ("opensearchpy", "aiohttp"),
-}
 
 
 def machine() -> Iterator[Finding]:
@@ -37,7 +28,7 @@ def _sqlite() -> Finding:
 
 
 def _extras() -> Finding:
-    missing = [name for name, modules in _EXTRAS.items() if not all(find_spec(module) for module in modules)]
+    missing = missing_extras()
     if not missing:
         return fine("extras", "all installed")
-    return fine("extras", f"not installed: {', '.join(missing)} (pip install 'redrive[{','.join(missing)}]')")
+    return fine("extras", f"not installed: {', '.join(missing)} ({install(*missing)})")

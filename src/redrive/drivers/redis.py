@@ -174,12 +174,24 @@ class Link:
         await self.command("SCRIPT", "LOAD", script.text)
         return await self.commands(wanted)
 
-    async def wait(self, key: Value, seconds: float) -> bool:
-        """Wait, at most so long, until something is pushed to that list, and take it; returns whether something was."""
-        seconds = min(max(seconds, 0.001), LONGEST_WAIT)
-        async with self._ours(seconds):
-            answer = await self._client.execute_command("BLPOP", key, f"{seconds:.3f}")
-        return answer is not None
+    async def run_after(
+        self, bells: Sequence[Value], script: Script, keys: Sequence[Value], arguments: Sequence[Value] = ()
+    ) -> Any:
+        """Wait until something is pushed to one of those lists, `LONGEST_WAIT` at most, take it, and run the script. On
+        one server both are sent at once, and nothing comes back in between."""
+        waiting = "BLPOP", *bells, f"{LONGEST_WAIT:.3f}"
+        if self.address.cluster:
+            async with self._ours(LONGEST_WAIT):
+                await self._client.execute_command(*waiting)
+            return await self.run(script, keys, arguments)
+        async with self._ours(LONGEST_WAIT), self._client.pipeline(transaction=False) as pipeline:
+            pipeline.execute_command(*waiting)
+            pipeline.execute_command("EVALSHA", script.sha, len(keys), *keys, *arguments)
+            waited, answer = await pipeline.execute(raise_on_error=False)
+            for part in (waited, answer):
+                if isinstance(part, Exception) and not isinstance(part, exceptions.NoScriptError):
+                    raise part
+        return await self.run(script, keys, arguments) if isinstance(answer, Exception) else answer
 
     async def infos(self) -> dict[str, Mapping[str, Any]]:
         """The INFO of each server, by its address."""

@@ -8,13 +8,14 @@ from functools import partial
 from typing import Any, TypeAlias
 
 from redrive.errors import ConfigError
-from redrive.flow.decode import name_of
+from redrive.flow.callables import is_async, name_of
 from redrive.model import Message
 
 Call: TypeAlias = Callable[[], Awaitable[Any]]
 """Calls the handler, and returns what it returns."""
-Around: TypeAlias = Callable[[Message, Call], Awaitable[Any]]
-"""`async def around(message, call): ... await call() ...`, as middleware in web frameworks."""
+Around: TypeAlias = Callable[[Any, Call], Awaitable[Any]]
+"""`async def around(message, call): ... await call() ...`, as middleware in web frameworks. Around a batch
+handler it gets the list of Messages."""
 
 
 def arounds(given: Around | Sequence[Around] | None) -> tuple[Around, ...]:
@@ -36,11 +37,34 @@ def wrapped(
     return called
 
 
+def wrapped_batch(
+    call: Callable[..., Awaitable[Any]], wants_messages: bool, arounds: Sequence[Around]
+) -> Callable[[list[Any], list[Message]], Awaitable[Any]]:
+    """The call of a batch handler with the wrappers around it. They get the list of Messages. What the handler said of
+    each message is not for them to pass on: it is kept, whatever they return."""
+
+    async def called(bodies: list[Any], messages: list[Message]) -> Any:
+        outcomes: Any = None
+
+        async def innermost(bodies: list[Any], messages: list[Message]) -> Any:
+            nonlocal outcomes
+            outcomes = await (call(bodies, messages) if wants_messages else call(bodies))
+            return outcomes
+
+        outer: Callable[..., Awaitable[Any]] = innermost
+        for around in reversed(arounds):
+            outer = wrapped(outer, True, around)
+        await outer(bodies, messages)
+        return outcomes
+
+    return called
+
+
 def _check(around: Any) -> None:
     help = "write `async def around(message, call): ...`, and `await call()` in it"
     if not callable(around):
         raise ConfigError(f"around={around!r}: it is no function; {help}")
-    if not inspect.iscoroutinefunction(around) and not inspect.iscoroutinefunction(type(around).__call__):
+    if not is_async(around):
         raise ConfigError(f"around={name_of(around)} is not async; {help}")
     try:
         inspect.signature(around).bind(None, None)

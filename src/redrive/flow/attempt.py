@@ -37,20 +37,26 @@ async def attempt(context: Context, message: Message, deadline: Deadline) -> Fai
             else:
                 with context.span(message):
                     await (handler.call(body, message) if handler.wants_message else handler.call(body))
-    except asyncio.CancelledError as error:
-        if _we_are_cancelled():
-            raise
-        return failure(context, message, error)
-    except TimeoutError as error:
-        if deadline.expired:
-            place = (error.__cause__ or error).__traceback__  # where in the handler it was stopped
-            error = AttemptTimeout(f"the attempt took longer than {deadline.span}").with_traceback(place)
-        return failure(context, message, error)
-    except (KeyboardInterrupt, GeneratorExit, NotNow):
-        raise
     except BaseException as error:
-        return failure(context, message, error)
+        if is_ours(error):
+            raise
+        return failure(context, message, told(error, deadline))
     return None
+
+
+def is_ours(error: BaseException) -> bool:
+    """Whether what came out of a handler is no failure of it, and goes through."""
+    if isinstance(error, asyncio.CancelledError):
+        return _we_are_cancelled()
+    return isinstance(error, KeyboardInterrupt | GeneratorExit | NotNow)
+
+
+def told(error: BaseException, deadline: Deadline) -> BaseException:
+    """The error as it is told of: that the time was over, if it was."""
+    if not isinstance(error, TimeoutError) or not deadline.expired:
+        return error
+    place = (error.__cause__ or error).__traceback__  # where in the handler it was stopped
+    return AttemptTimeout(f"the attempt took longer than {deadline.span}").with_traceback(place)
 
 
 def failure(context: Context, message: Message, error: BaseException) -> Failure:
@@ -120,7 +126,7 @@ def refusal(context: Context, delivery: Delivery) -> Refusal | None:
     message, uncountable = delivery.message, delivery.uncountable
     if delivery.unreadable:
         return Refusal(Reason.UNDECODABLE, unreadable(context, message, delivery.unreadable))
-    reason = admit(message, context.policy, context.body_limit, context.clock.now())
+    reason = admit(message, context.most_attempts, context.body_limit, context.clock.now())
     if reason is None and not uncountable:
         return None
     if reason is None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import AbstractContextManager
 from datetime import timedelta
 from typing import Any, TypeAlias
@@ -20,6 +20,7 @@ from redrive.telemetry.events import Events
 from redrive.transports.base import DeadLetterPlace, Delivery, Transport
 
 Span: TypeAlias = Callable[[Message], AbstractContextManager[Any]]
+BatchSpan: TypeAlias = Callable[[Sequence[Message]], AbstractContextManager[Any]]
 
 
 class Handler(Struct, frozen=True):
@@ -37,6 +38,9 @@ class Handler(Struct, frozen=True):
     limits: Limits = Limits()
     policy_of: Callable[[Delivery], Policy] | None = None  # where each message has a policy of its own
     decode_wants_message: bool = False  # a decoder of the user's own, with two parameters
+    batch: int | None = None  # it takes lists of up to so many; None: one message at a time
+    within: timedelta = timedelta()  # how long a batch that is not full waits for more
+    exactly_once: bool = False  # its work and its ack are one transaction
 
 
 class Context(Struct, frozen=True):
@@ -54,6 +58,7 @@ class Context(Struct, frozen=True):
     batch: int
     lease: timedelta
     span: Span | None = None  # around each attempt, where traces are wanted
+    batch_span: BatchSpan | None = None  # around each call of a batch handler
     one_store: bool = False  # the transport leases letters of this very store: what it cannot take now is tried again
     dead_letter_place: DeadLetterPlace | None = None  # of the transport itself; letters go there before the store
 
@@ -69,6 +74,12 @@ class Context(Struct, frozen=True):
         """What is to be done when this one fails."""
         handler = self.handler
         return handler.policy if handler.policy_of is None else handler.policy_of(delivery)
+
+    @property
+    def most_attempts(self) -> int:
+        """How often a message may be begun. What shared a batch when its worker died may have done nothing: it gets
+        one more attempt, alone, so that only what takes its worker down by itself is buried for it."""
+        return self.policy.most_attempts + (self.handler.batch is not None)
 
     @property
     def records_letters(self) -> bool:

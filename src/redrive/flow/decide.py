@@ -11,9 +11,9 @@ from redrive.policy import Policy
 _DONE = Done()
 
 
-def admit(message: Message, policy: Policy, body_limit: int, now: datetime) -> Reason | None:
+def admit(message: Message, most_attempts: int, body_limit: int, now: datetime) -> Reason | None:
     """None: attempt it. Otherwise why it is buried without an attempt."""
-    if message.attempt > policy.most_attempts:
+    if message.attempt > most_attempts:
         return Reason.CRASHED
     if message.expires_at is not None and message.expires_at <= now:
         return Reason.EXPIRED

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import inspect
 import typing
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, TypeAlias
 
 import msgspec
 
 from redrive.errors import ConfigError, UsageError
+from redrive.flow.callables import function_of, is_async, name_of
 from redrive.model import Message
 
 Decoder: TypeAlias = Callable[..., Any]
@@ -19,7 +20,7 @@ Decoder: TypeAlias = Callable[..., Any]
 def decoder_for(annotation: Any) -> Decoder:
     """How a body becomes that type. A type that no body can become is refused when the handler is registered."""
     if annotation is bytes:
-        return _as_is
+        return as_is
     if annotation is str:
         return bytes.decode
     if hasattr(annotation, "model_validate_json"):  # a pydantic model, which we need not import to know
@@ -70,7 +71,7 @@ def decode_wants_message(decode: Decoder) -> bool:
     """Whether a decoder of the user's own takes the Message beside the bytes. One that takes neither is refused."""
     if not callable(decode):
         raise ConfigError(f"decode={decode!r}: it takes a function from the bytes of a body to a value")
-    if inspect.iscoroutinefunction(decode):
+    if is_async(decode):
         raise ConfigError(f"decode={name_of(decode)} is async: decode without waiting, and wait in the handler")
     try:
         parameters = inspect.signature(decode).parameters.values()
@@ -84,37 +85,97 @@ def decode_wants_message(decode: Decoder) -> bool:
     return required == 2
 
 
-def signature_of(function: Callable[..., Any], decode: Decoder | None = None) -> Signature:
+def signature_of(function: Callable[..., Any], decode: Decoder | None = None, *, without: str = "") -> Signature:
     """Read a handler's parameters: the body first, and if there is a second one, the message.
 
     decode   how the body becomes a value, instead of by the annotation
+    without  a parameter that is given otherwise
     """
+    _refuse_what_cannot_be_called(function)
+    code = function_of(function)
     try:
-        hints = typing.get_type_hints(function)
+        hints = typing.get_type_hints(code)
     except Exception as error:
         raise ConfigError(f"the annotations of {name_of(function)} cannot be read: {error}") from error
-    if inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function):
+    if inspect.isgeneratorfunction(code) or inspect.isasyncgenfunction(code):
         raise ConfigError(f"{name_of(function)} yields: nothing would run it, so write it without `yield`")
-    required = [p for p in inspect.signature(function).parameters.values() if p.default is p.empty]
-    for parameter in required:
-        if parameter.kind is parameter.KEYWORD_ONLY:
-            raise ConfigError(
-                f"{name_of(function)}: a handler is not called with {parameter.name!r}, give it a default"
-            )
-    names = [p.name for p in required if _counts(p)]
-    if not 1 <= len(names) <= 2:
-        raise ConfigError(
-            f"{name_of(function)} takes {len(names)} parameters: a handler takes the body, and the Message"
-        )
+    names = _parameters(function, without)
     annotation = hints.get(names[0], Any)
     if annotation is Message:
         raise ConfigError(f"{name_of(function)}: the first parameter is the body, the Message is the second")
     return Signature(decoder_for(annotation) if decode is None else decode, len(names) == 2)
 
 
-def name_of(function: Callable[..., Any]) -> str:
-    """How a person finds it."""
-    return f"{getattr(function, '__module__', '?')}:{getattr(function, '__qualname__', repr(function))}"
+def batch_signature_of(function: Callable[..., Any], decode: Decoder | None = None) -> Signature:
+    """The same of a batch handler: a list of bodies first, and if there is a second parameter, the list of Messages."""
+    _, wants_messages = signature_of(function, decode or as_is)
+    first = next(iter(inspect.signature(function).parameters))
+    annotation = typing.get_type_hints(function).get(first, Any)
+    item: Any = Any
+    if annotation is Any or annotation is list:
+        pass
+    elif typing.get_origin(annotation) in (list, Sequence):
+        [item] = typing.get_args(annotation)
+    else:
+        raise ConfigError(
+            f"{name_of(function)} is a batch handler: its first parameter gets a list of bodies, so annotate it as "
+            f"list[Order], and not as {getattr(annotation, '__name__', annotation)}"
+        )
+    if item is Message:
+        raise ConfigError(
+            f"{name_of(function)}: the first parameter is the list of bodies, that of Messages the second"
+        )
+    return Signature(decoder_for(item) if decode is None else decode, wants_messages)
+
+
+def _refuse_what_cannot_be_called(function: Callable[..., Any]) -> None:
+    """Refuse what is no function and has none, and what would only look as if it were handled."""
+    if inspect.iscoroutine(function):
+        function.close()
+        raise ConfigError(f"{function.__qualname__}() was called: give the function itself, without the parentheses")
+    if isinstance(function, classmethod | staticmethod | property):
+        kind = type(function).__name__
+        raise ConfigError(
+            f"a {kind} is not a function before its class is made: register it below the class, "
+            f"as in app.handler('orders')(Shop.charge)"
+        )
+    if inspect.isclass(function):
+        raise ConfigError(
+            f"{name_of(function)} is a class, and a call would only make an object of it: register an object that has "
+            f"__call__, or one of its methods"
+        )
+    if not callable(function):
+        raise ConfigError(f"{function!r} is no function: a handler is called with the body of each message")
+
+
+def _parameters(function: Callable[..., Any], without: str = "") -> list[str]:
+    """The names of the one or two parameters that a handler is called with, but for one that is given otherwise."""
+    try:
+        every = [p for p in inspect.signature(function).parameters.values() if p.name != without]
+    except ValueError:
+        raise ConfigError(f"{name_of(function)} does not say what it takes: call it in a function") from None
+    required = [p for p in every if p.default is p.empty]
+    for parameter in required:
+        if parameter.kind is parameter.KEYWORD_ONLY:
+            raise ConfigError(
+                f"{name_of(function)}: a handler is not called with {parameter.name!r}, give it a default"
+            )
+    names = [p.name for p in required if _counts(p)] or [p.name for p in every if _counts(p)][:1]
+    if not names and any(p.kind is p.VAR_POSITIONAL for p in every):
+        raise ConfigError(
+            f"{name_of(function)} takes *{every[0].name}, which says nothing of the body: name the parameter, or put "
+            f"functools.wraps on the decorator that hides it"
+        )
+    if names and names[0] in ("self", "cls") and inspect.isfunction(function):
+        raise ConfigError(
+            f"{name_of(function)} is a method without its object: register it of an object, as in "
+            f"app.handler('orders')(shop.charge)"
+        )
+    if not 1 <= len(names) <= 2:
+        raise ConfigError(
+            f"{name_of(function)} takes {len(names)} parameters: a handler takes the body, and the Message"
+        )
+    return names
 
 
 def _counts(parameter: inspect.Parameter) -> bool:
@@ -125,5 +186,6 @@ def _takes(parameter: inspect.Parameter) -> bool:
     return _counts(parameter) or parameter.kind is parameter.VAR_POSITIONAL
 
 
-def _as_is(body: bytes) -> bytes:
+def as_is(body: bytes) -> bytes:
+    """The body itself."""
     return body

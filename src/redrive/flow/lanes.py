@@ -128,11 +128,21 @@ class Lanes(Generic[L]):
                 given_back += behind
         self._settling = []
         given_back += self._take_ready(waiting)
+        self._wait_for_return(given_back)
+        return given_back
+
+    def give_back(self) -> list[L]:
+        """Take out everything that was not begun, to go back to the transport while others go on. It blocks its lane
+        until that is settled, as above."""
+        given_back = self.drain()
+        self._wait_for_return(item for item in given_back if item.lane is not None)
+        return given_back
+
+    def _wait_for_return(self, given_back: Iterable[L]) -> None:
         for item in given_back:
             if item.lane not in self._busy:
                 self._busy[item.lane] = None
                 self._undecided.append((item, _RELEASE))
-        return given_back
 
     def drain(self) -> list[L]:
         """Everything that was not begun."""

@@ -10,22 +10,28 @@ from redrive.flow.availability import Availability
 from redrive.flow.context import Context
 from redrive.flow.decision import Decision
 from redrive.telemetry.events import LeaseLost
-from redrive.transports.base import Delivery
+from redrive.transports.base import Block, Delivery
 
 
 class Leases:
-    """The deliveries that are held, at most so many."""
+    """The deliveries that are held, at most so many.
 
-    def __init__(self, context: Context, most: int, availability: Availability) -> None:
+    worth   how many more are worth a fetch
+    """
+
+    def __init__(self, context: Context, most: int, worth: int, availability: Availability) -> None:
         self.changed = asyncio.Event()  # something is no longer held
         self._context = context
         self._most = most
+        self._worth = worth
         self._availability = availability
         self._held: dict[int, Delivery] = {}
+        self._blocks: dict[int, Block] = {}
+        self._in_blocks = 0
         self.settling: Sequence[Decision] = ()  # if one of these is lost, its settlement will say so
 
     def __len__(self) -> int:
-        return len(self._held)
+        return len(self._held) + self._in_blocks
 
     def add(self, deliveries: Sequence[Delivery]) -> None:
         self._held.update(zip(map(id, deliveries), deliveries, strict=True))
@@ -37,14 +43,42 @@ class Leases:
             held.pop(id(delivery), None)
         self.changed.set()
 
+    def add_block(self, block: Block) -> None:
+        self._blocks[id(block)] = block
+        self._in_blocks += len(block)
+
+    def drop_block(self, block: Block) -> None:
+        """As `drop`."""
+        if self._blocks.pop(id(block), None) is not None:
+            self._in_blocks -= len(block)
+            self.changed.set()
+
+    def join(self, block: Block, other: Block) -> None:
+        """The other one becomes a part of the first."""
+        del self._blocks[id(other)]
+        block.join(other)
+
+    def split(self, block: Block, number: int) -> Block:
+        """Keep so many in the block; returns the others."""
+        rest = block.split(number)
+        self._blocks[id(rest)] = rest
+        return rest
+
+    def open(self, block: Block) -> list[Delivery]:
+        """What is in the block, each by itself from now on."""
+        deliveries = block.deliveries()
+        self.drop_block(block)
+        self.add(deliveries)
+        return deliveries
+
     async def capacity(self) -> int:
         """How many more may be taken; waits until it is worth a fetch."""
-        await self.until_at_most(self._most - max(1, self._most // 4))
-        return self._most - len(self._held)
+        await self.until_at_most(self._most - self._worth)
+        return self._most - len(self)
 
     async def until_at_most(self, number: int) -> None:
         """Wait until no more than so many are held."""
-        while len(self._held) > number:
+        while len(self) > number:
             self.changed.clear()
             await self.changed.wait()
 
@@ -53,10 +87,11 @@ class Leases:
         pause = self._context.lease.total_seconds() / 3
         while True:
             await self._context.clock.sleep(pause)
-            if not self._held:
+            if not self:
                 continue
+            inside = [delivery for block in self._blocks.values() for delivery in block.deliveries()]
             try:
-                lost = await self._context.transport.extend(list(self._held.values()))
+                lost = await self._context.transport.extend([*self._held.values(), *inside])
             except Unavailable as error:
                 self._availability.down(error, pause)
                 continue

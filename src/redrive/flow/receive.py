@@ -47,13 +47,13 @@ class Consumer:
         self._is_ours = context.transport.is_ours if isinstance(context.transport, KeepsOrder) else _always
         self._next = self.lanes.next if self._is_ours is _always else self._next_of_ours
         self._availability = Availability(context.events)
-        self._leases = Leases(context, _most_held(context), self._availability)
+        self._leases = Leases(context, *most_held(context), self._availability)
         self._beginning = Beginning(context, self._leases)
         self._counting = between_tries()
         self._idle = 0  # tasks of the pool that have nothing to do
         self._unwritten = Unwritten(context)
         self._deadlines = Deadlines(context.handler.timeout)
-        self._most_attempts = context.policy.most_attempts
+        self._most_attempts = context.most_attempts
         self._decisions: list[Decision] = []  # to be settled
         self._arrived = asyncio.Event()
         self._decided = asyncio.Event()
@@ -84,6 +84,15 @@ class Consumer:
         self._stopping.set()
         self._arrived.set()
 
+    def pause(self) -> None:
+        """Give back what is not begun: its source is paused, and its transport hands out nothing more of it."""
+        self._give_back([*self.lanes.give_back(), *(self._beginning.drain() if self._beginning.is_ready else ())])
+
+    @property
+    def in_hand(self) -> int:
+        """How many messages are received and not settled."""
+        return len(self._leases)
+
     # -- fetching ------------------------------------------------------------------------------------------------
 
     async def _fetch(self) -> None:
@@ -94,7 +103,7 @@ class Consumer:
                 await self.context.clock.sleep(self._store_pause)
             limit = 1 if self._one_at_a_time else min(capacity, self.context.batch)
             try:
-                deliveries = await self.context.transport.receive(self.context.source, limit)
+                deliveries = await self._receive(limit)
             except Unavailable as error:
                 self._availability.down(error, pause.seconds)
                 await self.context.clock.sleep(pause.next())
@@ -108,6 +117,9 @@ class Consumer:
                 await self._attempt_alone(suspect, deliveries)
             else:
                 self._begin(deliveries)
+
+    async def _receive(self, limit: int) -> Sequence[Delivery]:
+        return await self.context.transport.receive(self.context.source, limit)
 
     def _is_suspect(self, delivery: Delivery) -> bool:
         """Whoever held it did not settle it, and this is its last attempt."""
@@ -300,11 +312,16 @@ class Consumer:
             await until(self._leases.changed, [settler])
 
 
-def _most_held(context: Context) -> int:
-    """How many may be held at a time: a batch runs while the next one is fetched. Under a rate, only what runs: what is
-    taken ahead of it could begin too late, together with what the rate allows then."""
-    concurrency = context.handler.concurrency
-    return concurrency if context.handler.limits.rate else max(2 * context.batch, 2 * concurrency)
+def most_held(context: Context) -> tuple[int, int]:
+    """How many may be held at a time, and how many more are worth a fetch: a batch runs while the next one is fetched.
+    Under a rate, only what runs: what is taken ahead of it could begin too late, together with what the rate allows
+    then. A batch handler has batches that run, one that is gathered, and two that are fetched or settled."""
+    concurrency, size = context.handler.concurrency, context.handler.batch
+    if size is None:
+        most = concurrency if context.handler.limits.rate else max(2 * context.batch, 2 * concurrency)
+        return most, max(1, most // 4)
+    most = concurrency * size if context.handler.limits.rate else max(2 * context.batch, (concurrency + 3) * size)
+    return most, min(size, max(1, most // 4))
 
 
 def _always(delivery: Delivery) -> bool:

@@ -20,6 +20,7 @@ from datetime import timedelta
 from typing import TypeAlias
 
 from redrive.clock import Clock
+from redrive.errors import ConfigError, MissingExtra
 from redrive.flow.lineage import sent_back
 from redrive.forensics.query import Query
 from redrive.model import Letter, LetterId, Owner, State
@@ -98,9 +99,12 @@ class Resend:
         return not self._transports[letter.transport].features.idempotent_send
 
     async def _send(self, name: str, letters: Sequence[Letter]) -> Results:
-        transport = self._transports.get(name)
-        if transport is None:
+        try:
+            transport = self._transports[name]
+        except KeyError:
             return {letter.id: refused(f"this process has no transport {name!r}") for letter in letters}
+        except (ConfigError, MissingExtra) as error:
+            return {letter.id: refused(f"transport {name!r} cannot be opened here: {error}") for letter in letters}
         results = await self._answers(transport, letters)
         accepted = [id for id, result in results.items() if result.status is SendStatus.ACCEPTED]
         if accepted:

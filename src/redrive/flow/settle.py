@@ -9,7 +9,7 @@ What cannot be written is given back: a failing failure path keeps the message a
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import timedelta
 
 from msgspec import Struct
@@ -65,7 +65,7 @@ async def _settle(context: Context, batch: Sequence[Decision], pause: timedelta,
     made = [_with_letter(context, item) for item in others]
     others = [item for item, _ in made]
     burials = [Burial(item, letter) for item, letter in made if letter is not None]
-    returned = [item for item in others if _may_have_letter(context, item)]
+    returned = [item for item in others if may_have_letter(context, item)]
     writing = Writing(context, pause)
     if burials:
         new = await writing.announce(burials)  # in the ledgers of replays
@@ -75,6 +75,9 @@ async def _settle(context: Context, batch: Sequence[Decision], pause: timedelta,
     if returned:
         await writing.resolve(returned)
     others = [writing.given_back.get(id(item), item) for item in others]
+    if writing.given_back:
+        plain, others = _in_order(batch, plain, others, writing.given_back.values())
+        settlements = [Settlement(item.delivery, _DONE) for item in plain]
     settlements += [_settlement(item, context.parks, stuck) for item in others]
     lost = await context.transport.settle(settlements)
     report(context, plain, others, writing.buried(burials), lost)
@@ -100,6 +103,26 @@ def _split(batch: Sequence[Decision]) -> tuple[list[Decision], list[Decision]]:
         else:
             others.append(item)
     return plain, others
+
+
+def _in_order(
+    batch: Sequence[Decision], plain: list[Decision], others: list[Decision], given_back: Iterable[Decision]
+) -> tuple[list[Decision], list[Decision]]:
+    """Those to be acked, and the others: what is done behind something of its lane that is given back goes back too."""
+    lanes = {item.delivery.lane: item.delivery for item in given_back if item.delivery.lane is not None}
+    places = {id(item.delivery): place for place, item in enumerate(batch)}
+    late = [
+        item
+        for item in plain
+        if item.delivery.lane in lanes and places[id(item.delivery)] > places[id(lanes[item.delivery.lane])]
+    ]
+    if not late:
+        return plain, others
+    names = set(map(id, late))
+    return (
+        [item for item in plain if id(item) not in names],
+        others + [Decision(item.delivery, Release()) for item in late],
+    )
 
 
 def _with_letter(context: Context, item: Decision) -> tuple[Decision, Letter | None]:
@@ -134,7 +157,7 @@ def _letter(context: Context, item: Decision) -> Letter | None:
     return None
 
 
-def _may_have_letter(context: Context, item: Decision) -> bool:
+def may_have_letter(context: Context, item: Decision) -> bool:
     """Whether it is a success that may have a letter in the store: it was sent back, or an earlier lease on it ended
     unsettled and letters are recorded before their ack. Where a dead-letter place replaces the store, they are not."""
     if not isinstance(item.outcome, Done):

@@ -26,7 +26,7 @@ class Query(Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknow
     groups: tuple[str, ...] | None = None
     tenants: tuple[str, ...] | None = None
     transports: tuple[str, ...] | None = None
-    error_type: str | None = None
+    error_type: str | None = None  # of the last failure: its full name, or the last part of it where it has no dot
     code: str | None = None
     since: datetime | None = None  # it died, the last time, at or after
     before: datetime | None = None  # it died, the last time, before
@@ -40,6 +40,11 @@ class Query(Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknow
     @property
     def is_empty(self) -> bool:
         return all(value is None for value in asdict(self).values())
+
+
+def is_short(error_type: str) -> bool:
+    """Whether the name of an error type says nothing of its module: then it stands for that name in every module."""
+    return "." not in error_type
 
 
 def matches(query: Query, letter: Letter) -> bool:
@@ -64,6 +69,11 @@ def _has_text(text: str, letter: Letter) -> bool:
     return any(needle in field.lower() for field in fields)
 
 
+def _is_called(name: str, kind: str) -> bool:
+    """Whether an error type has that name: `Declined` is the name of `shop.errors.Declined`, too."""
+    return kind == name or (is_short(name) and kind.endswith(f".{name}"))
+
+
 def _before(limit: datetime, value: datetime | None) -> bool:
     return value is not None and value < limit
 
@@ -78,7 +88,7 @@ _TESTS: dict[str, Callable[..., bool]] = {
     "groups": lambda wanted, letter: letter.group in wanted,
     "tenants": lambda wanted, letter: letter.message.tenant in wanted,
     "transports": lambda wanted, letter: letter.transport in wanted,
-    "error_type": lambda wanted, letter: letter.last.type == wanted,
+    "error_type": lambda wanted, letter: _is_called(wanted, letter.last.type),
     "code": lambda wanted, letter: letter.last.code == wanted,
     "since": lambda wanted, letter: letter.created_at >= wanted,
     "before": lambda wanted, letter: letter.created_at < wanted,

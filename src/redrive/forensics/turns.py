@@ -8,6 +8,8 @@ from typing import Any
 
 from msgspec import Struct
 
+from redrive.answers import Unanswered
+
 _LONGEST_NAME = 100
 
 
@@ -28,6 +30,13 @@ class Turns(Struct, frozen=True):
 
     source: str
     tenants: list[Turn]
+
+
+class Fairness(Struct, frozen=True):
+    """The turns of every source that is shared fairly, and which transports could not be asked."""
+
+    sources: list[Turns]
+    unanswered: list[Unanswered]
 
 
 def turns(source: str, tenants: Iterable[Any]) -> Turns:

@@ -84,16 +84,14 @@ def detail(letter: Letter, redactor: Redactor) -> Detail:
     message = letter.message
     return Detail(
         **_shared(letter, redactor),
-        key=None if message.key is None else _masked(redactor.start, message.key),
-        correlation_id=None if message.correlation_id is None else _masked(redactor.text, message.correlation_id),
+        key=None if message.key is None else masked(redactor.start, message.key),
+        correlation_id=None if message.correlation_id is None else masked(redactor.text, message.correlation_id),
         priority=message.priority,
         enqueued_at=message.enqueued_at,
         expires_at=letter.expires_at,
         origin=message.origin,
-        headers=[
-            (name, _masked(lambda pair: redactor.header(*pair), (name, value))) for name, value in message.headers
-        ],
-        body=_masked(redactor.body, message.body),
+        headers=[(name, masked(lambda pair: redactor.header(*pair), (name, value))) for name, value in message.headers],
+        body=masked(redactor.body, message.body),
         body_size=len(message.body),
         failures=[_attempt(failure, redactor) for failure in letter.failures],
         retries=letter.retries,
@@ -118,7 +116,7 @@ def _shared(letter: Letter, redactor: Redactor) -> dict[str, Any]:
         "tenant": letter.message.tenant,
         "group": letter.group,
         "error_type": last.type,
-        "error_message": _masked(redactor.text, last.message),
+        "error_message": masked(redactor.text, last.message),
         "code": last.code,
         "attempts": len(letter.failures),
         "created_at": letter.created_at,
@@ -134,17 +132,17 @@ def _attempt(failure: Failure, redactor: Redactor) -> Attempt:
         at=failure.at,
         stage=failure.stage,
         type=failure.type,
-        message=_masked(redactor.text, failure.message),
+        message=masked(redactor.text, failure.message),
         category=failure.category,
         retryable=failure.retryable,
         code=failure.code,
         worker=failure.worker,
         version=failure.version,
-        stack=_masked(redactor.text, failure.stack),
+        stack=masked(redactor.text, failure.stack),
     )
 
 
-def _masked(mask: Callable[[V], str], value: V) -> str:
+def masked(mask: Callable[[V], str], value: V) -> str:
     """The value as it may be shown. One that cannot be searched for secrets is a secret as a whole: the rest of the
     letter is shown all the same, and `redrive show --raw` has the bytes."""
     try:

@@ -251,6 +251,43 @@ class Store(Protocol):
         ...
 
 
+@runtime_checkable
+class MadeLater(Protocol):
+    """A store that is made with the first call that needs it."""
+
+    async def is_made(self) -> bool:
+        """Whether it has anything there: looking into one that has not would make it."""
+        ...
+
+
+class Doubt(Protocol):
+    """What is wrong with a server."""
+
+    @property
+    def text(self) -> str:
+        """What it does, as the end of a sentence: `forgets what came last when it is killed`."""
+        ...
+
+    @property
+    def mend(self) -> str:
+        """What to do about it."""
+        ...
+
+    @property
+    def is_failure(self) -> bool:
+        """Whether it loses something or does not work, and not only will one day."""
+        ...
+
+
+@runtime_checkable
+class HasDoubts(Protocol):
+    """A store or transport that can say what is wrong with its server."""
+
+    async def doubts(self) -> Sequence[Doubt]:
+        """Everything that is wrong. Makes nothing. Raises Unavailable if the server does not answer."""
+        ...
+
+
 class ClusterHealth(Protocol):
     """How the cluster of a store is."""
 
@@ -276,12 +313,8 @@ class ClusterHealth(Protocol):
 
 
 @runtime_checkable
-class Cluster(Protocol):
+class Cluster(MadeLater, Protocol):
     """A store that is a cluster, and can say how it is."""
-
-    async def is_made(self) -> bool:
-        """Whether it has anything there: looking into one that has not would make it."""
-        ...
 
     async def health(self) -> ClusterHealth:
         """How the cluster is. Makes nothing. Raises StoreUnavailable if we may not ask."""

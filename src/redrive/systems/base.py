@@ -39,14 +39,17 @@ class System:
 
     name: str  # of its settings' section, of its command, and of its entry point
     about: str = ""  # one line, for `redrive --help`
-    extra: str = ""  # of Redrive's own: `pip install redrive[EXTRA]` brings its libraries
+    extra: str = ""  # of Redrive's own, which bring its libraries: one, or several with commas between them
     settings: str = ""  # a Struct whose fields are Annotated with About: the section `[name]`
     command: str = ""  # a click command or group: `redrive NAME`
     switch: str = ""  # a setting of its section: while it is none, there are no routes, checks, metrics, preparation
     routes: str = ""  # a litestar.Router with more routes for the admin API, each with its `role`
     checks: str = ""  # async (app) -> findings, for `redrive doctor`
     metrics: str = ""  # (app, metrics) -> None: adds to what `redrive up` answers on /metrics
-    rules: str = ""  # `package:file` with rules for Prometheus: `redrive NAME alert-rules` prints it
+    rules: str = (
+        ""  # `package:file` with rules for Prometheus: `redrive alert-rules` and `redrive NAME alert-rules` print it
+    )
+    panels: str = ""  # a redrive.telemetry.panels.Row: its part of `redrive dashboard`
     prepare: str = ""  # (settings) -> settings, before `redrive up` opens anything
     formats: tuple[Format, ...] = ()
     transports: Mapping[str, str] = field(default_factory=dict)  # scheme of a URL -> its opener, as in registry.py

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
+from redrive.answers import ask_each
 from redrive.doctor.findings import Finding, failure
 from redrive.errors import RedriveError
 from redrive.systems.base import Format, System, resolved
@@ -16,11 +17,26 @@ if TYPE_CHECKING:
     from redrive.telemetry.metrics import Metrics
 
 
+_PATIENCE = 10.0
+_AGAIN = "does what it looks at answer? look again"
+
+
 def in_use(settings: Settings) -> Iterator[System]:
     """The systems whose switch is set, and those that have none."""
     for name, system in systems().items():
         section = sections().get(name)
         if not system.switch or (section and getattr(settings.of(section), system.switch) is not None):
+            yield system
+
+
+def configured(settings: Settings) -> Iterator[System]:
+    """The systems that the settings speak of: their switch is set; or they have none, and their section
+    says something, or a URL has a scheme of theirs."""
+    schemes = {url.partition("://")[0] for url in (settings.store, *settings.transports.values())}
+    for system in in_use(settings):
+        section = sections().get(system.name)
+        said = section is not None and any(type(each) is section for each in settings.sections)
+        if system.switch or said or schemes & {*system.transports, *system.stores}:
             yield system
 
 
@@ -48,10 +64,14 @@ def add_metrics(app: Redrive, metrics: Metrics) -> Metrics:
 async def findings(app: Redrive) -> list[Finding]:
     """What the checks of the systems in use find. A check that fails is a finding too."""
     found = [failure("systems", line, "pip list names it") for line in refused()]
-    for system in in_use(app.settings):
-        if system.checks:
-            found += await _checked(system, app)
-    return found
+    checked = {system.name: _checking(system, app) for system in in_use(app.settings) if system.checks}
+    answers = await ask_each(checked, patience=_PATIENCE)
+    found += [finding for some in answers.found.values() for finding in some]
+    return found + [failure(each.backend, f"its checks: {each.why}", _AGAIN) for each in answers.unanswered]
+
+
+def _checking(system: System, app: Redrive) -> Callable[[], Awaitable[list[Finding]]]:
+    return lambda: _checked(system, app)
 
 
 async def _checked(system: System, app: Redrive) -> list[Finding]:

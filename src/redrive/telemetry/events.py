@@ -31,6 +31,14 @@ class BatchSettled(Event, frozen=True):
     seconds: tuple[float, ...]
 
 
+class BatchHandled(Event, frozen=True):
+    """A batch handler was called with so many messages."""
+
+    source: str
+    messages: int
+    seconds: float
+
+
 class MessageRetried(Event, frozen=True):
     """An attempt failed and another will follow."""
 
@@ -201,6 +209,31 @@ class WorkerStopped(Event, frozen=True):
 
     worker: str
     released: int
+
+
+class ProcessStarted(Event, frozen=True):
+    """A worker process of a supervisor runs."""
+
+    process: int
+    pid: int
+
+
+class ProcessDied(Event, frozen=True):
+    """A worker process ended though nobody had told it to. `pause`: until it is started again; None: it is not."""
+
+    process: int
+    pid: int
+    cause: str
+    lived: timedelta
+    pause: timedelta | None
+
+
+class UpkeepRan(Event, frozen=True):
+    """A task of upkeep came to its end; it is done again after `every`."""
+
+    task: str  # `retries`, `rescue`, `replays`, `prune`
+    at: datetime
+    every: timedelta
 
 
 class Acted(Event, frozen=True):

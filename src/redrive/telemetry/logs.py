@@ -216,6 +216,17 @@ def _settled(event: facts.BatchSettled) -> Line:
     return logging.DEBUG, "batch_settled", {name: getattr(event, name) for name in names}
 
 
+def _process_died(event: facts.ProcessDied) -> Line:
+    fields = {
+        "process": event.process,
+        "pid": event.pid,
+        "cause": event.cause,
+        "lived": round(event.lived.total_seconds(), 1),
+        "next_start_in": None if event.pause is None else event.pause.total_seconds(),
+    }
+    return logging.ERROR, "process_died", fields
+
+
 def _as_is(level: int, name: str) -> Callable[[Event], Line]:
     """A line with every field of the event under its own name."""
     return lambda event: (level, name, {field: getattr(event, field) for field in event.__struct_fields__})
@@ -242,5 +253,8 @@ _SAYS: Mapping[type[Event], Callable[[Any], Line]] = {
     facts.IncidentMoved: _as_is(logging.WARNING, "incident_moved"),
     facts.WorkerStarted: _as_is(logging.INFO, "worker_started"),
     facts.WorkerStopped: _as_is(logging.INFO, "worker_stopped"),
+    facts.ProcessStarted: _as_is(logging.INFO, "process_started"),
+    facts.ProcessDied: _process_died,
+    facts.UpkeepRan: _as_is(logging.DEBUG, "upkeep_ran"),
     facts.Acted: _as_is(logging.INFO, "acted"),
 }

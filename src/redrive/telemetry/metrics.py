@@ -10,13 +10,15 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections import Counter as Tally
 from collections import defaultdict
-from collections.abc import Awaitable, Callable, Iterable, Iterator
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
 from typing import Any
 
 from redrive import __version__
 from redrive.errors import MissingExtra
 from redrive.flow.breaker import Position
+from redrive.forensics.measured import Measured
 from redrive.forensics.stats import SourceStats, Stats
+from redrive.processes.merge import Family
 from redrive.telemetry import events as facts
 from redrive.telemetry.events import Event, Events
 
@@ -27,9 +29,10 @@ try:
 except ImportError as error:
     raise MissingExtra("metrics", "server") from error
 
-__all__ = ["CONTENT_TYPE_LATEST", "Metrics"]
+__all__ = ["CONTENT_TYPE_LATEST", "Metric", "Metrics", "rendered"]
 
 _BOUNDS = (0.001, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 300.0)
+_OUTCOMES = ("done", "retried", "buried", "released")
 _MOST_SOURCES = 200
 _OTHERS = "(others)"
 
@@ -40,15 +43,19 @@ class Metrics:
     def __init__(self, events: Events) -> None:
         self.registry = CollectorRegistry()
         self.probes: list[Callable[[], Awaitable[object]]] = []  # asked before a scrape, by collectors that must look
+        self._sources: set[str] = set()  # that this process receives, or received, from
         self._attempts = _Attempts()
         self._snapshot = _Snapshot()
         self.registry.register(self._attempts)
         self.registry.register(self._snapshot)
         counted = self._counter
         self._messages = counted("messages", "Messages settled, by what became of them", "source", "outcome")
+        self._calls = counted("batch_calls", "Calls of batch handlers", "source")
+        self._called_with = counted("batch_messages", "Messages that batch handlers were called with", "source")
         self._buried = counted("letters_buried", "Messages that became a letter", "source", "category", "reason")
         self._refused = counted("letters_refused", "Times that the store would not have a letter", "source")
         self._resolved = counted("letters_resolved", "Letters whose message succeeded after all", "source")
+        self._sent_back = counted("letters_retried", "Letters that automatic retries sent back", "source")
         self._leases = counted("lease_lost", "Deliveries that somebody else settled before us")
         self._down = counted("backend_down", "Times that a backend did not answer", "backend")
         self._replays = counted("replays", "Replays, by the state they came to", "state")
@@ -62,9 +69,22 @@ class Metrics:
         self._bounded = Gauge(
             "redrive_queue_utilisation", "How full a queue with a bound is, 1: full", ["queue"], registry=self.registry
         )
+        self._workers = Gauge(
+            "redrive_worker", "1: this process receives from that source", ["source"], registry=self.registry
+        )
+        self._upkeep = Gauge(
+            "redrive_upkeep_last_run_timestamp_seconds",
+            "When this process last brought a task of upkeep to its end",
+            ["task"],
+            registry=self.registry,
+        )
+        self._upkeep_every = Gauge(
+            "redrive_upkeep_interval_seconds", "How often that task is to run", ["task"], registry=self.registry
+        )
         Info("redrive_build", "Which Redrive this is", registry=self.registry).info({"version": __version__})
         self._on: dict[type[Event], Callable[[Any], None]] = {
             facts.BatchSettled: self._settled,
+            facts.BatchHandled: self._handled,
             facts.MessageBuried: lambda e: self._buried.labels(e.source, e.failure.category, e.reason).inc(),
             facts.LetterRefused: lambda e: self._refused.labels(e.source).inc(),
             facts.LetterResolved: lambda e: self._resolved.labels(e.source).inc(),
@@ -76,14 +96,23 @@ class Metrics:
             facts.AlertsSent: lambda e: self._alerts_sent.labels(e.notifier).inc(e.count),
             facts.NotifierDown: lambda e: self._alerts_failed.labels(e.notifier).inc(),
             facts.AlertsDropped: lambda e: self._alerts_dropped.labels(e.notifier).inc(e.count),
+            facts.LettersRetried: lambda e: self._sent_back.labels(e.source).inc(e.count),
+            facts.WorkerStarted: self._started,
+            facts.WorkerStopped: lambda e: self._stopped(),
+            facts.UpkeepRan: self._kept_up,
             facts.IncidentMoved: lambda e: self._incidents.labels(e.state).inc(),
         }
         self.close = events.subscribe(self._observe)
 
-    def render(self, stats: Stats | None) -> bytes:
-        """The text of a scrape. Without stats (the store is away) the counters still come, and a gauge says so."""
-        self._snapshot.stats = stats
+    def render(self, measured: Measured | None) -> bytes:
+        """The text of a scrape. Without what was measured in store and transports, the counters still come."""
+        self._snapshot.measured = measured
         return generate_latest(self.registry)
+
+    def collected(self, measured: Measured | None) -> list[Metric]:
+        """The same as objects of the library."""
+        self._snapshot.measured = measured
+        return list(self.registry.collect())
 
     def _counter(self, name: str, about: str, *labels: str) -> Counter:
         return Counter(f"redrive_{name}", about, labels, registry=self.registry)
@@ -93,11 +122,30 @@ class Metrics:
         if on is not None:
             on(event)
 
+    def _handled(self, event: facts.BatchHandled) -> None:
+        self._calls.labels(event.source).inc()
+        self._called_with.labels(event.source).inc(event.messages)
+
     def _settled(self, event: facts.BatchSettled) -> None:
-        for outcome in ("done", "retried", "buried", "released"):
+        for outcome in _OUTCOMES:
             if count := getattr(event, outcome):
                 self._messages.labels(event.source, outcome).inc(count)
         self._attempts.observe(event.source, event.seconds)
+
+    def _started(self, event: facts.WorkerStarted) -> None:
+        self._sources |= {*event.sources}
+        for source in event.sources:
+            self._workers.labels(source).set(1)
+            for outcome in _OUTCOMES:
+                self._messages.labels(source, outcome)  # 0 from the start: a rate needs something to grow from
+
+    def _stopped(self) -> None:
+        for source in self._sources:
+            self._workers.labels(source).set(0)
+
+    def _kept_up(self, event: facts.UpkeepRan) -> None:
+        self._upkeep.labels(event.task).set(event.at.timestamp())
+        self._upkeep_every.labels(event.task).set(event.every.total_seconds())
 
 
 class _Attempts:
@@ -127,6 +175,27 @@ class _Attempts:
         yield family
 
 
+class _Given:
+    """A collector of what is known already."""
+
+    def __init__(self, families: Iterable[Family]) -> None:
+        self._families = families
+
+    def collect(self) -> Iterator[Metric]:
+        for family in self._families:
+            metric = Metric(family.name, family.about, family.kind)
+            for name, labels, value in family.samples:
+                metric.add_sample(name, dict(labels), value)
+            yield metric
+
+
+def rendered(families: Iterable[Family]) -> bytes:
+    """The text of a scrape that is answered with these."""
+    registry = CollectorRegistry(auto_describe=False)
+    registry.register(_Given(families))
+    return generate_latest(registry)
+
+
 def _cumulated(counts: list[int]) -> Iterator[tuple[str, float]]:
     total = 0
     for bound, count in zip([*map(str, _BOUNDS), "+Inf"], counts, strict=True):
@@ -138,20 +207,37 @@ class _Snapshot:
     """Letters and queues as they were counted for this scrape."""
 
     def __init__(self) -> None:
-        self.stats: Stats | None = None
+        self.measured: Measured | None = None
 
     def collect(self) -> Iterator[Metric]:
-        yield GaugeMetricFamily(
-            "redrive_stats_up", "1: store and transports could be counted", value=self.stats is not None
-        )
-        if self.stats is None:
+        measured = self.measured
+        complete = measured is not None and all(measured.up.values())
+        yield GaugeMetricFamily("redrive_stats_up", "1: store and transports could be counted", value=complete)
+        if measured is None:
             return
-        letters = GaugeMetricFamily("redrive_letters", "Letters", labels=["state", "source"])
-        queue = GaugeMetricFamily("redrive_queue", "Messages in the queue", labels=["source", "kind"])
-        for name, group in _named(self.stats.sources):
-            _add(letters, queue, name, group)
-        yield letters
-        yield queue
+        yield _gauge("redrive_backend_up", "1: it answered when it was asked for this", "backend", measured.up)
+        yield _gauge("redrive_replays_under_way", "Replays not at their end", "standing", measured.replays)
+        oldest = {measured.oldest.source: measured.oldest.at.timestamp()} if measured.oldest else {}
+        yield _gauge(
+            "redrive_oldest_letter_timestamp_seconds", "When the open letter that waits longest died", "source", oldest
+        )
+        yield from _counted(measured.stats)
+
+
+def _counted(stats: Stats) -> Iterator[Metric]:
+    letters = GaugeMetricFamily("redrive_letters", "Letters", labels=["state", "source"])
+    queue = GaugeMetricFamily("redrive_queue", "Messages in the queue", labels=["source", "kind"])
+    for name, group in _named(stats.sources):
+        _add(letters, queue, name, group)
+    yield letters
+    yield queue
+
+
+def _gauge(name: str, about: str, label: str, values: Mapping[str, float]) -> GaugeMetricFamily:
+    family = GaugeMetricFamily(name, about, labels=[label])
+    for key, value in values.items():
+        family.add_metric([key], value)
+    return family
 
 
 def _named(sources: list[SourceStats]) -> Iterator[tuple[str, list[SourceStats]]]:

@@ -6,7 +6,7 @@ still belongs to the trace in which it was sent.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from traceback import format_exception
 
@@ -18,7 +18,18 @@ from redrive.forensics.redact import Redactor
 from redrive.model import Message
 
 try:
-    from opentelemetry.trace import Span, SpanKind, Status, StatusCode, Tracer, TracerProvider, get_tracer
+    from opentelemetry.context import Context
+    from opentelemetry.trace import (
+        Link,
+        Span,
+        SpanKind,
+        Status,
+        StatusCode,
+        Tracer,
+        TracerProvider,
+        get_current_span,
+        get_tracer,
+    )
     from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
 except ImportError as error:
     raise MissingExtra("tracing", "tracing") from error
@@ -34,6 +45,7 @@ def trace(app: Redrive, tracer_provider: TracerProvider | None = None) -> None:
     spans = _Spans(tracer, Redactor.of(app.settings.redact))
     app.inject = carried
     app.span = spans.attempt
+    app.batch_span = spans.batch
 
 
 def carried(headers: Mapping[str, str | bytes]) -> Mapping[str, str | bytes]:
@@ -69,6 +81,26 @@ class _Spans:
                 self._failed(span, error)
                 raise
 
+    @contextmanager
+    def batch(self, messages: Sequence[Message]) -> Iterator[None]:
+        """A CONSUMER span of one call of a batch handler. It belongs to no trace of its messages: it links to each."""
+        contexts = (get_current_span(_CARRIER.extract(_context_headers(message))) for message in messages)
+        links = [Link(span.get_span_context()) for span in contexts if span.get_span_context().is_valid]
+        with self._tracer.start_as_current_span(
+            f"process {messages[0].source}",
+            context=Context(),
+            kind=SpanKind.CONSUMER,
+            attributes=_batch_attributes(messages),
+            links=links,
+            record_exception=False,
+            set_status_on_exception=False,
+        ) as span:
+            try:
+                yield
+            except BaseException as error:
+                self._failed(span, error)
+                raise
+
     def _failed(self, span: Span, error: BaseException) -> None:
         text = self._redactor.text(text_of(error))
         stack = self._redactor.text("".join(format_exception(error)))
@@ -84,6 +116,16 @@ def _context_headers(message: Message) -> dict[str, str]:
     """The trace headers of a message, as texts. Without any, the attempt starts a trace of its own."""
     found = ((name.lower(), value) for name, value in message.headers)
     return {name: value.decode("ascii", "replace") for name, value in found if name in (_PARENT, "tracestate")}
+
+
+def _batch_attributes(messages: Sequence[Message]) -> dict[str, str | int]:
+    return {
+        "messaging.system": "redrive",
+        "messaging.operation.name": "process",
+        "messaging.operation.type": "process",
+        "messaging.destination.name": messages[0].source,
+        "messaging.batch.message_count": len(messages),
+    }
 
 
 def _attributes(message: Message) -> dict[str, str | int]:

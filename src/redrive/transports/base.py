@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Collection, Hashable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import datetime
 from enum import StrEnum
+from types import TracebackType
 from typing import Any, Protocol, runtime_checkable
 
 from msgspec import Struct
 
-from redrive.errors import TransportUnavailable, Unavailable
+from redrive.errors import TransportUnavailable, Unavailable, UsageError
 from redrive.limits import Limits
 from redrive.model import Done, Failure, Holds, Letter, Message, MessageId, Outcome, Release, Retry
 
@@ -38,7 +40,10 @@ class Features(Struct, frozen=True, kw_only=True):
     shared: bool  # several processes can work on it at once
     urgent_first: bool = True  # of what is ready, the lower `priority` comes first
     delays_sends: bool = False  # `not_before` of what is sent is kept; otherwise the core refuses to send it
+    counts_leased: bool = True  # its depths count what other workers hold, too
     sets_aside: bool = True  # a retry can wait without holding up what is behind it; otherwise the core parks it
+    sends_within: bool = False  # a message can be sent within a transaction of the user's own (SendsWithin)
+    exactly_once: bool = False  # a handler's work in its database and the ack can be one transaction (CommitsWork)
 
 
 class Delivery(Struct, frozen=True, gc=False):
@@ -73,6 +78,33 @@ class Depth(Struct, frozen=True):
     @property
     def total(self) -> int:
         return self.ready + self.delayed + self.leased
+
+
+class Block(ABC):
+    """Messages that were received together, without the cost of a Delivery for each: none of them was ever tried, or
+    has headers or a time to live. As long as all goes well nobody asks for more of them than their bodies."""
+
+    @abstractmethod
+    def __len__(self) -> int: ...
+
+    @abstractmethod
+    def bodies(self) -> list[bytes]: ...
+
+    @abstractmethod
+    def deliveries(self) -> list[Delivery]:
+        """All of them as deliveries, in order."""
+
+    @abstractmethod
+    def is_ours(self) -> bool:
+        """Whether nothing of it was taken from us since it was received."""
+
+    @abstractmethod
+    def join(self, other: Block) -> None:
+        """Take in what was received after it."""
+
+    @abstractmethod
+    def split(self, number: int) -> Block:
+        """Keep so many, and return the others."""
 
 
 class CannotReturn(Exception):
@@ -117,6 +149,13 @@ def busy(why: object) -> SendResult:
 def unknown(why: object) -> SendResult:
     """It may have been taken; why nobody knows."""
     return SendResult(SendStatus.UNKNOWN, str(why))
+
+
+def number_after(after: str | None) -> int:
+    """The number that the cursor of a page stands for; 0 without one."""
+    if after is not None and not (after.isascii() and after.isdecimal() and len(after) < 19):
+        raise UsageError(f"{after!r} is no place in this queue: use `after` as the page before gave it")
+    return int(after or 0)
 
 
 class Transport(Protocol):
@@ -199,6 +238,29 @@ class KnowsWorkers(Protocol):
         ...
 
 
+@runtime_checkable
+class ReceivesBlocks(Protocol):
+    """A transport that can hand out messages to a batch handler at less than the cost of a Delivery each."""
+
+    async def receive_block(self, source: str, limit: int) -> Sequence[Delivery] | Block:
+        """As `receive`; a Block, if none of them needs a second look."""
+        ...
+
+    def settle_block(self, block: Block) -> Sequence[Delivery]:
+        """All of it is done; returns what was lost meanwhile. What has to be written for that, it writes later: a
+        crash may repeat them."""
+        ...
+
+
+@runtime_checkable
+class Prefetches(Protocol):
+    """A transport whose broker sends messages ahead, and no more than it was told."""
+
+    def prefetch(self, source: str, number: int) -> None:
+        """Before the first receive: whoever receives of that source holds up to so many at a time."""
+        ...
+
+
 class DeadLetterPlace(Protocol):
     """A place for dead letters in the broker itself, such as a dead-letter topic or queue."""
 
@@ -252,6 +314,53 @@ class Finds(Protocol):
         ...
 
 
+class QueueState(StrEnum):
+    """Where a message stands in its queue."""
+
+    READY = "ready"
+    DELAYED = "delayed"
+    LEASED = "leased"
+
+
+class Queued(Struct, frozen=True):
+    """A message in its queue, as it stands."""
+
+    message: Message  # its `attempt` is the one that is being made, or the next
+    state: QueueState
+    failures: tuple[Failure, ...] = ()
+    until: datetime | None = None  # delayed: its next attempt is not before; leased: when the lease ends
+    holder: str = ""  # leased: by whom, as his transport calls itself (`Lists.holder`)
+    place: str = ""  # where it is, if a source has several places: a partition and offset, a retry topic
+
+
+class Listing(Struct, frozen=True):
+    """Some messages of a queue, where the next page begins (None: that was all), and what could not be shown."""
+
+    messages: tuple[Queued, ...] = ()
+    after: str | None = None
+    notes: tuple[str, ...] = ()  # for people
+
+
+@runtime_checkable
+class Lists(Protocol):
+    """A transport that can show how its messages stand, without leasing or changing anything."""
+
+    @property
+    def holder(self) -> str:
+        """What others see as the holder of our leases; empty where nobody else can see them."""
+        ...
+
+    async def listing(
+        self, source: str, *, state: QueueState | None = None, after: str | None = None, limit: int = 100
+    ) -> Listing:
+        """A page of that queue. It moves on while somebody pages through it.
+
+        state   only those that stand so
+        after   where the page before has ended
+        """
+        ...
+
+
 @runtime_checkable
 class CountsBegun(Protocol):
     """A transport that counts an attempt when it begins, and not when its message is received: what a worker had only
@@ -287,21 +396,95 @@ class TakesTurns(Protocol):
         ...
 
 
+class Paused(Struct, frozen=True):
+    """A source that nobody receives from: who has paused it, when and why."""
+
+    source: str
+    by: str  # a person, or the rule that did it
+    at: datetime
+    why: str = ""
+    until: datetime | None = None  # when it ends by itself; None: when somebody resumes it
+
+    def is_over(self, now: datetime) -> bool:
+        return self.until is not None and self.until <= now
+
+
 @runtime_checkable
 class Pausable(Protocol):
-    """A transport that can hold a source for all its workers."""
+    """A transport that keeps itself, durably and for all its workers, which sources are paused."""
 
-    async def pause(self, source: str) -> None:
-        """Nobody receives of it until it is resumed. What runs may end; sending goes on."""
+    async def pause(self, paused: Paused) -> Paused:
+        """Let nobody receive from that source until it is resumed, or until that time. What is leased may end, and
+        sending goes on; what waits for its retry waits on. Returns the pause that holds now: if the source was paused
+        already, the first."""
         ...
 
-    async def resume(self, source: str) -> None:
-        """Undo `pause`."""
+    async def resume(self, source: str) -> Paused | None:
+        """End the pause of that source; returns it, or None if there was none."""
         ...
 
-    async def paused(self) -> Collection[str]:
-        """The sources that are held now."""
+    async def pauses(self) -> Sequence[Paused]:
+        """The sources that are paused now."""
         ...
+
+
+@runtime_checkable
+class FollowsPauses(Protocol):
+    """A transport whose broker has no place for it: Redrive keeps in the store which sources are paused, and tells
+    the transport of each worker."""
+
+    async def set_paused(self, sources: Collection[str]) -> None:
+        """From now on `receive`, also one that is under way, hands out nothing of these sources, and goes on with all
+        others. What was prefetched of them and handed out to nobody goes back, and no attempt of it is counted. Called
+        before the first `receive`, with every change, and each second while something is paused."""
+        ...
+
+
+@runtime_checkable
+class HasSources(Protocol):
+    """A transport whose broker knows a source even while nothing is in it."""
+
+    async def has_source(self, source: str) -> bool:
+        """Whether the broker has it. Makes nothing."""
+        ...
+
+
+@runtime_checkable
+class SendsWithin(Protocol):
+    """A transport in a database, which can send within a transaction of the user's own."""
+
+    async def send_within(self, connection: Any, message: Message) -> None:
+        """Send it with one statement on that connection: the message exists exactly when that transaction commits.
+
+        UsageError, before anything is sent, if the connection has no transaction, is closed, or leads elsewhere.
+        """
+        ...
+
+
+@runtime_checkable
+class CommitsWork(Protocol):
+    """A transport in a database, in which an ack can be committed together with what a handler writes there."""
+
+    def commit_work(self, source: str) -> None:
+        """From the next receive on, `work` is asked for that source."""
+        ...
+
+    def work(self, message: Message) -> Work:
+        """The transaction in which a message that was received is handled."""
+        ...
+
+
+class Work(Protocol):
+    """`async with work as connection:` at the end of the block the message is acknowledged in the same transaction, and
+    all of it committed. What the block raises rolls it back; so does a lease that was lost, which raises NotNow."""
+
+    delivery: Delivery
+
+    async def __aenter__(self) -> Any: ...
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> bool | None: ...
 
 
 class Examined(Protocol):
@@ -344,7 +527,9 @@ class HasTopology(Protocol):
 
 __all__ = [
     "ACCEPTED",
+    "Block",
     "CannotReturn",
+    "CommitsWork",
     "CountsBegun",
     "DeadLetterPlace",
     "Delivery",
@@ -352,19 +537,31 @@ __all__ = [
     "Examined",
     "Features",
     "Finds",
+    "FollowsPauses",
     "HasDeadLetterPlace",
+    "HasSources",
     "HasTopology",
     "KeepsLimits",
     "KeepsOrder",
     "KnowsWorkers",
+    "Listing",
+    "Lists",
     "Outcome",
     "Pausable",
+    "Paused",
+    "Prefetches",
+    "QueueState",
+    "Queued",
+    "ReceivesBlocks",
     "SendResult",
     "SendStatus",
+    "SendsWithin",
     "Settlement",
     "TakesTurns",
     "Transport",
+    "Work",
     "busy",
+    "number_after",
     "refused",
     "send_each",
     "unknown",

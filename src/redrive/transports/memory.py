@@ -12,17 +12,31 @@ from msgspec.structs import replace
 
 from redrive.clock import Clock
 from redrive.model import Failure, Message, MessageId, Release, Retry
-from redrive.transports.base import ACCEPTED, Delivery, Depth, Features, SendResult, Settlement
+from redrive.transports.base import (
+    ACCEPTED,
+    Delivery,
+    Depth,
+    Features,
+    Listing,
+    Paused,
+    Queued,
+    QueueState,
+    SendResult,
+    Settlement,
+    number_after,
+)
 
 _LONGEST_WAIT = 3600.0
+_LOOK = 1.0  # seconds after which a pause may be over by itself
 
 
 class Parcel:
     """A message in the queue. `turn` tells a live place in a heap from one it has left behind."""
 
-    __slots__ = ("attempt", "failures", "lapsed", "lease", "message", "turn")
+    __slots__ = ("attempt", "failures", "lapsed", "lease", "message", "number", "turn")
 
-    def __init__(self, message: Message) -> None:
+    def __init__(self, message: Message, number: int = 0) -> None:
+        self.number = number  # in the order in which they were sent
         self.message = _due(message)
         self.attempt = message.attempt - 1
         self.failures: tuple[Failure, ...] = ()
@@ -60,15 +74,17 @@ class MemoryTransport:
         self._lease = lease.total_seconds()
         self._turns = count(1)
         self._queues: dict[str, Queue] = {}
+        self._pauses: dict[str, Paused] = {}
 
     async def receive(self, source: str, limit: int) -> Sequence[Delivery]:
         queue = self._queue(source)
         while True:
             self._ripen(queue)
-            if taken := self._take(queue, limit):
+            paused = self._pause_of(source)
+            if paused is None and (taken := self._take(queue, limit)):
                 return taken
             queue.event.clear()
-            await self._clock.wait(queue.event, self._next(queue) - self._clock.elapsed())
+            await self._clock.wait(queue.event, self._next(queue) - self._clock.elapsed() if paused is None else _LOOK)
 
     async def extend(self, deliveries: Sequence[Delivery]) -> Sequence[Delivery]:
         return [delivery for delivery in deliveries if not self._extended(delivery)]
@@ -81,7 +97,7 @@ class MemoryTransport:
             queue = self._queue(message.source)
             known = queue.parcels.get(message.id)
             if known is None:
-                parcel = queue.parcels[message.id] = Parcel(message)
+                parcel = queue.parcels[message.id] = Parcel(message, next(self._turns))
                 self._hold_back(queue, parcel, self._delay(message))
             elif message.was_sent_back:
                 known.message, known.attempt, known.failures = _due(message), message.attempt - 1, ()
@@ -106,6 +122,53 @@ class MemoryTransport:
             and (since is None or parcel.message.enqueued_at >= since)
         )
         return list(islice(found, limit))
+
+    @property
+    def holder(self) -> str:
+        return ""  # this process, and no other
+
+    async def listing(
+        self, source: str, *, state: QueueState | None = None, after: str | None = None, limit: int = 100
+    ) -> Listing:
+        queue, start = self._queues.get(source, Queue()), number_after(after)
+        self._ripen(queue)
+        due = {id(parcel): at for at, turn, parcel in queue.waiting if turn == parcel.turn}
+        found = [
+            (parcel.number, self._stand(queue, parcel, due.get(id(parcel))))
+            for parcel in queue.parcels.values()
+            if parcel.number > start
+        ]
+        wanted = [(number, queued) for number, queued in found if state is None or queued.state is state]
+        more = str(wanted[limit - 1][0]) if len(wanted) > limit else None
+        return Listing(tuple(queued for _, queued in wanted[:limit]), more)
+
+    def _stand(self, queue: Queue, parcel: Parcel, due: float | None) -> Queued:
+        ends = queue.leased.get(parcel.message.id)
+        state = QueueState.LEASED if ends else QueueState.READY if due is None else QueueState.DELAYED
+        at = ends or due
+        until = None if at is None else self._clock.now() + timedelta(seconds=at - self._clock.elapsed())
+        message = replace(parcel.message, attempt=parcel.attempt if ends else parcel.attempt + 1)
+        return Queued(message, state, parcel.failures, until, "this process" if ends else "")
+
+    async def pause(self, paused: Paused) -> Paused:
+        return self._pauses.setdefault(paused.source, self._pause_of(paused.source) or paused)
+
+    async def resume(self, source: str) -> Paused | None:
+        ended = self._pause_of(source)
+        self._pauses.pop(source, None)
+        self._queue(source).event.set()
+        return ended
+
+    async def pauses(self) -> Sequence[Paused]:
+        return [paused for source in list(self._pauses) if (paused := self._pause_of(source)) is not None]
+
+    def _pause_of(self, source: str) -> Paused | None:
+        """The pause of that source, unless it is over."""
+        paused = self._pauses.get(source)
+        if paused is not None and paused.is_over(self._clock.now()):
+            del self._pauses[source]
+            return None
+        return paused
 
     async def depths(self) -> dict[str, Depth]:
         return {source: self._depth(queue) for source, queue in self._queues.items() if queue.parcels}

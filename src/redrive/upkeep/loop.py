@@ -14,7 +14,7 @@ from redrive.errors import Unavailable
 from redrive.flow.breaker import BreakerRule
 from redrive.flow.replay import Replays
 from redrive.stores.base import Store
-from redrive.telemetry.events import BackendDown, Events
+from redrive.telemetry.events import BackendDown, Events, UpkeepRan
 from redrive.transports.base import Transport
 from redrive.upkeep.due import Due
 from redrive.upkeep.prune import Retention, prune
@@ -60,7 +60,8 @@ class Upkeep:
 
     @classmethod
     def of(cls, app: Redrive) -> Upkeep:
-        return cls(app.store, app.transports, app.events, app.clock, app.settings)
+        transports = dict(app.transports)  # opened now: a URL that is wrong is said at the start, not hours later
+        return cls(app.store, transports, app.events, app.clock, app.settings)
 
     async def run(self) -> None:
         try:
@@ -70,10 +71,10 @@ class Upkeep:
 
     async def _run(self) -> None:
         async with asyncio.TaskGroup() as group:
-            group.create_task(self._every(self._settings.upkeep.interval, self.due.cycle))
-            group.create_task(self._every(_RESCUE_EVERY, self.rescue))
-            group.create_task(self._every(_RESCUE_EVERY, self._replaying.begin))
-            group.create_task(self._every(self._settings.upkeep.prune_every, self.prune))
+            group.create_task(self._every("retries", self._settings.upkeep.interval, self.due.cycle))
+            group.create_task(self._every("rescue", _RESCUE_EVERY, self.rescue))
+            group.create_task(self._every("replays", _RESCUE_EVERY, self._replaying.begin))
+            group.create_task(self._every("prune", self._settings.upkeep.prune_every, self.prune))
 
     async def rescue(self) -> None:
         """Give back the claims of dead processors, and end replays whose cancellation was interrupted."""
@@ -84,11 +85,12 @@ class Upkeep:
         kept = self._settings.retention
         await prune(self._store, self._events, self._clock, Retention(kept.ttl, kept.max_letters, kept.export))
 
-    async def _every(self, span: timedelta, work: Callable[[], Awaitable[object]]) -> None:
+    async def _every(self, task: str, span: timedelta, work: Callable[[], Awaitable[object]]) -> None:
         """Do the work again and again. A backend that is away is reported, and tried again the next time."""
         while True:
             try:
                 await work()
+                self._events.emit(UpkeepRan(task=task, at=self._clock.now(), every=span))
             except Unavailable as error:
                 self._events.emit(BackendDown(backend=error.name, why=str(error), pause=span))
             except Exception:  # one that fails must not end the others: automatic retries go on without an archive

@@ -18,7 +18,9 @@ from redrive.service import Service
 from redrive.systems.email import EmailGateway, Mail, SendError, validate_dlq_entry
 from redrive.systems.email.snapshot import turns_of
 from redrive.telemetry.events import BackendDown
+from redrive.testing.clock import START
 from redrive.testing.waiting import until
+from redrive.transports.base import Paused
 from tests.cli.world import Shell
 from tests.servers.fixtures import StartsServer
 from tests.servers.redis import Redis
@@ -61,7 +63,7 @@ async def test_a_refusal_is_sent_once_while_a_full_redis_cannot_take_its_entry(
     async with Client.from_url(server.url) as client, running(settings) as gateway:
         down: list[Any] = []
         gateway.app.events.subscribe(lambda event: down.append(event) if isinstance(event, BackendDown) else None)
-        await gateway.app.transport().pause("email:send")  # type: ignore[attr-defined]
+        await gateway.app.transport().pause(Paused("email:send", by="ann", at=START))  # type: ignore[attr-defined]
         await gateway.add_all([job("o-1"), job("o-2", to="bob@example.com")])
         await client.config_set("maxmemory", 1)
         await gateway.app.transport().resume("email:send")  # type: ignore[attr-defined]

@@ -15,6 +15,7 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from redrive.config.settings import Settings
+from redrive.forensics.measured import Measured
 from redrive.forensics.stats import stats_of
 from redrive.model import Reason, State
 from redrive.systems.email import EmailGateway
@@ -38,7 +39,7 @@ async def scraped(metrics: Metrics) -> tuple[Samples, str]:
     """Every value by its name and its one label."""
     for probe in metrics.probes:
         await probe()
-    text = metrics.render(stats_of([], {}, START)).decode()
+    text = metrics.render(Measured(stats_of([], {}, START), {})).decode()
     samples = [sample for family in text_string_to_metric_families(text) for sample in family.samples]
     return {(one.name, ",".join(one.labels.values())): one.value for one in samples}, text
 

@@ -123,7 +123,7 @@ async def test_the_api_shows_who_has_the_turns(settings: Settings, mailbox: Mail
             refused = await nobody.get("/api/fairness")
             answer = await viewer.get("/api/fairness")
     assert refused.status_code == 401
-    ((source, tenants),) = [(one["source"], one["tenants"]) for one in answer.json()]
+    ((source, tenants),) = [(one["source"], one["tenants"]) for one in answer.json()["sources"]]
     assert source == "email:send"
     assert {one["tenant"]: one["total_processed"] for one in tenants} == {"acme": 1, "umbrella": 1}
 

@@ -18,7 +18,8 @@ from redrive.flow.breaker import Position
 from redrive.systems.pipeline import Document, Module, PipeStream, ProcessRequest, ProcessResponse
 from redrive.systems.pipeline.call_pool import CallPool
 from redrive.systems.pipeline.caller import RULE, Caller
-from redrive.systems.pipeline.faults import ErrorType, NodeFault, fault_of
+from redrive.systems.pipeline.error_types import ErrorType
+from redrive.systems.pipeline.faults import NodeFault, fault_of
 from redrive.systems.pipeline.wire import EACH, METHOD, MOST_INLINE, Tls, each_method, open_channel, request_for
 from redrive.telemetry.events import Events
 from redrive.testing.clock import ManualClock

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from redrive.errors import ConfigError, Unavailable, UsageError
+from redrive.extras import install
 from redrive.systems.pipeline import (
     DirectoryRepository,
     Document,
@@ -117,4 +118,4 @@ def test_without_its_extra() -> None:
         "open_repository('s3://bucket')"
     )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60)
-    assert "a repository in S3 needs an extra: pip install 'redrive[s3]'" in done.stderr
+    assert f"a repository in S3 needs an extra: {install('s3')}" in done.stderr

@@ -10,7 +10,8 @@ from redrive.forensics.query import Query
 from redrive.model import Letter, Reason, State
 from redrive.systems.pipeline import DlqMessage, Document, PipeStream
 from redrive.systems.pipeline.dlq import dlq_message
-from redrive.systems.pipeline.faults import ErrorType, NodeFault
+from redrive.systems.pipeline.error_types import ErrorType
+from redrive.systems.pipeline.faults import NodeFault
 from redrive.systems.pipeline.trace import Tracer
 from redrive.systems.pipeline.unwrap import NO_STREAM, bare_stream, is_of_a_dlq, unwrapped
 from redrive.testing.builders import make_failure, make_letter, make_message

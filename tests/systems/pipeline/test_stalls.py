@@ -15,7 +15,8 @@ from redrive.errors import NotNow
 from redrive.flow.breaker import Breaker, BreakerRule, Position
 from redrive.systems.pipeline import PipeStream, ProcessRequest, ProcessResponse
 from redrive.systems.pipeline.caller import RULE, Caller, NobodyKnown
-from redrive.systems.pipeline.faults import ErrorType, GivenUp, NodeFault
+from redrive.systems.pipeline.error_types import ErrorType
+from redrive.systems.pipeline.faults import GivenUp, NodeFault
 from redrive.systems.pipeline.gate import Gate
 from redrive.systems.pipeline.wire import Tls
 from redrive.telemetry.events import Events

@@ -150,9 +150,10 @@ async def test_the_route(kafka: str, tmp_path: Path) -> None:
             assert rest.json()["total"] in (2, 3), "all of that node; the first may be on its way, or not yet"
 
             async def gone() -> bool:
-                return await app.store.letters.count(Query(states=(State.REPLAYING,))) == 3
+                page = await app.store.letters.search(Query(states=(State.REPLAYING,)))
+                return len(page.letters) == 3 and all(letter.owner is None for letter in page.letters)
 
-            await until(gone, what="all three are on their way")
+            await until(gone, what="all three are sent, and not only claimed")
             assert (await ask(Role.OPERATOR, path, {"dry_run": True})).json()["total"] == 0
     raws = await pipe.records(pipe.graph.topic(at), 6)
     assert len(raws) == 6

@@ -16,7 +16,8 @@ from redrive.errors import NotNow
 from redrive.model import Message, Reason, State
 from redrive.systems.pipeline import DlqMessage, Document, Node, PipeStream, ProcessRequest, Step
 from redrive.systems.pipeline.caller import RULE, NobodyKnown
-from redrive.systems.pipeline.faults import ErrorType, GivenUp, NodeFault
+from redrive.systems.pipeline.error_types import ErrorType
+from redrive.systems.pipeline.faults import GivenUp, NodeFault
 from redrive.systems.pipeline.trace import Tracer
 from redrive.systems.pipeline.wire import MOST_INLINE, MOST_MESSAGE, request_for
 from redrive.testing.waiting import until

@@ -35,7 +35,7 @@ class Shelved(MemoryTransport):
         self.shelf.add(records, 0)
         self.changed = asyncio.Event()
         self.released: list[str] = []
-        self.pauses: Callable[[], int] = lambda: 0
+        self.naps: Callable[[], int] = lambda: 0
 
     def keep_order(self, source: str, holds: Holds) -> None: ...
 
@@ -74,7 +74,7 @@ class Shelved(MemoryTransport):
         return lost
 
     async def _pause(self) -> None:
-        for _ in range(self.pauses()):
+        for _ in range(self.naps()):
             await asyncio.sleep(0)
 
     async def extend(self, deliveries: Sequence[Delivery]) -> Sequence[Delivery]:
@@ -136,7 +136,7 @@ async def test_order_holds_however_fetching_attempting_and_settling_fall_togethe
     chance = random.Random(seed)
     names = [f"{chance.choice('abcd')}{number}" for number in range(200)]
     world, transport = world_of(*names)
-    transport.pauses = lambda: chance.randrange(4)
+    transport.naps = lambda: chance.randrange(4)
     notes = Notes(**{name: 1 for name in names if chance.random() < 0.2})
     policy = Policy(attempts=3, backoff=immediate())
     async with running(Consumer(world.context(notes.handler, policy, concurrency=3, batch=5))):

@@ -28,7 +28,10 @@ def holds(condition: bool, what: str) -> None:
     assert condition, CHANGED.format(what)
 
 
-@pytest.mark.parametrize(("name", "takes"), [("_adapter_emit_data", 1), ("_process_callbacks", 1), ("_read_frame", 0)])
+@pytest.mark.parametrize(
+    ("name", "takes"),
+    [("_adapter_emit_data", 1), ("_process_callbacks", 1), ("_read_frame", 0), ("_on_connection_workflow_done", 1)],
+)
 def test_a_method_that_is_replaced_is_there_and_takes_as_many_arguments(name: str, takes: int) -> None:
     method = getattr(AsyncioConnection, name, None)
     holds(method is not None, f"there is no AsyncioConnection.{name}")

@@ -4,19 +4,20 @@ from __future__ import annotations
 
 import click
 
+from redrive.cli.completing import a_letter
 from redrive.cli.confirm import confirm, not_empty
-from redrive.cli.exits import NOTHING, Stopped
+from redrive.cli.exits import NOTHING, Stopped, saying_how_far
 from redrive.cli.lazy import common
 from redrive.cli.options import as_json, every, filters, until_now, yes
 from redrive.cli.output import letters_said, say, tell_json
 from redrive.cli.progress import Bar
-from redrive.cli.session import actor, ask
+from redrive.cli.session import actor, again, ask
 from redrive.forensics.query import Query
 from redrive.service import Service
 
 
 @click.command()
-@click.argument("ids", nargs=-1)
+@click.argument("ids", shell_complete=a_letter, nargs=-1)
 @filters
 @every
 @yes
@@ -51,5 +52,9 @@ def _by_filter(query: Query, yes: bool) -> int:
     if total == 0:
         raise Stopped("no letter matches: nothing was archived", NOTHING)
     confirm(f"Archive {letters_said(total)}? They will not be retried any more.", yes=yes)
-    with Bar("archiving", total) as bar:
+    with Bar("archiving", total) as bar, saying_how_far(lambda: _so_far(bar.done, total)):
         return ask(lambda service: service.archive(query, actor=actor(), progress=bar))
+
+
+def _so_far(done: int, total: int) -> str:
+    return f"{done:,} of {letters_said(total)} archived. The same again goes on with the rest:\n{again()}"

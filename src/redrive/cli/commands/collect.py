@@ -15,7 +15,7 @@ from redrive.cli.output import letters_said, say, tell_json
 from redrive.cli.session import loaded
 from redrive.collect.collector import Collector, Reader
 from redrive.collect.formats import by_topic, mixed, opened
-from redrive.registry import open_transport
+from redrive.registry import open_transport, require_transport
 from redrive.systems.use import formats
 from redrive.worker import run_on_fast_loop, stop_on_signals
 
@@ -55,6 +55,7 @@ def collect(url: str, follow: bool, source: str | None, transport: str | None, f
     redrive collect amqp://host/%2F/q.orders.dlq
     """
     address, name = _taken_apart(url)
+    require_transport(address)
     count = run_on_fast_loop(_collect(address, name, _reader(address, name, transport, source, form), follow))
     tell_json({"collected": count}) if as_json else say(f"{letters_said(count)} collected")
 
@@ -86,6 +87,8 @@ def _log_trouble(app: Redrive) -> None:
 def _taken_apart(url: str) -> tuple[str, str]:
     """Split a URL into the broker's and the topic or queue, which is the last part of the path."""
     parts = urlsplit(url)
+    if not parts.scheme or not parts.netloc:
+        raise Stopped(f"{url!r} is no URL of a broker: write it like kafka://host:9092/orders.DLT")
     path, _, name = parts.path.rpartition("/")
     if not name:
         raise Stopped(f"{parts.scheme}://…: name the topic or queue at the end, as in kafka://host:9092/orders.DLT")

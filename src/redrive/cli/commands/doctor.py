@@ -11,12 +11,14 @@ from rich.console import RenderableType
 from rich.table import Table
 from rich.text import Text
 
+from redrive.answers import within
 from redrive.app import Redrive
 from redrive.cli.apps import find_app
+from redrive.cli.hints import placed, runnable
 from redrive.cli.lazy import common
 from redrive.cli.options import as_json
 from redrive.cli.output import pairs, plain, show, tell_json
-from redrive.cli.session import loaded
+from redrive.cli.session import CLOSING, loaded
 from redrive.config.settings import Described
 from redrive.doctor import Diagnosis, Finding, Level, examine
 from redrive.forensics.redact import Redactor
@@ -41,7 +43,7 @@ def doctor(target: str | None, strict: bool, as_json: bool) -> None:
     """
     app = Redrive(settings=loaded().settings) if target is None else find_app(target)
     settings = list(_settings(app))
-    diagnosis = asyncio.run(_examined(app))
+    diagnosis = _placed(asyncio.run(_examined(app)), target)
     if as_json:
         tell_json({"worst": diagnosis.worst, "findings": diagnosis.findings, "settings": settings})
     else:
@@ -49,9 +51,21 @@ def doctor(target: str | None, strict: bool, as_json: bool) -> None:
     raise click.exceptions.Exit({Level.FAILURE: 2, Level.WARNING: int(strict)}.get(diagnosis.worst, 0))
 
 
+def _placed(diagnosis: Diagnosis, target: str | None) -> Diagnosis:
+    """What to do, as commands that work where they are read: on this store, and with this app."""
+    return Diagnosis(
+        [
+            msgspec.structs.replace(finding, mend=runnable(finding.mend.replace("MODULE:APP", target or "MODULE:APP")))
+            for finding in diagnosis.findings
+        ]
+    )
+
+
 async def _examined(app: Redrive) -> Diagnosis:
-    async with app:
+    try:
         return await examine(app)
+    finally:
+        await within(app.aclose(), CLOSING)
 
 
 def _settings(app: Redrive) -> Iterable[Described]:
@@ -71,7 +85,11 @@ def _shown(diagnosis: Diagnosis, settings: Iterable[Described]) -> list[Renderab
     ]
     facts = [(setting.path, Text(f"{plain(setting.value)}  ({setting.source})")) for setting in chosen]
     parts: list[RenderableType] = [Text("Configured", style="bold"), pairs(facts)]
-    parts += [Text("everything else is as it comes: `redrive config`", style="dim"), "", Text("Found", style="bold")]
+    parts += [
+        Text(placed("everything else is as it comes: `redrive config`"), style="dim"),
+        "",
+        Text("Found", style="bold"),
+    ]
     parts += [_findings(diagnosis.findings), "", _verdict(diagnosis)]
     return parts
 

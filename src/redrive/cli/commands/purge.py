@@ -5,12 +5,12 @@ from __future__ import annotations
 import click
 
 from redrive.cli.confirm import confirm
-from redrive.cli.exits import NOTHING, Stopped
+from redrive.cli.exits import NOTHING, Stopped, saying_how_far
 from redrive.cli.lazy import common
 from redrive.cli.options import as_json, filters, until_now, yes
 from redrive.cli.output import letters_said, say, tell_json
 from redrive.cli.progress import Bar
-from redrive.cli.session import actor, ask
+from redrive.cli.session import actor, again, ask
 from redrive.forensics.query import Query
 
 
@@ -33,7 +33,12 @@ def purge(query: Query, yes: bool, as_json: bool) -> None:
     if total == 0:
         raise Stopped("no letter matches: nothing was deleted", NOTHING)
     confirm(f"Delete {letters_said(total)} for good? `redrive export` keeps a copy.", yes=yes)
-    with Bar("deleting", total) as bar:
+    with (
+        Bar("deleting", total) as bar,
+        saying_how_far(
+            lambda: f"{bar.done:,} of {letters_said(total)} deleted. The same again goes on with the rest:\n{again()}"
+        ),
+    ):
         gone = ask(lambda service: service.purge(bounded, actor=actor(), progress=bar))
     tell_json({"purged": gone, "kept": total - gone}) if as_json else say(f"{letters_said(gone)} deleted")
     if gone < total:

@@ -13,7 +13,7 @@ from redrive.cli.lazy import common
 from redrive.cli.options import as_json, every, filters, until_now, yes
 from redrive.cli.options import rate as a_rate
 from redrive.cli.output import error, letters_said, line, say, show, table, tell_json, width
-from redrive.cli.session import actor, ask
+from redrive.cli.session import actor, ask, loaded
 from redrive.flow.replay import Replay
 from redrive.forensics.query import Query
 from redrive.service import Plan, Service
@@ -50,7 +50,8 @@ def replay(
     redrive replay --source orders --newer-than 1d --rate 50/s --wait
     """
     not_empty(query, every=every, verb="replay")
-    bounded, plan = until_now(query), ask(lambda service: service.plan(query))
+    bounded, here = until_now(query), loaded().settings.transports
+    plan = ask(lambda service: service.plan(query, transports=here))
     if dry_run and as_json:
         tell_json(plan)
     elif dry_run or not yes:
@@ -73,11 +74,20 @@ def _shown(plan: Plan, rate: float | None) -> list[RenderableType]:
     parts: list[RenderableType] = [Text(f"{letters_said(plan.total)} to send back{_pace(plan, rate)}", style="bold")]
     if plan.left_out:
         parts.append(f"{letters_said(plan.left_out)} left out: resolved, archived, sent or on their way already")
+    for name, count in plan.not_configured.items():
+        parts.append(Text(_no_way_back(name, count), style="yellow"))
     if plan.total:
         parts += ["", _sources(plan), "", _groups(plan)]
     if len(plan.groups) > _GROUPS_SHOWN:
         parts.append("… and smaller groups")
     return parts
+
+
+def _no_way_back(transport: str, count: int) -> str:
+    return (
+        f"{letters_said(count)} will be skipped: the transport {transport!r} is not configured here "
+        f"(set `transports.{transport}`, or replay them where it is)"
+    )
 
 
 def _pace(plan: Plan, rate: float | None) -> str:

@@ -10,6 +10,7 @@ import msgspec
 from rich.console import RenderableType
 from rich.text import Text
 
+from redrive.cli.completing import a_replay
 from redrive.cli.follow import Patience, follow_replay, waited_for, waiting
 from redrive.cli.lazy import common
 from redrive.cli.options import as_json
@@ -46,7 +47,7 @@ def replays(ctx: click.Context, limit: int, as_json: bool) -> None:
 
 
 @replays.command("show")
-@click.argument("id")
+@click.argument("id", shell_complete=a_replay)
 @click.option("--status", type=_STATUSES, help="Only letters of which this became.")
 @click.option("--limit", type=click.IntRange(1, 1000), default=50, show_default=True, help="How many at most.")
 @click.option("--after", metavar="CURSOR", help="The next page: the cursor that the page before gave.")
@@ -65,7 +66,7 @@ def show_one(id: str, status: str | None, limit: int, after: str | None, as_json
 
 
 @replays.command("resume")
-@click.argument("id")
+@click.argument("id", shell_complete=a_replay)
 @waiting
 @as_json
 @common
@@ -75,7 +76,7 @@ def resume(id: str, patience: Patience, as_json: bool) -> None:
 
 
 @replays.command("cancel")
-@click.argument("id")
+@click.argument("id", shell_complete=a_replay)
 @as_json
 @common
 def cancel(id: str, as_json: bool) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import click
 
+from redrive.cli.completing import a_letter
 from redrive.cli.exits import NOTHING, Stopped
 from redrive.cli.follow import Patience, follow_replay, waiting
 from redrive.cli.lazy import common
@@ -16,14 +17,15 @@ from redrive.stores.base import REPLAYABLE
 
 
 @click.command()
-@click.argument("ids", nargs=-1, required=True)
+@click.argument("ids", shell_complete=a_letter, nargs=-1, required=True)
 @waiting
 @as_json
 @common
 def retry(ids: tuple[str, ...], patience: Patience, as_json: bool) -> None:
     """Send these letters back now, without asking: a replay of exactly them.
 
-    IDS are ids of letters, the beginnings of them, or ids of messages. One that cannot be sent stops all of them.
+    IDS are ids of letters, the beginnings of them, or ids of messages. One that cannot be sent stops all of them:
+    its state does not allow it, or the transport that it goes back through is not configured here.
 
     \b
     redrive retry xkqj2m7pxw3abcde --wait
@@ -38,5 +40,6 @@ async def _these(service: Service, ids: tuple[str, ...]) -> Replay:
             raise Stopped(
                 f"letter {letter.id} is {letter.state}: only pending, exhausted and sent ones are sent back", NOTHING
             )
+    service.check_way_back(letters)
     query = Query(ids=tuple(letter.id for letter in letters))
     return await service.replay(query, actor=actor(), reason="retry")

@@ -14,6 +14,7 @@ from msgspec.structs import replace
 
 from redrive.app import Redrive
 from redrive.cli.apps import find_app
+from redrive.cli.completing import a_source
 from redrive.cli.exits import Stopped
 from redrive.cli.lazy import common
 from redrive.cli.options import as_json, span
@@ -23,7 +24,7 @@ from redrive.model import Headers, Message
 
 
 @click.command()
-@click.argument("source")
+@click.argument("source", shell_complete=a_source)
 @click.argument("body", required=False)
 @click.option("--file", type=click.Path(exists=True, dir_okay=False, path_type=Path), help="The body is this file.")
 @click.option("--id", help="The message's id; while it is queued, sending it again changes nothing. [a new one]")

@@ -11,6 +11,7 @@ from rich.console import RenderableType
 from rich.table import Table
 from rich.text import Text
 
+from redrive.cli.completing import a_letter
 from redrive.cli.exits import Stopped
 from redrive.cli.lazy import common
 from redrive.cli.options import as_json
@@ -21,7 +22,7 @@ from redrive.forensics.views import Attempt, Detail
 
 
 @click.command("show")
-@click.argument("id")
+@click.argument("id", shell_complete=a_letter)
 @click.option("--raw", is_flag=True, help="Write the body's exact bytes to stdout, unmasked, and nothing else.")
 @click.option(
     "--raw-body",

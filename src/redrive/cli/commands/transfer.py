@@ -4,19 +4,19 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator
 from contextlib import suppress
 from pathlib import Path
 from typing import IO
 
 import click
 
-from redrive.cli.exits import NOTHING, Stopped
+from redrive.cli.exits import NOTHING, Stopped, saying_how_far
 from redrive.cli.lazy import common
 from redrive.cli.options import as_json, filters
 from redrive.cli.output import letters_said, say, tell_json, write
 from redrive.cli.progress import Bar
-from redrive.cli.session import Needs, actor, ask
+from redrive.cli.session import Needs, actor, again, ask
 from redrive.forensics.query import Query
 from redrive.service import Service
 
@@ -36,7 +36,9 @@ def export_letters(file: Path, query: Query, force: bool) -> None:
     redrive export --group 4kq2m7pxw3ab | jq .letter.message.id
     """
     if str(file) == "-":
-        total = ask(lambda service: _pour(service, query, write))
+        so_far = Bar("exporting", None)
+        with saying_how_far(lambda: f"{letters_said(so_far.done)} written, each whole. From the start: {again()}"):
+            total = ask(lambda service: _pour(service, query, write, so_far))
     else:
         if file.exists() and not force:
             raise Stopped(f"{file} is there already: choose another name, or say --force to replace it")
@@ -49,9 +51,13 @@ def export_letters(file: Path, query: Query, force: bool) -> None:
 def _to_file(file: Path, query: Query) -> int:
     """Write to a file under another name until it is whole and on the disk: a half export never looks whole."""
     part = file.with_name(f"{file.name}.part")
+    so_far = Bar("exporting", None)
     try:
-        with os.fdopen(os.open(part, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as target:
-            total = ask(lambda service: _pour(service, query, target.write))
+        with (
+            os.fdopen(os.open(part, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as target,
+            saying_how_far(lambda: _not_whole(file, so_far)),
+        ):
+            total = ask(lambda service: _pour(service, query, target.write, so_far))
             target.flush()
             os.fsync(target.fileno())
         part.replace(file)
@@ -62,9 +68,18 @@ def _to_file(file: Path, query: Query) -> int:
     return total
 
 
-async def _pour(service: Service, query: Query, write: Callable[[bytes], object]) -> int:
+def _not_whole(file: Path, so_far: Bar) -> str:
+    there = "is as it was" if file.exists() else "was not made"
+    return (
+        f"{so_far.done:,} of {letters_said(so_far.total or 0)} read, and {file} {there}, because an export is whole. "
+        f"From the start:\n{again()}"
+    )
+
+
+async def _pour(service: Service, query: Query, write: Callable[[bytes], object], bar: Bar) -> int:
     lines: AsyncIterator[bytes] = service.export(query)
-    with Bar("exporting", await service.count(query)) as bar:
+    bar.total = await service.count(query)
+    with bar:
         async for some in lines:
             write(some)
             bar(some.count(b"\n"))
@@ -88,14 +103,24 @@ def import_letters(file: Path, as_json: bool) -> None:
 
 
 def _read(source: IO[bytes], name: str, size: int | None) -> int:
-    with Bar("importing, bytes", size) as bar:
-        counted = map(_counting(bar), source)
-        return ask(lambda service: service.import_letters(counted, actor=actor(), name=name), Needs.NOTHING)
+    kept = Bar("", None)
+    with Bar("importing, bytes", size) as bar, saying_how_far(lambda: _imported(kept.done, name)):
+        lines = counted(source, bar)
+        return ask(
+            lambda service: service.import_letters(lines, actor=actor(), name=name, progress=kept.count),
+            Needs.NOTHING,
+        )
 
 
-def _counting(bar: Bar) -> Callable[[bytes], bytes]:
-    def count(line: bytes) -> bytes:
+def _imported(done: int, name: str) -> str:
+    return (
+        f"{letters_said(done)} of {name} imported. The same again goes on: what is there already stays as it is.\n"
+        f"{again()}"
+    )
+
+
+def counted(lines: Iterable[bytes], bar: Bar) -> Iterator[bytes]:
+    """The same lines; the bar shows how many bytes of them were read."""
+    for line in lines:
         bar(len(line))
-        return line
-
-    return count
+        yield line

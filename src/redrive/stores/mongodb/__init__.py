@@ -5,6 +5,7 @@ Nothing here needs a transaction, so a single mongod serves as well as a replica
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Sequence
 from typing import Any
 from urllib.parse import parse_qsl, urlencode, urlsplit, urlunsplit
@@ -75,10 +76,12 @@ def open_store(url: str, *, shape: Shape = NATIVE, indexes: Sequence[IndexModel]
     options = [(name, value) for name, value in given if name != "letters"]
     options += [(name, value) for name, value in _PATIENCE.items() if name.lower() not in known]
     try:
-        client: AsyncMongoClient[dict[str, Any]] = AsyncMongoClient(
-            urlunsplit(parts._replace(path=parts.path or "/", query=urlencode(options)))
-        )
-    except (InvalidURI, ConfigurationError, ValueError) as error:
+        with warnings.catch_warnings():
+            warnings.simplefilter("error", UserWarning)  # an option that the driver does not know
+            client: AsyncMongoClient[dict[str, Any]] = AsyncMongoClient(
+                urlunsplit(parts._replace(path=parts.path or "/", query=urlencode(options)))
+            )
+    except (InvalidURI, ConfigurationError, ValueError, UserWarning) as error:
         raise ConfigError(f"no URL of a MongoDB store: {error}. Write it like mongodb://localhost/redrive") from error
     database = parts.path.strip("/") or DATABASE
     return MongoStore(client, database=database, letters=letters, shape=shape, indexes=indexes, owns_client=True)

@@ -8,10 +8,11 @@ from datetime import datetime
 from typing import Any
 
 from bson.objectid import ObjectId
+from bson.regex import Regex
 
 from redrive.clock import microseconds
 from redrive.errors import BadQuery
-from redrive.forensics.query import Query
+from redrive.forensics.query import Query, is_short
 from redrive.stores.base import Cursor
 
 _CURSOR = re.compile(r"(-?\d{1,18})\.([0-9a-f]{24})", re.ASCII)
@@ -26,6 +27,13 @@ def _compared(field: str, operator: str) -> Callable[[datetime], dict[str, Any]]
     return lambda at: {field: {operator: microseconds(at)}}
 
 
+def _names(error_type: str) -> list[Any]:
+    """The names an error type may have: the one that was asked for and, if that is short, whatever ends in it."""
+    if not is_short(error_type) or "\0" in error_type:  # which no pattern of MongoDB can have
+        return [error_type]
+    return [error_type, Regex(rf"\.{re.escape(error_type)}$(?!\n)")]
+
+
 _CONDITIONS: dict[str, Callable[[Any], dict[str, Any]]] = {
     "ids": _among("_id"),
     "id_prefix": lambda prefix: {"_id": {"$gte": prefix, "$lt": prefix + _LAST_CHARACTER}},
@@ -36,7 +44,7 @@ _CONDITIONS: dict[str, Callable[[Any], dict[str, Any]]] = {
     "groups": _among("_store.group"),
     "tenants": _among("_store.tenant"),
     "transports": _among("_store.transport"),
-    "error_type": lambda wanted: {"_store.error_type": wanted},
+    "error_type": lambda wanted: {"_store.error_type": {"$in": _names(wanted)}},
     "code": lambda wanted: {"_store.code": wanted},
     "since": _compared("_store.created", "$gte"),
     "before": _compared("_store.created", "$lt"),

@@ -9,13 +9,14 @@ from typing import Any
 
 from redrive.clock import microseconds
 from redrive.errors import BadQuery
-from redrive.forensics.query import Query
+from redrive.forensics.query import Query, is_short
 from redrive.model import Owner, State
 from redrive.stores.base import MAY_BECOME, Cursor
 from redrive.stores.opensearch.access import Json
 from redrive.stores.opensearch.fields import needle, whole
 
 _MOST_TERMS = 65_536  # of one clause
+_LONGEST_NAME = 1000
 _TERMS = {
     "ids": "id",
     "message_ids": "message_id",
@@ -25,7 +26,6 @@ _TERMS = {
     "groups": "group",
     "tenants": "tenant",
     "transports": "transport",
-    "error_type": "error_type",
     "code": "code",
     "owner": "owner",
 }
@@ -40,6 +40,7 @@ def text = doc['redrive.text'];
 return text.size() > 0 && text.get(0).utf8ToString().contains(params.needle);
 """
 _CURSOR = re.compile(r"(-?\d{1,18})\.(\d{1,19})\.([a-z2-7]{16})", re.ASCII)
+_WILD, _ESCAPED = re.compile(r"[\\*?]"), r"\\\g<0>"
 _LARGEST = (1 << 63) - 1
 NOTHING: Json = {"match_none": {}}
 
@@ -116,6 +117,17 @@ def _has_text(text: str) -> Iterator[Json]:
         yield {"script": {"script": {"source": _HAS_TEXT, "params": {"needle": needle(text)}}}}
 
 
+def _called(error_type: str) -> Iterator[Json]:
+    """Its full name or, where a short one was asked for, whatever ends in it: terms are looked at, and no letter. What
+    is longer than any name of a class is looked for as it is: OpenSearch refuses such a pattern."""
+    exactly = among("error_type", [error_type])
+    if not is_short(error_type) or len(error_type) > _LONGEST_NAME:
+        yield exactly
+        return
+    ends = {"wildcard": {"redrive.error_type": {"value": f"*.{_WILD.sub(_ESCAPED, error_type)}"}}}
+    yield {"bool": {"should": [exactly, ends]}}
+
+
 def _scheduled(wanted: bool) -> Iterator[Json]:
     exists = _exists("next_retry_at")
     yield exists if wanted else {"bool": {"must_not": [exists]}}
@@ -128,6 +140,7 @@ def _lapsed(when: datetime) -> Iterator[Json]:
 
 _SPECIAL: dict[str, Callable[[Any], Iterator[Json]]] = {
     "id_prefix": lambda prefix: iter([{"prefix": {"redrive.id": prefix}}]),
+    "error_type": _called,
     "text": _has_text,
     "scheduled": _scheduled,
     "lapsed": _lapsed,

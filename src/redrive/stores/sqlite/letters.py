@@ -157,8 +157,8 @@ class SqliteLetters:
         document = encoded(self._shape, replace(letter, message=replace(message, body=b"")))
         return (
             letter.id,
-            letter.state,
-            last.category,
+            str(letter.state),  # plain text: SQLite's driver asks each other kind of text how it is to be adapted
+            str(last.category),
             message.source,
             letter.group,
             microseconds(letter.created_at),
@@ -324,21 +324,27 @@ def _tallies(letters: Sequence[Letter]) -> list[tuple[Any, ...]]:
     kinds = Counter(
         [(letter.group, letter.message.source, letter.state, letter.failures[-1].category) for letter in letters]
     )
-    return [(*kind, count) for kind, count in kinds.items()]
+    return [(group, source, str(state), str(category), n) for (group, source, state, category), n in kinds.items()]
 
 
 def _group_rows(letters: Sequence[Letter]) -> list[tuple[Any, ...]]:
-    """A row for each group among the letters."""
-    members: dict[str, list[Letter]] = defaultdict(list)
+    """A row for each group among the letters: its last failure, and when the first and the last of it came."""
+    lasts: dict[str, Letter] = {}
+    firsts: dict[str, datetime] = {}
+    ends: dict[str, datetime] = {}
     for letter in letters:
-        members[letter.group].append(letter)
-    return [_group_row(group, some) for group, some in members.items()]
+        group, at = letter.group, letter.updated_at
+        lasts[group] = letter
+        if at < firsts.setdefault(group, at):
+            firsts[group] = at
+        if at > ends.setdefault(group, at):
+            ends[group] = at
+    return [_group_row(letter, firsts[group], ends[group]) for group, letter in lasts.items()]
 
 
-def _group_row(group: str, letters: Sequence[Letter]) -> tuple[Any, ...]:
-    last, times = letters[-1].last, [letter.updated_at for letter in letters]
-    first_at, last_at = microseconds(min(times)), microseconds(max(times))
-    return group, last.type, last.message, last.category, first_at, last_at
+def _group_row(letter: Letter, first_at: datetime, last_at: datetime) -> tuple[Any, ...]:
+    last = letter.last
+    return letter.group, last.type, last.message, str(last.category), microseconds(first_at), microseconds(last_at)
 
 
 def _micros(at: datetime | None) -> int | None:

@@ -29,7 +29,9 @@ _CONDITIONS = {
     "message_ids": "id IN (SELECT letter_id(s.source, m.value) FROM (SELECT DISTINCT source FROM tallies) AS s, "
     "json_each(:message_ids) AS m)",
     "id_prefix": "id >= :id_prefix AND id < :id_prefix || char(1114111)",  # a range, which an index answers
-    "error_type": "error_type = :error_type",
+    # as bytes, because SQLite's length() of a text ends at a NUL
+    "error_type": "(error_type = :error_type OR (instr(:error_type, '.') = 0 AND substr(CAST(error_type AS BLOB), "
+    "-1 - length(CAST(:error_type AS BLOB))) = CAST('.' || :error_type AS BLOB)))",
     "code": "code = :code",
     "since": "created_at >= :since",
     "before": "created_at < :before",

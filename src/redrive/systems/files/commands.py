@@ -1,4 +1,7 @@
-"""`redrive files`: file processing on RabbitMQ."""
+"""`redrive files`: file processing on RabbitMQ.
+
+What needs a library of the extra is imported where it is used, so that the help needs none.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +9,7 @@ import asyncio
 import sys
 from collections.abc import Awaitable, Callable, Mapping
 from datetime import timedelta
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 from rich.table import Table
@@ -22,14 +25,16 @@ from redrive.cli.scrape import Place, beside, scraped
 from redrive.cli.session import actor, loaded
 from redrive.config.settings import Settings
 from redrive.errors import ConfigError
-from redrive.systems.files.dead_letters import DeadLetterQueues, Depth, Shown
 from redrive.systems.files.settings import FilesSettings
 from redrive.systems.files.topology import QUEUES
-from redrive.systems.files.worker import FilesWorker, management_url, vhost_of, wanted
 from redrive.transports.rabbitmq.definitions import as_text, definitions
-from redrive.transports.rabbitmq.management import Clashes, Difference, Management
 from redrive.transports.rabbitmq.topology import declared
 from redrive.worker import run_on_fast_loop, work
+
+if TYPE_CHECKING:
+    from redrive.systems.files.dead_letters import DeadLetterQueues, Depth, Shown
+    from redrive.systems.files.worker import FilesWorker
+    from redrive.transports.rabbitmq.management import Difference, Management
 
 T = TypeVar("T")
 
@@ -62,6 +67,8 @@ def print_definitions(vhost: str | None) -> None:
     \b
     rabbitmqctl import_definitions definitions.json
     """
+    from redrive.systems.files.worker import vhost_of, wanted
+
     own = loaded().settings.of(FilesSettings)
     place = vhost or ("/" if own.url is None else vhost_of(own))
     click.echo(as_text(definitions(declared(wanted(own)), place)), nl=False)
@@ -75,6 +82,8 @@ def import_definitions(as_json: bool) -> None:
 
     If something is there under the same name and differs, nothing is changed.
     """
+    from redrive.systems.files.worker import wanted
+
     settings = loaded().settings
     made = asyncio.run(_managed(settings, lambda broker: broker.apply(declared(wanted(settings.of(FilesSettings))))))
     if as_json:
@@ -93,6 +102,8 @@ def diff(as_json: bool) -> None:
 
     Exit codes: 0 they agree; 1 they do not.
     """
+    from redrive.systems.files.worker import wanted
+
     settings = loaded().settings
     found = asyncio.run(
         _managed(settings, lambda broker: broker.difference(declared(wanted(settings.of(FilesSettings)))))
@@ -103,6 +114,9 @@ def diff(as_json: bool) -> None:
 
 
 async def _managed(settings: Settings, work: Callable[[Management], Awaitable[T]]) -> T:
+    from redrive.systems.files.worker import management_url, vhost_of
+    from redrive.transports.rabbitmq.management import Clashes, Management
+
     broker = Management(management_url(settings.of(FilesSettings)), vhost=vhost_of(settings.of(FilesSettings)))
     try:
         return await work(broker)
@@ -149,6 +163,8 @@ def worker(target: str, queues: tuple[str, ...], bury: str, grace: timedelta | N
     \b
     handlers = {"q.thumbnail": make_thumbnail, "q.audit": note}
     """
+    from redrive.systems.files.worker import FilesWorker
+
     handlers = _handlers(target)
     if queues:
         missing = [queue for queue in queues if queue not in handlers]
@@ -256,6 +272,8 @@ def _progress(quiet: bool) -> Callable[[int, int], None] | None:
 
 
 def _ask(work: Callable[[DeadLetterQueues], Awaitable[T]]) -> T:
+    from redrive.systems.files.dead_letters import DeadLetterQueues
+
     async def asked() -> T:
         async with Redrive(settings=loaded().settings) as app:
             dead = DeadLetterQueues.of(app)

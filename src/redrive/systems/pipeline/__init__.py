@@ -8,7 +8,7 @@ from redrive.systems.base import exports
 
 if TYPE_CHECKING:
     from redrive.systems.pipeline.engine import Engine
-    from redrive.systems.pipeline.faults import ErrorType
+    from redrive.systems.pipeline.error_types import ErrorType
     from redrive.systems.pipeline.graph import Graph, GraphNode, Node
     from redrive.systems.pipeline.module import Module, Rejected
     from redrive.systems.pipeline.pipeline_pb2 import (

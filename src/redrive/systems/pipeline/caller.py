@@ -17,7 +17,8 @@ from redrive.config.durations import spoken
 from redrive.errors import NotNow
 from redrive.flow.breaker import Breaker, BreakerRule, Position
 from redrive.flow.deadline import Deadline, Deadlines
-from redrive.systems.pipeline.faults import ErrorType, GivenUp, NodeFault, fault_of
+from redrive.systems.pipeline.error_types import ErrorType
+from redrive.systems.pipeline.faults import GivenUp, NodeFault, fault_of
 from redrive.systems.pipeline.gate import Gate
 from redrive.systems.pipeline.instance import Instance
 from redrive.systems.pipeline.pipeline_pb2 import ProcessResponse

@@ -1,4 +1,7 @@
-"""`redrive pipeline`: a graph of gRPC modules on Kafka."""
+"""`redrive pipeline`: a graph of gRPC modules on Kafka.
+
+What needs a library of the extra is imported where it is used, so that the help needs none.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +13,7 @@ from collections.abc import Awaitable, Callable
 from datetime import datetime, timedelta
 from importlib import import_module
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
@@ -27,17 +30,16 @@ from redrive.config.settings import Settings
 from redrive.flow.replay import Replay
 from redrive.forensics.query import Query
 from redrive.service import Service
-from redrive.systems.pipeline.dlq import Chosen, dead_streams
-from redrive.systems.pipeline.engine import Engine, with_pipeline
-from redrive.systems.pipeline.faults import ErrorType
-from redrive.systems.pipeline.graph import Graph, Node
-from redrive.systems.pipeline.module import Module
-from redrive.systems.pipeline.pipeline_pb2 import Document
+from redrive.systems.pipeline.error_types import ErrorType
 from redrive.systems.pipeline.settings import PipelineSettings
-from redrive.systems.pipeline.streams import open_streams
-from redrive.systems.pipeline.trace import Trace, Tracer
-from redrive.systems.pipeline.wire import Tls
 from redrive.worker import run_on_fast_loop, work
+
+if TYPE_CHECKING:
+    from redrive.systems.pipeline.dlq import Chosen
+    from redrive.systems.pipeline.engine import Engine
+    from redrive.systems.pipeline.graph import Graph, Node
+    from redrive.systems.pipeline.module import Module
+    from redrive.systems.pipeline.trace import Trace
 
 T = TypeVar("T")
 _FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
@@ -70,9 +72,15 @@ def with_graph(command: Callable[..., Any]) -> Callable[..., Any]:
         path = graph or settings.of(PipelineSettings).graph
         if path is None:
             raise Stopped("which graph? Give --graph FILE, or set pipeline.graph (REDRIVE_PIPELINE_GRAPH)")
-        return command(graph=Graph.load(path), settings=settings, **options)
+        return command(graph=_loaded(path), settings=settings, **options)
 
     return click.option("--graph", type=_FILE, help="The graph. [setting: pipeline.graph]")(called)
+
+
+def _loaded(path: str | Path) -> Graph:
+    from redrive.systems.pipeline.graph import Graph
+
+    return Graph.load(path)
 
 
 # -- processes ---------------------------------------------------------------------------------------------------------
@@ -94,7 +102,7 @@ def engine(
     """
     settings = loaded().settings
     _log_to(settings)
-    graph = Graph.load(file)
+    graph = _loaded(file)
     run_on_fast_loop(_run(graph, settings, nodes, create_topics, grace, scrape))
 
 
@@ -106,6 +114,8 @@ async def _run(
     grace: timedelta | None,
     scrape: Place | None,
 ) -> None:
+    from redrive.systems.pipeline.engine import Engine
+
     made = Engine(graph, settings, nodes=nodes or None)
     try:
         _log_events(settings, made)
@@ -161,6 +171,8 @@ def module(
 
     MODULE is a redrive.systems.pipeline.Module in your file.
     """
+    from redrive.systems.pipeline.wire import Tls
+
     settings = loaded().settings
     _log_to(settings)
     tls = Tls(**{name: str(path) for name, path in (("cert", tls_cert), ("key", tls_key), ("ca", tls_ca)) if path})
@@ -175,6 +187,8 @@ def module(
 
 
 def _module(target: str) -> Module:
+    from redrive.systems.pipeline.module import Module
+
     name, _, attribute = target.partition(":")
     if str(Path.cwd()) not in sys.path:
         sys.path.insert(0, str(Path.cwd()))
@@ -199,7 +213,7 @@ def _module(target: str) -> Module:
 @common
 def topics(file: Path, dry_run: bool, as_json: bool) -> None:
     """Create the topics of the graph that are missing. What exists is never changed."""
-    graph, settings = Graph.load(file), loaded().settings
+    graph, settings = _loaded(file), loaded().settings
     if not dry_run:
         _with_engine(graph, settings, lambda made: made.create_topics())
     if as_json:
@@ -217,12 +231,15 @@ def topics(file: Path, dry_run: bool, as_json: bool) -> None:
 @common
 def send(file: Path, document: Path, node: str | None, content_type: str) -> None:
     """Send a file as a new stream, its content inline, and print the stream's id."""
+    from redrive.systems.pipeline.pipeline_pb2 import Document
+
     made = Document(document_id=document.name, content_type=content_type, content=document.read_bytes())
-    show(_with_engine(Graph.load(file), loaded().settings, lambda engine: engine.send(made, node=node)))
+    show(_with_engine(_loaded(file), loaded().settings, lambda engine: engine.send(made, node=node)))
 
 
 def _with_engine(graph: Graph, settings: Settings, work: Callable[[Engine], Awaitable[T]]) -> T:
     """For what needs Kafka only."""
+    from redrive.systems.pipeline.engine import Engine
 
     async def done() -> T:
         made = Engine(graph, settings, store="memory://")
@@ -253,6 +270,9 @@ def trace(stream: str, since: datetime | None, graph: Graph, settings: Settings,
 
 
 async def _traced(stream: str, since: datetime | None, graph: Graph, settings: Settings) -> Trace:
+    from redrive.systems.pipeline.streams import open_streams
+    from redrive.systems.pipeline.trace import Tracer
+
     own = settings.of(PipelineSettings)
     async with Redrive(settings=settings) as app:
         streams = open_streams(own.transport, graph, group=own.group, clock=app.clock, lease=settings.lease)
@@ -316,6 +336,9 @@ def replay(
     NODE is its id, or its name in the graph. With `--from topic` the store need not know them: what the DLQ topic has
     is sent, and remembered in the group `{pipeline.group}-replay`, so that the next call sends only what is new.
     """
+    from redrive.systems.pipeline.dlq import Chosen, dead_streams
+    from redrive.systems.pipeline.engine import with_pipeline
+
     there, settings = graph.node(node), with_pipeline(settings)
     chosen = Chosen(limit=limit, since=since, kind=error_type)
     if origin == "topic":

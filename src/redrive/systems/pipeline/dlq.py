@@ -14,7 +14,8 @@ from redrive.forensics.query import Query
 from redrive.model import Letter, State
 from redrive.service import Service
 from redrive.stores.paging import every_letter
-from redrive.systems.pipeline.faults import ErrorType, error_type, retries_made
+from redrive.systems.pipeline.error_types import ErrorType
+from redrive.systems.pipeline.faults import error_type, retries_made
 from redrive.systems.pipeline.graph import Graph, Node
 from redrive.systems.pipeline.pipeline_pb2 import DlqMessage, PipeStream
 from redrive.systems.pipeline.unwrap import bare_stream

@@ -11,7 +11,8 @@ from msgspec.structs import replace
 from redrive.errors import TransportUnavailable
 from redrive.model import Letter
 from redrive.systems.pipeline.dlq import UNREADABLE, about, dlq_message, stream_in
-from redrive.systems.pipeline.faults import ErrorType, error_type
+from redrive.systems.pipeline.error_types import ErrorType
+from redrive.systems.pipeline.faults import error_type
 from redrive.systems.pipeline.graph import Node
 from redrive.systems.pipeline.pipeline_pb2 import DlqMessage, DocumentRef, PipeStream
 from redrive.systems.pipeline.unwrap import is_of_a_dlq

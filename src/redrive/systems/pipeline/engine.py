@@ -25,7 +25,8 @@ from redrive.model import Message
 from redrive.stores.base import Store
 from redrive.systems.pipeline.caller import Caller
 from redrive.systems.pipeline.consul import Watch
-from redrive.systems.pipeline.faults import ErrorType, NodeFault
+from redrive.systems.pipeline.error_types import ErrorType
+from redrive.systems.pipeline.faults import NodeFault
 from redrive.systems.pipeline.graph import Graph, Node
 from redrive.systems.pipeline.outbox import Outbox
 from redrive.systems.pipeline.pipeline_pb2 import (

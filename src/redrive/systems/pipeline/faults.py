@@ -2,27 +2,12 @@
 
 from __future__ import annotations
 
-from enum import StrEnum
-
 import grpc
 
 from redrive.errors import HandlerError
 from redrive.model import Category, Failure, Letter, Reason
+from redrive.systems.pipeline.error_types import ErrorType
 from redrive.systems.pipeline.wire import MOST_INLINE, MOST_MESSAGE
-
-
-class ErrorType(StrEnum):
-    """Why a stream is in the DLQ. `success=false` is not among them: it is no reason to be there."""
-
-    MODULE_UNAVAILABLE = "MODULE_UNAVAILABLE"
-    TIMEOUT = "TIMEOUT"
-    CONNECTION_REFUSED = "CONNECTION_REFUSED"
-    RETRIES_EXHAUSTED = "RETRIES_EXHAUSTED"
-    MALFORMED = "MALFORMED"
-    MAX_HOPS = "MAX_HOPS"
-    TOO_LARGE = "TOO_LARGE"
-    MODULE_ERROR = "MODULE_ERROR"  # the module refuses the call itself: not implemented, no permission
-
 
 _FINAL = {
     ErrorType.MALFORMED: Category.VALIDATION,

@@ -55,6 +55,7 @@ class KafkaStreams(KafkaTransport):
         await self.topics.make(self._graph.topics, partitions)
 
     async def records(self, stream_id: str, since: datetime | None) -> Sequence[Record]:
+        await self.topics.check()
         return await asyncio.to_thread(self._read_records, stream_id.encode(), since)
 
     # -- what the topics hold --------------------------------------------------------------------------------------

@@ -8,7 +8,8 @@ from datetime import timedelta
 
 from redrive.clock import Clock, Pause
 from redrive.model import Message
-from redrive.systems.pipeline.faults import ErrorType, NodeFault
+from redrive.systems.pipeline.error_types import ErrorType
+from redrive.systems.pipeline.faults import NodeFault
 from redrive.systems.pipeline.streams import Streams
 from redrive.telemetry.events import BackendDown, Events
 from redrive.transports.base import SendResult, SendStatus, send_each

@@ -13,7 +13,8 @@ from redrive.collect.foreign import failure_of, letter_of
 from redrive.model import Failure, Letter, Message, Reason
 from redrive.systems.pipeline.dlq import UNREADABLE, stream_in
 from redrive.systems.pipeline.engine import TRANSPORT
-from redrive.systems.pipeline.faults import ErrorType, NodeFault
+from redrive.systems.pipeline.error_types import ErrorType
+from redrive.systems.pipeline.faults import NodeFault
 from redrive.systems.pipeline.pipeline_pb2 import DlqMessage
 from redrive.systems.pipeline.unwrap import stream_bytes
 from redrive.transports.base import Delivery

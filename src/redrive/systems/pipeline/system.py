@@ -9,6 +9,7 @@ system = System(
     settings="redrive.systems.pipeline.settings:PipelineSettings",
     command="redrive.systems.pipeline.commands:pipeline",
     rules="redrive.systems.pipeline:rules.yml",
+    panels="redrive.systems.pipeline.panels:ROW",
     switch="graph",
     routes="redrive.systems.pipeline.routes:router",
     prepare="redrive.systems.pipeline.engine:with_pipeline",

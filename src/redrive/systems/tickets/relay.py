@@ -32,6 +32,7 @@ from redrive.transports.kafka.driver import (
     why,
 )
 from redrive.transports.kafka.options import Options
+from redrive.transports.kafka.topics import meet
 from redrive.transports.kafka.wire import Reading, own_headers, value_of
 from redrive.transports.kafka.writer import TooLarge
 
@@ -67,6 +68,7 @@ class Relay:
 
     async def run(self, *, limit: int | None = None, at_once: int = _AT_ONCE) -> Relayed:
         """Send all that lies there now, from where the last relay ended; at most `limit`."""
+        await meet(self._options)
         return await asyncio.to_thread(self._run, limit, at_once)
 
     def _run(self, limit: int | None, at_once: int) -> Relayed:

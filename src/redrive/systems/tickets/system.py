@@ -7,9 +7,11 @@ _STORE = "redrive.systems.tickets.store:open_tickets"
 system = System(
     name="tickets",
     about="The ticket worker on Kafka: topics, worker, DLQ, republish",
+    extra="kafka,redis,mongodb",
     settings="redrive.systems.tickets.settings:TicketSettings",
     command="redrive.systems.tickets.commands:tickets",
     rules="redrive.systems.tickets:rules.yml",
+    panels="redrive.systems.tickets.panels:ROW",
     formats=(
         Format(
             name="tickets",

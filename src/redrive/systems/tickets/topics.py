@@ -23,6 +23,7 @@ from redrive.transports.kafka.driver import (
     why,
 )
 from redrive.transports.kafka.options import Options, options_of
+from redrive.transports.kafka.topics import meet
 
 _DAY = 86_400_000
 _PATIENCE = 10.0
@@ -61,6 +62,7 @@ def wanted(tickets: TicketSettings) -> tuple[Topic, ...]:
 async def ensure(tickets: TicketSettings, *, create: bool = True) -> Report:
     """Create what is missing; say how what is there differs. Nothing that exists is changed."""
     options = options_of(tickets.kafka)
+    await meet(options)
     return await asyncio.to_thread(_ensured, options, wanted(tickets), create)
 
 

@@ -9,6 +9,7 @@ system = System(
     name="workflow",
     about="Failed workflow tasks in a process of yours: alert rules",
     rules="redrive.systems.workflow:rules.yml",
+    panels="redrive.systems.workflow.panels:ROW",
     transports=dict.fromkeys(("workflow+sqlite", "workflow+opensearch", "workflow+opensearch+https"), _TRANSPORT),
     stores=dict.fromkeys(("workflow+opensearch", "workflow+opensearch+https"), _STORE),
 )

@@ -86,7 +86,7 @@ def _some_letter(rng: random.Random, number: int) -> Letter:
         priority=rng.choice([-1, 0, 0, 5]),
     )
     failure = make_failure(
-        type=rng.choice(["ValueError", "smtplib.SMTPError", "x.Ünfall"]),
+        type=rng.choice(["TimeoutError", "asyncio.TimeoutError", "shop.errors.Declined", "x.SMTPError", "x.Ünfall"]),
         message=rng.choice(["no such user 17", "Timed out", "größer als erlaubt", "50% off_"]),
         category=rng.choice(list(Category)),
         code=rng.choice([None, "SMTP 550", "HTTP 503"]),

@@ -16,9 +16,12 @@ import pytest
 import pytest_asyncio
 
 from redrive.testing.transports.backend import TransportBackend, drain, take
+from redrive.testing.transports.batches import Batches
 from redrive.testing.transports.carrying import ROUND_TRIPS, Carrying
 from redrive.testing.transports.finding import Finding
 from redrive.testing.transports.leases import Leases
+from redrive.testing.transports.listing import Listed
+from redrive.testing.transports.pausing import Pausing
 from redrive.testing.transports.receiving import Receiving
 from redrive.testing.transports.sending import Sending
 from redrive.testing.transports.settling import Settling
@@ -28,7 +31,7 @@ from redrive.transports.base import Transport
 __all__ = ["ROUND_TRIPS", "TransportBackend", "TransportSuite", "drain", "take"]
 
 
-class TransportSuite(Carrying, Sending, Receiving, Leases, Settling, Standing, Finding):
+class TransportSuite(Carrying, Sending, Receiving, Leases, Settling, Standing, Finding, Listed, Pausing, Batches):
     """Every promise in redrive.transports.base, tested on what the fixture `backend` gives."""
 
     pytestmark = pytest.mark.asyncio

@@ -9,6 +9,7 @@ from typing import TypeVar
 
 import pytest
 
+from redrive.clock import Clock, SystemClock
 from redrive.model import Done, Message
 from redrive.transports.base import CountsBegun, Delivery, Depth, SendStatus, Settlement, Transport
 
@@ -23,6 +24,7 @@ class TransportBackend:
     lease = timedelta(seconds=30)
     largest_body = 1 << 20  # bytes; where the broker takes less, what becomes of more belongs in `not_taken`
     many = 1000  # messages; fewer where each takes its time
+    worker_clock: Clock = SystemClock()  # of a worker on it; where `eventually` moves a clock, that one
 
     async def open(self) -> Transport:
         """Another instance: on the same queue if it can be shared, and otherwise on one of its own."""

@@ -9,7 +9,7 @@ from typing import Any
 from redrive.errors import MissingExtra
 
 try:
-    from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
+    from confluent_kafka import Consumer, ConsumerGroupState, KafkaError, KafkaException, Producer, TopicPartition
     from confluent_kafka.admin import AdminClient, ConfigResource, NewTopic
 except ImportError as error:
     raise MissingExtra("Kafka", "kafka") from error
@@ -18,6 +18,7 @@ __all__ = [
     "AdminClient",
     "ConfigResource",
     "Consumer",
+    "ConsumerGroupState",
     "KafkaError",
     "KafkaException",
     "NewTopic",

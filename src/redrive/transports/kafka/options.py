@@ -17,9 +17,11 @@ from urllib.parse import parse_qsl, unquote, urlsplit
 from msgspec import Struct
 
 from redrive.config.durations import duration, spoken
+from redrive.drivers.reach import Server
 from redrive.errors import ConfigError, UsageError, nearest
 
 OPTIONS = ("group", "start", "static", "counters", "retry_topics", "dlq", "dlq_only", "most_open", "most_bytes")
+_SERVER = re.compile(r"(?P<host>\[[0-9a-fA-F:.%\w]+\]|[^:\[\]\s,]+)(?::(?P<port>\d{1,5}))?")
 _TOPIC = re.compile(r"[a-zA-Z0-9._-]{1,249}")
 
 
@@ -53,6 +55,16 @@ class Options(Struct, frozen=True, kw_only=True):
         """The settings of every client of librdkafka."""
         common = {name: value for name, value in self.driver.items() if not name.startswith(("consumer.", "producer."))}
         return {"bootstrap.servers": self.servers, "log.connection.close": "false", **common}
+
+    def addresses(self) -> list[Server]:
+        """The servers of the URL, one by one."""
+        tls = self.client().get("security.protocol", "").upper().endswith("SSL")
+        places = [_SERVER.fullmatch(server) for server in self.servers.split(",")]
+        return [
+            Server("Kafka", found["host"].strip("[]"), int(found["port"] or 9092), tls, "kafka", "kafka+ssl")
+            for found in places
+            if found is not None
+        ]
 
     def _only(self, kind: str) -> dict[str, str]:
         return {name.removeprefix(kind): value for name, value in self.driver.items() if name.startswith(kind)}
@@ -112,6 +124,9 @@ def options_of(url: str) -> Options:
     login, _, servers = parts.netloc.rpartition("@")
     if not servers or parts.path.strip("/"):
         raise ConfigError(f"{_shown(url)}: a URL of Kafka is like kafka://host:9092/?group=billing; topics are sources")
+    for server in servers.split(","):
+        if not _SERVER.fullmatch(server):
+            raise ConfigError(f"{server!r} in a URL of Kafka is no server: write host:9092, and commas between them")
     return Options(
         servers=servers,
         group=_text(ours, "group", "redrive"),

@@ -10,9 +10,10 @@ what it is given: it is tested without a broker.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Hashable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from datetime import datetime
 from itertools import chain, count, takewhile
+from typing import Any
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -35,8 +36,9 @@ class Record(Struct, gc=False, eq=False):
 
     partition: Partition
     offset: int
-    message: Message
+    made: Message | None  # None: it is made of `raw` when it is asked for
     suspect: bool = False  # whoever had its partition before did not end cleanly, and may have attempted it
+    raw: Any = None  # as the driver gave it: it has no headers, and was never tried
     due: float = 0.0  # not before
     failures: tuple[Failure, ...] = ()
     tried: int = 0  # attempts used up
@@ -49,6 +51,30 @@ class Record(Struct, gc=False, eq=False):
     done: bool = False
     at: datetime | None = None  # its own timestamp, where its message has another time
     unreadable: str = ""  # why it cannot be read
+
+    @property
+    def message(self) -> Message:
+        if self.made is None:
+            partition = self.partition
+            self.made = partition.read(self.raw, f"{partition.name}{self.offset}")
+        return self.made
+
+    @message.setter
+    def message(self, message: Message) -> None:
+        self.made, self.raw = message, None
+
+    @property
+    def key(self) -> bytes | None:
+        if self.made is not None:
+            return self.made.key
+        key: bytes | None = self.raw.key()
+        return key
+
+    def is_tried(self) -> None:
+        """From now on it is a message that was tried."""
+        self.message = self.message
+        self.tried += 1
+        self.known = True
 
 
 def written_at(delivery: Delivery) -> datetime:
@@ -75,11 +101,18 @@ class Partition:
         "open",
         "paused",
         "place",
+        "read",
         "suspect_before",
     )
 
     def __init__(
-        self, place: Place, start: int, suspect_before: int = 0, *, done_before: Finished = NOTHING_FINISHED
+        self,
+        place: Place,
+        start: int,
+        suspect_before: int = 0,
+        *,
+        done_before: Finished = NOTHING_FINISHED,
+        read: Callable[[Any, str], Message] | None = None,
     ) -> None:
         self.place = place
         self.name = f"{place[0]}[{place[1]}]@"
@@ -94,6 +127,7 @@ class Partition:
         self.committed: Standing = (start, 0)
         self.suspect_before = suspect_before  # who had it before may have begun what comes before this offset
         self.paused = False
+        self.read = read or _nobody_reads  # makes a message of what the driver gave, and where that was
 
     @property
     def base(self) -> int:
@@ -198,7 +232,7 @@ class Shelf:
                 partition.done_until = partition.next
                 partition.advance()
                 continue
-            partition.bytes += len(record.message.body)
+            partition.bytes += len(record.raw) if record.made is None else len(record.made.body)
             if record.due > now:
                 self._backlog.delay(record, record.due)
             else:
@@ -239,27 +273,31 @@ class Shelf:
         """They are done with, and the committed offset may go on to the first that is not."""
         self._backlog.done(records)
         for record in records:
-            partition = record.partition
-            self._end_turn(record)
-            record.done = True
-            partition.bytes -= len(record.message.body)
+            partition, made, offset = record.partition, record.made, record.offset
+            if record.turn and partition.alive:
+                self.leased -= 1
+            record.turn, record.done = 0, True
+            partition.bytes -= len(record.raw) if made is None else len(made.body)
             partition.done_count += 1
-            if record.offset >= partition.done_until:
-                partition.done_until = record.offset + 1
-            record.message, record.failures = GONE, ()
+            if offset >= partition.done_until:
+                partition.done_until = offset + 1
+            if partition.open and partition.open[0] is record:  # as almost always
+                partition.open.popleft()
+            else:
+                record.made, record.raw, record.failures = GONE, None, ()
         for partition in self.partitions.values():
             partition.advance()
 
-    def deliveries(self, records: Sequence[Record]) -> list[Delivery]:
-        """The records as deliveries, to be handed out."""
+    def deliveries(self, records: Sequence[Record], turn: int | None = None) -> list[Delivery]:
+        """The records as deliveries, to be handed out; or to who has leased them in that turn."""
         by_key = self._by_key
         return [
             Delivery(
                 record.message if not record.tried else _again(record),
-                (record, record.turn),
+                (record, record.turn if turn is None else turn),
                 record.failures,
                 record.suspect or record.lapsed,
-                record.message.key if by_key else record.partition.place,
+                record.key if by_key else record.partition.place,
                 unreadable=record.unreadable,
             )
             for record in records
@@ -297,8 +335,8 @@ class Shelf:
         for partition in self.partitions.values():
             for record in [record for record in partition.open if record.turn]:
                 if record.until <= now:
-                    record.lapsed = record.known = True
-                    record.tried += 1
+                    record.lapsed = True
+                    record.is_tried()
                     self.give_back(record, now)
                 elif self._lapse is None or record.until < self._lapse:
                     self._lapse = record.until
@@ -308,8 +346,12 @@ def _again(record: Record) -> Message:
     return replace(record.message, attempt=record.message.attempt + record.tried)
 
 
+def _nobody_reads(raw: Any, origin: str) -> Message:
+    raise AssertionError(f"{origin} is on a shelf that nobody reads for")
+
+
 def _key(record: Record) -> Hashable:
-    return record.message.key
+    return record.key
 
 
 def _place(record: Record) -> Hashable:

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from datetime import timedelta
 from typing import TypeVar
 
@@ -22,11 +22,25 @@ from msgspec.structs import replace
 from redrive.clock import Clock, Steady
 from redrive.errors import TransportUnavailable
 from redrive.model import Done, Failure, Holds, Message, Release, Retry
-from redrive.transports.base import Delivery, Depth, Features, SendResult, Settlement, refused, translated_errors
+from redrive.transports.base import (
+    Block,
+    Delivery,
+    Depth,
+    Features,
+    Listing,
+    QueueState,
+    SendResult,
+    Settlement,
+    busy,
+    refused,
+    translated_errors,
+)
+from redrive.transports.kafka.block import RecordBlock, are_plain
 from redrive.transports.kafka.counters import FORGETFUL, Counters, open_counters
 from redrive.transports.kafka.dlq import DeadLetterTopic
 from redrive.transports.kafka.driver import NAME, log
 from redrive.transports.kafka.options import Options, is_topic, not_a_topic, options_of, topic_named
+from redrive.transports.kafka.peek import Peek, counted, lags
 from redrive.transports.kafka.reader import Reader
 from redrive.transports.kafka.shelf import Place, Record
 from redrive.transports.kafka.topics import Topics
@@ -54,6 +68,10 @@ class Examined(Struct, frozen=True):
 Name = Callable[[Message], str]
 """What the attempts of a message are counted under."""
 _MOST_FAILURES = 100
+_UNTOLD = (
+    "Kafka does not tell which of these a worker has in hand, or lets wait for a retry in its own memory: they are "
+    "shown as ready until their offset is committed"
+)
 
 
 class KafkaTransport:
@@ -68,6 +86,7 @@ class KafkaTransport:
         idempotent_send=False,
         shared=True,
         urgent_first=False,
+        counts_leased=False,
         sets_aside=False,  # but with retry topics
     )
 
@@ -95,7 +114,9 @@ class KafkaTransport:
         self._name: Name = name or _id
         self._worker = ""  # its name, where it has one
         self._holds: dict[str, Holds] = {}
+        self._held: dict[str, int] = {}  # how many a batch handler holds at a time
         self._readers: dict[str, Reader] = {}
+        self._paused: frozenset[str] = frozenset()
         self._opening = asyncio.Lock()
         self._sent: set[str] = set()
         self._closed = False
@@ -105,6 +126,9 @@ class KafkaTransport:
         if not self.counters.durable and not self._holds:
             log.warning(FORGETFUL)
         self._holds[source] = holds
+
+    def prefetch(self, source: str, number: int) -> None:
+        self._held[source] = number
 
     def join_as(self, worker: str) -> None:
         """Be known to the group by that name, unless `static=no`."""
@@ -123,6 +147,14 @@ class KafkaTransport:
     # -- receiving -----------------------------------------------------------------------------------------------
 
     async def receive(self, source: str, limit: int) -> Sequence[Delivery]:
+        reader, taken = await self._taken(source, limit)
+        return reader.deliveries(taken)
+
+    async def receive_block(self, source: str, limit: int) -> Sequence[Delivery] | Block:
+        reader, taken = await self._taken(source, limit)
+        return RecordBlock.of(reader.shelf, taken) if are_plain(taken) else reader.deliveries(taken)
+
+    async def _taken(self, source: str, limit: int) -> tuple[Reader, list[Record]]:
         reader = self._readers.get(source) or await self._open(source)
         if reader.shelf.leased:  # let them run first: they are settled, and committed, while the next ones run
             await asyncio.sleep(0)
@@ -134,7 +166,7 @@ class KafkaTransport:
                     if self.counters.durable:  # those in memory answer at once: nothing else happened meanwhile
                         taken = reader.still_first(taken)
                 if taken:
-                    return reader.deliveries(taken)
+                    return reader, taken
                 continue
             if reader.trouble is not None:
                 trouble, reader.trouble = reader.trouble, None
@@ -157,8 +189,16 @@ class KafkaTransport:
                     elapsed=self._clock.elapsed,
                     steady=self._steady,
                     worker=self._worker,
+                    paused=source in self._paused,
+                    most_held=self._held.get(source, 0),
                 )
             return self._readers[source]
+
+    async def set_paused(self, sources: Collection[str]) -> None:
+        """Pause their partitions, those of their retry topics too, through rebalances and without leaving the group."""
+        self._paused = frozenset(sources)
+        for source, reader in self._readers.items():
+            reader.set_paused(source in self._paused)
 
     async def _count(self, reader: Reader, records: Sequence[Record]) -> None:
         """What earlier workers have tried. Where the last one did not end cleanly, an attempt counts before it is
@@ -218,6 +258,16 @@ class KafkaTransport:
             lost += map(_delivery, some) if reader is None else self._carry_out(reader, some)
         return lost
 
+    def settle_block(self, block: Block) -> Sequence[Delivery]:
+        assert isinstance(block, RecordBlock)
+        reader = next((reader for reader in self._readers.values() if reader.shelf is block.shelf), None)
+        if reader is None:  # it was closed
+            return block.deliveries()
+        with reader.lock:
+            lost = block.finish()
+        reader.settled()
+        return lost
+
     def _carry_out(self, reader: Reader, settlements: Sequence[Settlement]) -> list[Delivery]:
         lost, finished, kept = [], [], []
         with reader.lock:
@@ -240,8 +290,8 @@ class KafkaTransport:
         record: Record = settlement.delivery.token[0]
         match settlement.outcome:
             case Retry(span):
-                record.tried += 1
-                record.known = record.counted = True
+                record.is_tried()
+                record.counted = True
                 if settlement.failure is not None:
                     record.failures = remembered(record.failures, settlement.failure)
             case Release(span):
@@ -291,12 +341,21 @@ class KafkaTransport:
 
     async def send(self, messages: Sequence[Message]) -> Sequence[SendResult]:
         named = [message for message in messages if is_topic(message.source)]
-        outcomes = iter(await self.writer.outcomes([parcel_of(message) for message in named]))
-        self._sent.update(message.source for message in named)
+        outcomes = iter(await self._outcomes(named))
         return [
-            result_of(next(outcomes)) if is_topic(message.source) else refused(not_a_topic(message.source))
-            for message in messages
+            next(outcomes) if is_topic(message.source) else refused(not_a_topic(message.source)) for message in messages
         ]
+
+    async def _outcomes(self, messages: Sequence[Message]) -> list[SendResult]:
+        """Send them; a broker that was never there is not waited for, as the driver would for half a minute."""
+        if messages and not self.topics.answered:
+            try:
+                await self.topics.check()
+            except TransportUnavailable as error:
+                return [busy(error.why)] * len(messages)
+        found = await self.writer.outcomes([parcel_of(message) for message in messages])
+        self._sent.update(message.source for message in messages)
+        return [result_of(outcome) for outcome in found]
 
     async def depths(self) -> dict[str, Depth]:
         """The depths of the topics that this group has read, and of those that this process has sent to."""
@@ -327,6 +386,32 @@ class KafkaTransport:
 
     async def check(self) -> None:
         await self.topics.check()
+
+    @property
+    def holder(self) -> str:
+        return ""
+
+    async def listing(
+        self, source: str, *, state: QueueState | None = None, after: str | None = None, limit: int = 100
+    ) -> Listing:
+        """Look from the committed offsets on, and into the retry topics, as a reader that joins no group."""
+        if not await self.has_source(source):
+            return Listing(notes=(f"there is no topic {source!r} on {self.options.servers}",))
+        reach = await self.topics.reach([source, *self.options.rungs(source)])
+        peek = Peek(self.options, source, self._steady.micros())
+        stretches = await self.topics.ask(lambda _: peek.stretches(reach))
+        wanted = [stretch for stretch in stretches if _may_stand(stretch.place[0] == source, state)]
+        page = await self.topics.ask(lambda _: peek.page(wanted, state, after, limit))
+        counts = await self._counts_of([queued.message for queued in page.messages])
+        readers = await self.topics.readers()
+        return Listing(tuple(counted(page.messages, counts)), page.after, (*lags(stretches, readers), _UNTOLD))
+
+    async def _counts_of(self, messages: Sequence[Message]) -> Sequence[int]:
+        with translated_errors():
+            return await self.counters.get([self._name(message) for message in messages])
+
+    async def has_source(self, source: str) -> bool:
+        return is_topic(source) and not await self.topics.missing([source])
 
     async def examined(self, sources: Sequence[str]) -> Examined:
         """Which topics are missing: of these sources, and that for dead letters. Retry topics are made by a worker."""
@@ -369,6 +454,12 @@ def _delivery(settlement: Settlement) -> Delivery:
 
 def _id(message: Message) -> str:
     return message.id
+
+
+def _may_stand(is_source: bool, state: QueueState | None) -> bool:
+    """Whether a topic may have messages that stand so: on the topic of the source itself nothing is delayed for others
+    to see."""
+    return state is None or (state is QueueState.READY) or (state is QueueState.DELAYED and not is_source)
 
 
 def _sum(depth: Depth, other: Depth) -> Depth:

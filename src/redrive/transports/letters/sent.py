@@ -18,7 +18,7 @@ from redrive.clock import Clock
 from redrive.flow.lineage import Lineage, lineage, sent_back
 from redrive.model import Failure, Letter, LetterId, Message, Owner, Reason, State
 from redrive.stores.base import Document, Store
-from redrive.transports.base import Delivery, Depth
+from redrive.transports.base import Delivery, Depth, Listing, Queued, QueueState
 
 KIND = "sent-back"
 _MOST = 10_000
@@ -51,6 +51,11 @@ class Sent(Struct, frozen=True, kw_only=True):
 
     def is_delayed(self, now: datetime) -> bool:
         return self.not_before is not None and self.not_before > now
+
+    def stands(self, now: datetime) -> QueueState:
+        if self.is_leased(now):
+            return QueueState.LEASED
+        return QueueState.DELAYED if self.is_delayed(now) else QueueState.READY
 
     def is_of(self, letter: Letter) -> bool:
         """Whether the letter is still on the way that began with this sending."""
@@ -168,6 +173,26 @@ class SentLetters:
         assert lease.document is not None
         await self._store.documents.delete(KIND, lease.document)
         return True
+
+    async def listing(self, source: str, state: QueueState | None, start: int, limit: int) -> Listing:
+        """How what was sent back stands, in the order in which it is taken."""
+        now = self._clock.now()
+        found = sorted((sent for sent, _ in await self._all() if sent.source == source), key=lambda sent: sent.turn)
+        wanted = [sent for sent in found if state is None or sent.stands(now) is state]
+        page = wanted[start : start + limit]
+        letters = [await self._store.letters.get(sent.letter) for sent in page]
+        messages = [
+            Queued(
+                replace(letter.message, attempt=sent.attempt),
+                sent.stands(now),
+                letter.failures,
+                sent.until if sent.is_leased(now) else sent.not_before if sent.is_delayed(now) else None,
+                sent.owner.rpartition(":")[0] if sent.owner is not None and sent.is_leased(now) else "",
+            )
+            for sent, letter in zip(page, letters, strict=True)
+            if letter is not None
+        ]
+        return Listing(tuple(messages), str(start + limit) if len(wanted) > start + limit else None)
 
     async def depths(self) -> dict[str, Depth]:
         now, counts = self._clock.now(), defaultdict[str, list[int]](lambda: [0, 0, 0])

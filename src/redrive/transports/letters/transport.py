@@ -24,6 +24,7 @@ from msgspec.structs import replace
 from redrive.clock import Clock
 from redrive.errors import StoreUnavailable
 from redrive.flow.lineage import lineage, sent_back
+from redrive.flow.pauses import StorePauses
 from redrive.forensics.query import Query
 from redrive.model import Done, Failure, Letter, LetterId, Message, Owner, Reason, Release, Retry, State
 from redrive.stores.base import Store
@@ -33,14 +34,19 @@ from redrive.transports.base import (
     Delivery,
     Depth,
     Features,
+    Listing,
+    Paused,
+    QueueState,
     SendResult,
     SendStatus,
     Settlement,
+    number_after,
     translated_errors,
 )
 from redrive.transports.letters.sent import IN_FLIGHT, Lease, SentLetters
 
 _OWNER = "letters:"
+_PAUSES = "letters of this store"  # under this name the store keeps the pauses of its letters as a source
 _REPLAY = "replay:"  # the owner of what a replay has claimed (flow/replay.py)
 _NO_LETTER = "only letters are sent back here, and this message has none"
 
@@ -78,6 +84,7 @@ class LettersTransport:
         )
         self._store = store
         self._sent = SentLetters(store, clock, lease)
+        self._pauses = StorePauses(store.documents, _PAUSES, clock)
         self._clock = clock
         self._lease = lease
         self._interval = interval
@@ -98,10 +105,13 @@ class LettersTransport:
             self._arrived.clear()
             with translated_errors():
                 await self.rescue(source)
-                taken = await self._taken(source, limit)
+                taken = () if await self._is_paused(source) else await self._taken(source, limit)
             if taken:
                 return taken
             await self._clock.wait(self._arrived, self._interval.total_seconds())
+
+    async def _is_paused(self, source: str) -> bool:
+        return any(paused.source == source for paused in await self._pauses.pauses())
 
     async def _taken(self, source: str, limit: int) -> Sequence[Delivery]:
         """What a receive that is cancelled has claimed is given back."""
@@ -278,6 +288,31 @@ class LettersTransport:
         """The depths of what was sent back. Letters that are due are counted as letters."""
         with translated_errors():
             return await self._sent.depths()
+
+    @property
+    def holder(self) -> str:
+        return self._owner
+
+    async def listing(
+        self, source: str, *, state: QueueState | None = None, after: str | None = None, limit: int = 100
+    ) -> Listing:
+        """What was sent back. Letters that are due are letters, and shown as such."""
+        with translated_errors():
+            return await self._sent.listing(source, state, number_after(after), limit)
+
+    async def pause(self, paused: Paused) -> Paused:
+        with translated_errors():
+            return await self._pauses.pause(paused)
+
+    async def resume(self, source: str) -> Paused | None:
+        with translated_errors():
+            ended = await self._pauses.resume(source)
+        self._arrived.set()
+        return ended
+
+    async def pauses(self) -> Sequence[Paused]:
+        with translated_errors():
+            return await self._pauses.pauses()
 
     async def check(self) -> None:
         with translated_errors():

@@ -61,10 +61,10 @@ class Declaring:
         """How many are ready, and how many wait in the retry queues."""
         channel, ready = await self._link.channel(), None
         try:
-            ready = await _count(channel, source)
+            ready = await message_count(channel, source)
             if source not in self.known:
                 return ready, 0
-            return ready, sum([await _count(channel, name) for name in self._waiting(source)])
+            return ready, sum([await message_count(channel, name) for name in self._waiting(source)])
         except ChannelClosed as closed:
             if closed.code != NOT_FOUND:
                 raise
@@ -103,7 +103,8 @@ class Declaring:
         return closed
 
 
-async def _count(channel: Channel, queue: str) -> int:
+async def message_count(channel: Channel, queue: str) -> int:
+    """How many messages are ready in that queue."""
     frame = await channel.call(channel.raw.queue_declare, queue, passive=True)
     return int(frame.method.message_count)
 

@@ -6,9 +6,11 @@ pika answers by callbacks; here they are futures. A channel that closes fails ev
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Callable
 from typing import Any, TypeAlias, TypeVar
 
+from redrive.drivers.reach import misunderstood, unreachable
 from redrive.errors import ConfigError, MissingExtra, TransportUnavailable
 
 try:
@@ -27,10 +29,18 @@ except ImportError as error:  # pragma: no cover
 from redrive.transports.rabbitmq.options import Options
 from redrive.transports.rabbitmq.pika_internals import Connection
 
+_log = logging.getLogger("pika")
+if _log.level == logging.NOTSET:
+    _log.setLevel(logging.CRITICAL)  # lines for each channel, and many for each try; what matters, we say ourselves
 NOT_FOUND, CLASHES, REFUSED = 404, 406, 403
 Frame: TypeAlias = Any
 T = TypeVar("T")
 _OPENING, _CLOSING = 15.0, 10.0
+_FIRST = 2.0  # so long the first connection is waited for: who is not there is told of within 5 s
+_NET = 0.5
+_PIKA = logging.getLogger("pika")
+if _PIKA.level == logging.NOTSET:
+    _PIKA.setLevel(logging.CRITICAL)  # many lines while a broker is away; what matters, we say ourselves
 
 
 class ChannelClosed(TransportUnavailable):
@@ -39,6 +49,10 @@ class ChannelClosed(TransportUnavailable):
     def __init__(self, name: str, why: str, code: int) -> None:
         super().__init__(name, why)
         self.code = code
+
+
+class Unwelcome(TransportUnavailable):
+    """The broker is there, and does not let us in."""
 
 
 class Channel:
@@ -109,6 +123,8 @@ class Link:
         self._opening = asyncio.Lock()
         self._waiting: set[asyncio.Future[Raw]] = set()  # for channels
         self.blocked = ""  # why the broker takes nothing from publishers now
+        self._met = False  # whether it ever let us in
+        self._server = options.server
 
     @property
     def user(self) -> str:
@@ -153,8 +169,24 @@ class Link:
             return self._connection
 
     async def _connect(self) -> Connection:
+        """Connect. Until that has worked once, say what was tried and what to do, and do not wait for long."""
+        if not self._met and (reason := await unreachable([self._server])):
+            raise TransportUnavailable(self.name, reason)
+        try:
+            connection = await self._opened(_OPENING if self._met else _FIRST)
+        except Unwelcome:
+            raise
+        except TransportUnavailable as error:
+            if self._met or not (more := await misunderstood(self._server)):
+                raise
+            raise TransportUnavailable(self.name, more) from error
+        self._met = True
+        return connection
+
+    async def _opened(self, patience: float) -> Connection:
         loop = asyncio.get_running_loop()
         opened: asyncio.Future[Connection] = loop.create_future()
+        self._parameters.stack_timeout = patience  # pika ends cleanly what it ends itself; ours is a net below it
         connection = Connection(
             self._parameters,
             loop,
@@ -162,11 +194,11 @@ class Link:
             on_open_error_callback=lambda _, reason: _fail(opened, self._refused(reason)),
         )
         try:
-            async with asyncio.timeout(_OPENING):
+            async with asyncio.timeout(patience + _NET):
                 await opened
         except TimeoutError:
             _abandon(connection)
-            raise TransportUnavailable(self.name, f"no answer within {_OPENING:g} s") from None
+            raise TransportUnavailable(self.name, f"no answer within {patience:g} s") from None
         except asyncio.CancelledError:
             _abandon(connection)
             raise
@@ -190,7 +222,11 @@ class Link:
 
     def _refused(self, reason: BaseException | str) -> TransportUnavailable:
         if isinstance(reason, ProbableAuthenticationError | ProbableAccessDeniedError):
-            return TransportUnavailable(self.name, "it refuses this user, password or virtual host")
+            return Unwelcome(
+                self.name,
+                f"it refuses this user, password or virtual host: correct user {self.user!r}, its password, or the "
+                f"virtual host {self._parameters.virtual_host!r} in the URL",
+            )
         return TransportUnavailable(self.name, _why(reason))
 
 
@@ -214,9 +250,8 @@ def _why(reason: BaseException | str) -> str:
     """One line of an error that may hold several."""
     if isinstance(reason, ChannelClosedByBroker | ConnectionClosedByBroker):
         return str(reason.reply_text)
-    text = str(reason) or type(reason).__name__
     found = getattr(reason, "exceptions", None)
-    if found:
-        text = str(found[-1])
+    last = found[-1] if found else reason
+    text = str(last) or type(last).__name__
     cause = getattr(reason, "__cause__", None)
     return (str(cause) if cause is not None and text.startswith("Amqp") else text).splitlines()[0][:300]

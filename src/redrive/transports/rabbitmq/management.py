@@ -48,6 +48,13 @@ class Difference(Struct, frozen=True):
         return not (self.missing or self.clashes or self.extra)
 
 
+class InHand(Struct, frozen=True):
+    """How many messages of a queue consumers have and have not acknowledged, and the connections of these."""
+
+    unacknowledged: int
+    connections: tuple[str, ...]
+
+
 class Management:
     """One virtual host of a broker, through `http://user:password@host:15672`."""
 
@@ -96,6 +103,16 @@ class Management:
         rows = await self._call("GET", f"queues/{_quoted(self._vhost)}")
         found = {row["name"]: int(row.get("messages", 0)) for row in rows}
         return {name: found.get(name) for name in queues}
+
+    async def in_hand(self, queue: str) -> InHand | None:
+        """What consumers have of that queue; None: there is no such queue. It lags behind by some seconds."""
+        rows = await self._call("GET", f"queues/{_quoted(self._vhost)}")
+        if not any(row["name"] == queue for row in rows):
+            return None
+        row = await self._call("GET", f"queues/{_quoted(self._vhost)}/{_quoted(queue)}")
+        consumers = [detail.get("channel_details") or {} for detail in row.get("consumer_details", [])]
+        names = tuple(sorted({str(channel.get("connection_name", "somebody")) for channel in consumers}))
+        return InHand(int(row.get("messages_unacknowledged", 0)), names)
 
     async def alarms(self) -> Sequence[str]:
         """Why it takes nothing from publishers now, in its own words."""

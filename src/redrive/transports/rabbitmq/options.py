@@ -14,10 +14,12 @@ from urllib.parse import SplitResult, parse_qsl, unquote, urlencode, urlsplit, u
 from msgspec import Struct
 
 from redrive.config.durations import duration
+from redrive.drivers.reach import Server
 from redrive.errors import ConfigError, nearest
 from redrive.transports.rabbitmq.topology import Queue
 
 _THEIRS = ("heartbeat", "connection_attempts", "retry_delay", "socket_timeout", "ssl_options", "locale", "channel_max")
+MOST_PREFETCHED = 65_535  # what a frame can say
 OPTIONS = ("delay", "retry", "bury", "queues", "declare", "prefetch", "redeliveries", "confirm_timeout", "management")
 _LADDER = tuple(timedelta(seconds=seconds) for seconds in (1, 5, 15, 60, 300, 900, 3600))
 _YES, _NO = ("yes", "true", "1", "on"), ("no", "false", "0", "off")
@@ -53,7 +55,7 @@ class Options(Struct, frozen=True, kw_only=True):
     bury      store, dlq (the queue q.X.dlq), or both
     queues    classic or quorum
     declare   whether queues that are missing are made
-    prefetch  how many messages the broker sends ahead
+    prefetch  how many messages the broker sends ahead; more, where a batch handler holds more at a time
     redeliveries  count: a copy says that a message was delivered before. ignore: nothing of somebody else's is changed
     management  where `redrive doctor` finds its management API
     """
@@ -69,6 +71,13 @@ class Options(Struct, frozen=True, kw_only=True):
     redeliveries: Redeliveries = Redeliveries.COUNT
     confirm_timeout: timedelta = timedelta(seconds=30)
     management: str | None = None
+
+    @property
+    def server(self) -> Server:
+        """Where the broker should be."""
+        parts = urlsplit(self.url)
+        tls = parts.scheme == "amqps"
+        return Server("RabbitMQ", parts.hostname or "", parts.port or (5671 if tls else 5672), tls, "amqp", "amqps")
 
     @property
     def vhost(self) -> str:
@@ -102,7 +111,10 @@ def options_of(url: str) -> Options:
     address = urlunsplit(
         parts._replace(path=parts.path if parts.path not in ("", "/") else "/%2F", query=urlencode(theirs))
     )
-    port = parts.port or (5671 if parts.scheme == "amqps" else 5672)
+    try:
+        port = parts.port or (5671 if parts.scheme == "amqps" else 5672)
+    except ValueError as error:
+        raise ConfigError(f"the URL of RabbitMQ cannot be used: {error}") from None
     return _read(ours, Options(url=address, shown=f"RabbitMQ ({parts.hostname}:{port})"))
 
 
@@ -125,7 +137,7 @@ def _read(ours: dict[str, str], start: Options) -> Options:
         bury=_one_of(BuryIn, "bury", ours.get("bury", start.bury)),
         queues=_kind(ours.get("queues", start.queues)),
         declare=_truth("declare", ours.get("declare", "yes")),
-        prefetch=_whole("prefetch", ours.get("prefetch", str(start.prefetch)), 1, 65_535),
+        prefetch=_whole("prefetch", ours.get("prefetch", str(start.prefetch)), 1, MOST_PREFETCHED),
         redeliveries=_one_of(Redeliveries, "redeliveries", ours.get("redeliveries", start.redeliveries)),
         confirm_timeout=duration(ours["confirm_timeout"]) if "confirm_timeout" in ours else start.confirm_timeout,
         management=ours.get("management"),

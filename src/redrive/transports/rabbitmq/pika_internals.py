@@ -8,6 +8,9 @@ pyproject.toml allows no pika 2.
     Connection._process_callbacks   looks up who waits for a frame: nobody can wait for content and deliveries
     Connection._read_frame          reads the next frame of Connection._frame_buffer: ours reads those with properties,
                                     whose headers then keep their types (properties.py)
+    Connection._on_connection_workflow_done
+                                    hears how connecting ended: if it was closed in the middle of it, pika (1.4) gives
+                                    the class of an error, and then fails at that itself
     Connection._transport           the socket, to end a connection without a word to the broker
     Channel._cancelled              tags of consumers whose late deliveries pika rejects
 """
@@ -49,6 +52,9 @@ class Connection(AsyncioConnection):  # type: ignore[misc]
         """End it without the broker, which reads nothing from a publisher while it has an alarm."""
         if self._transport is not None:
             self._transport.abort()
+
+    def _on_connection_workflow_done(self, conn_or_exc: Any) -> None:
+        super()._on_connection_workflow_done(conn_or_exc() if isinstance(conn_or_exc, type) else conn_or_exc)
 
     def _adapter_emit_data(self, data: bytes) -> None:
         if not self._unsent:

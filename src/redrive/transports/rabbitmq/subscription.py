@@ -71,6 +71,7 @@ class Subscription:
         self._consumer = ""  # its tag; empty: there is none now
         self._sweeper: asyncio.Task[None] | None = None
         self._is_asking = False  # for one message
+        self._is_paused = False  # nothing is handed out
 
     async def begin(self, prefetch: int) -> None:
         channel = self._channel
@@ -88,8 +89,8 @@ class Subscription:
 
     # -- receiving ---------------------------------------------------------------------------------------------------
 
-    async def receive(self, limit: int, count: Count) -> list[Delivery]:
-        """The next messages; none if the inbox has to slow down first, or has just sped up again.
+    async def take(self, limit: int, count: Count) -> list[Taken]:
+        """Lease the next messages; none if the inbox has to slow down first, has just sped up again, or is paused.
 
         count   counts the redeliveries in the inbox, before anything is handed out
         """
@@ -97,16 +98,16 @@ class Subscription:
             return await self._receive_one(count)
         while True:
             await self._count(count)
-            if self.inbox.has_ready:
+            if self.inbox.has_ready or self._is_paused:
                 return self._hand_out(limit)
             await self._next_arrival()
 
-    async def _receive_one(self, count: Count) -> list[Delivery]:
+    async def _receive_one(self, count: Count) -> list[Taken]:
         inbox = self.inbox
         await self._count(count)
-        if not inbox.has_ready and not inbox.pace.is_over:
+        if not inbox.has_ready and not inbox.pace.is_over and not self._is_paused:
             await self._ask()
-        if not len(inbox):
+        if not len(inbox) and not self._is_paused:
             await self._consume()
             inbox.speed_up()
         return self._hand_out(1)
@@ -122,25 +123,39 @@ class Subscription:
         if not self._is_asking:
             self._is_asking = True
             self._channel.tell(self._channel.raw.basic_get, self.source, self._came)
-        while self._is_asking and self.closed is None:
+        while self._is_asking and self.closed is None and not self._is_paused:
             await self._next_arrival()
 
     async def _next_arrival(self) -> None:
         self._arrived.clear()
         await self._arrived.wait()
 
-    def _hand_out(self, limit: int) -> list[Delivery]:
-        until = self._clock.elapsed() + self._lease
-        out: list[Delivery] = []
-        for taken in self.inbox.hand_out(limit):
-            self._leases[taken.tag] = until, taken
-            out.append(_delivery(taken))
+    def _hand_out(self, limit: int) -> list[Taken]:
+        if self._is_paused:
+            return []
+        until, leases = self._clock.elapsed() + self._lease, self._leases
+        out = self.inbox.hand_out(limit)
+        for taken in out:
+            leases[taken.tag] = until, taken
         return out
 
     async def slow_down(self) -> list[Taken]:
         """Stop prefetching; returns what was prefetched behind the next message, and is to be given back."""
         await self.stop()
         return self.inbox.slow_down()
+
+    async def pause(self) -> None:
+        """Hand out nothing more, and take nothing more of the broker."""
+        self._is_paused = True
+        self._arrived.set()  # whoever waits here gets nothing
+        await self.stop()
+
+    async def resume(self) -> None:
+        """Go on after `pause`."""
+        if self.closed is None and not self._consumer and not self.inbox.pace.is_one_by_one:
+            await self._consume()
+        self._is_paused = False
+        self._arrived.set()
 
     @property
     def leased(self) -> int:
@@ -247,7 +262,8 @@ class Subscription:
         return found
 
 
-def _delivery(taken: Taken) -> Delivery:
+def delivery_of(taken: Taken) -> Delivery:
+    """What is handed to a consumer."""
     came, state = taken.came, taken.state
     if state is Redelivery.FRESH and not came.unreadable:
         return Delivery(came.message, taken, came.failures)  # as almost all are

@@ -13,14 +13,26 @@ from msgspec.structs import replace
 from redrive.clock import Clock
 from redrive.errors import ConfigError, TransportUnavailable
 from redrive.model import Done, Message, Release, Retry
-from redrive.transports.base import CannotReturn, Delivery, Depth, Features, SendResult, Settlement, busy
+from redrive.transports.base import (
+    Block,
+    CannotReturn,
+    Delivery,
+    Depth,
+    Features,
+    Listing,
+    QueueState,
+    SendResult,
+    Settlement,
+    busy,
+)
+from redrive.transports.rabbitmq.block import TakenBlock, are_plain
 from redrive.transports.rabbitmq.dead_letter_queues import DeadLetterQueues
 from redrive.transports.rabbitmq.declaring import Declaring, is_there
 from redrive.transports.rabbitmq.link import ChannelClosed, Link
-from redrive.transports.rabbitmq.options import BuryIn, Options, Redeliveries, RetryBy, options_of
+from redrive.transports.rabbitmq.options import MOST_PREFETCHED, BuryIn, Options, Redeliveries, RetryBy, options_of
 from redrive.transports.rabbitmq.publisher import NeverTaken, Parcel, Publisher, Unroutable, result_of
 from redrive.transports.rabbitmq.redelivery import Event, Redelivery, after
-from redrive.transports.rabbitmq.subscription import Subscription, Taken
+from redrive.transports.rabbitmq.subscription import Subscription, Taken, delivery_of
 from redrive.transports.rabbitmq.topology import Declared, Topology, declared, retry_exchange, retry_key
 from redrive.transports.rabbitmq.wire import SPARE, Arrived, copy_of, properties_of
 
@@ -42,6 +54,7 @@ class RabbitTransport:
         idempotent_send=False,
         shared=True,
         urgent_first=False,
+        counts_leased=False,
     )
 
     def __init__(self, options: Options, *, clock: Clock, lease: timedelta) -> None:
@@ -53,18 +66,72 @@ class RabbitTransport:
         self._link = Link(options)
         self._publisher = Publisher(Link(options), options.confirm_timeout)
         self._declaring = Declaring(self._link, options)
+        self._held: dict[str, int] = {}  # how many a batch handler holds at a time
         self._subscriptions: dict[str, Subscription] = {}
         self._subscribing: dict[str, asyncio.Lock] = defaultdict(asyncio.Lock)
+        self._pauses: dict[str, asyncio.Event] = {}  # of paused sources: set when they go on
+
+    def prefetch(self, source: str, number: int) -> None:
+        self._held[source] = min(number, MOST_PREFETCHED)
 
     # -- receiving ---------------------------------------------------------------------------------------------------
 
     async def receive(self, source: str, limit: int) -> Sequence[Delivery]:
+        return [delivery_of(taken) for taken in await self._take(source, limit)]
+
+    async def receive_block(self, source: str, limit: int) -> Sequence[Delivery] | Block:
+        leased = await self._take(source, limit)
+        return TakenBlock(leased) if are_plain(leased) else [delivery_of(taken) for taken in leased]
+
+    async def _take(self, source: str, limit: int) -> list[Taken]:
         while True:
+            while source in self._pauses:
+                await self._pauses[source].wait()
             subscription = await self._subscribed(source)
-            if deliveries := await subscription.receive(limit, self._count):
-                return deliveries
+            if leased := await subscription.take(limit, self._count):
+                return leased
             if subscription.inbox.must_slow_down:
                 await self._slow_down(subscription)
+
+    async def set_paused(self, sources: Collection[str]) -> None:
+        """Cancel their consumers, and give back what was prefetched. A source that nobody has received from yet is not
+        subscribed to before it goes on."""
+        for source in sources:
+            self._pauses.setdefault(source, asyncio.Event())
+            await self._pause(source)
+        for source in [source for source in self._pauses if source not in sources]:
+            await self._resume(source)
+            self._pauses.pop(source).set()
+
+    async def _pause(self, source: str) -> None:
+        async with self._subscribing[source]:
+            subscription = self._subscriptions.get(source)
+            if subscription is not None and subscription.closed is None:
+                await subscription.pause()
+                await self._empty(subscription)
+
+    async def _resume(self, source: str) -> None:
+        async with self._subscribing[source]:
+            subscription = self._subscriptions.get(source)
+            if subscription is not None and subscription.closed is None:
+                await subscription.resume()
+
+    async def _empty(self, subscription: Subscription) -> None:
+        """Give back what was handed out to nobody; what the broker does not take stays here, untried, and is given back
+        or handed out later."""
+        if not self._counts:
+            for taken in (*subscription.inbox.take_uncounted(), *subscription.inbox.take_ready()):
+                subscription.reject(taken.tag, requeue=True)
+            return
+        uncounted = waiting = subscription.inbox.take_uncounted()
+        ready = kept = subscription.inbox.take_ready()
+        try:
+            waiting = [taken for taken, _ in await self._copy_all(subscription, uncounted, Event.REDELIVERED)]
+            kept = [taken for taken, _ in await self._copy_all(subscription, ready, Event.NOT_STARTED)]
+        finally:
+            if subscription.closed is None:
+                subscription.inbox.put_back_uncounted(waiting)
+                subscription.inbox.put_back(kept)
 
     async def _slow_down(self, subscription: Subscription) -> None:
         """Stop prefetching, and give back what nobody has started."""
@@ -87,11 +154,14 @@ class RabbitTransport:
             channel = await self._link.channel()
             made = Subscription(source, channel, self._clock, self._lease, self._expire, counts=self._counts)
             try:
-                await made.begin(self.options.prefetch)
+                await made.begin(max(self.options.prefetch, self._held.get(source, 0)))
             except BaseException:
                 channel.abandon()  # with all that was sent ahead on it
                 raise
             self._subscriptions[source] = made
+            if source in self._pauses:  # since `receive` has looked
+                await made.pause()
+                await self._empty(made)
             return made
 
     async def _count(self, subscription: Subscription) -> None:
@@ -154,6 +224,10 @@ class RabbitTransport:
         if copied:
             await self._copy(copied)
         return lost
+
+    def settle_block(self, block: Block) -> Sequence[Delivery]:
+        assert isinstance(block, TakenBlock)
+        return block.ack()
 
     async def _copy(self, settlements: Sequence[Settlement]) -> None:
         outcomes = await self._publisher.outcomes([self._parcel(settlement) for settlement in settlements])
@@ -245,6 +319,23 @@ class RabbitTransport:
         await channel.close()
         if self._publisher.blocked:
             raise TransportUnavailable(self._link.name, f"it takes nothing from publishers: {self._publisher.blocked}")
+
+    @property
+    def holder(self) -> str:
+        return ""
+
+    async def listing(
+        self, source: str, *, state: QueueState | None = None, after: str | None = None, limit: int = 100
+    ) -> Listing:
+        """Counts, in words: RabbitMQ shows a message only to who takes it."""
+        from redrive.transports.rabbitmq.listing import notes
+
+        if not await is_there(self._link, source):
+            return Listing(notes=(f"the broker has no queue {source!r}",))
+        return Listing(notes=tuple(await notes(self._link, self.options, source)))
+
+    async def has_source(self, source: str) -> bool:
+        return await is_there(self._link, source)
 
     @property
     def makes_queues(self) -> bool:

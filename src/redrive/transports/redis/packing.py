@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from datetime import datetime, timedelta
 from hashlib import blake2b
 
 import msgspec
+from msgspec.structs import replace
 
 from redrive.clock import microseconds, moment
 from redrive.model import Failure, Headers, Message
-from redrive.transports.base import Delivery, Settlement
+from redrive.transports.base import Delivery, Queued, QueueState, Settlement
 from redrive.untrusted import UNREADABLE
 
 
@@ -31,6 +33,8 @@ _encode = msgspec.msgpack.Encoder().encode
 _decode = msgspec.msgpack.Decoder(Parcel).decode
 _decode_failures = msgspec.msgpack.Decoder(tuple[Failure, ...]).decode
 _ZERO, _LAPSED, _BEGUN = ord("0"), 1, 2  # lua/shared.lua says what they mean
+_NOBODY = "-" * 16
+_FIRST = b"-" * 16 + b"2000001"  # the state of a first attempt that has begun, where it is left out
 Group = tuple[bool, str | None, int, int, int]  # sent back, tenant, priority, milliseconds to wait, attempts made
 
 
@@ -76,6 +80,7 @@ def _readable(source: str, token: bytes, id: str, packed: bytes, state: bytes) -
     try:
         return _delivery(source, token, id, _decode(packed), state)
     except UNREADABLE as error:
+        state = state or _FIRST
         message = Message(id, source, packed, moment(0), attempt=int(state[17:23]))
         why = f"to unpack what Redis has under its id failed: {type(error).__name__}: {error}"
         marks = state[16] - _ZERO
@@ -84,6 +89,7 @@ def _readable(source: str, token: bytes, id: str, packed: bytes, state: bytes) -
 
 
 def _delivery(source: str, token: bytes, id: str, parcel: Parcel, state: bytes) -> Delivery:
+    """The delivery; an empty state is that of a first attempt, which has begun."""
     message = Message(
         id,
         source,
@@ -93,14 +99,14 @@ def _delivery(source: str, token: bytes, id: str, parcel: Parcel, state: bytes) 
         parcel.key,
         parcel.tenant,
         parcel.correlation_id,
-        int(state[17:23]),
+        int(state[17:23]) if state else 1,
         parcel.priority,
         None if parcel.expires_at is None else moment(parcel.expires_at),
         parcel.origin,
     )
-    failures, marks = state.split(b":", 2)[2], state[16] - _ZERO
-    if marks == _BEGUN and not failures:  # as almost all are
+    if not state:  # as almost all are
         return Delivery(message, token)
+    failures, marks = state.split(b":", 2)[2], state[16] - _ZERO
     return Delivery(
         message,
         token,
@@ -108,6 +114,18 @@ def _delivery(source: str, token: bytes, id: str, parcel: Parcel, state: bytes) 
         bool(marks & _LAPSED),
         is_counted=bool(marks & _BEGUN),
     )
+
+
+def queued(source: str, now: datetime, id: bytes, kind: bytes, wait: bytes, parcel: bytes, state: bytes) -> Queued:
+    """A message as `listing.lua` shows it. One without a state was never taken."""
+    stands = QueueState(kind.decode())
+    first = f"{_NOBODY}0000000::".encode()
+    delivery = _readable(source, b"", id.decode("utf-8", "surrogatepass"), parcel, state or first)
+    is_leased = stands is QueueState.LEASED
+    made = delivery.message.attempt
+    message = replace(delivery.message, attempt=made if is_leased else made + 1)
+    until = None if stands is QueueState.READY else now + timedelta(milliseconds=int(wait))
+    return Queued(message, stands, delivery.failures, until, state[:8].decode("latin-1") if is_leased else "")
 
 
 def history(settlement: Settlement) -> bytes:

@@ -3,24 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from datetime import datetime
 from typing import Any
 
-from msgspec import Struct
-
 from redrive.clock import moment
+from redrive.limits import TenantMetrics
 
-
-class TenantMetrics(Struct, frozen=True):
-    """One tenant now. `name` is empty for messages without a tenant."""
-
-    name: str
-    last_processed_at: datetime | None
-    rounds_without_processing: int
-    current_priority: int
-    total_processed: int
-    consecutive_batch_count: int
-    waiting: int
+__all__ = ["TenantMetrics", "metrics"]
 
 
 def metrics(rows: Iterable[Any]) -> list[TenantMetrics]:

@@ -5,20 +5,34 @@ from __future__ import annotations
 import asyncio
 import secrets
 from collections import defaultdict
-from collections.abc import Collection, Coroutine, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Coroutine, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from datetime import timedelta
 from typing import Any
 
-from redrive.clock import Clock
+import msgspec
+
+from redrive.clock import Clock, moment
 from redrive.drivers.redis import Link, Value
 from redrive.errors import TransportUnavailable
 from redrive.limits import Fair, Limits
 from redrive.model import Category, Done, Message, Release, Retry
-from redrive.transports.base import ACCEPTED, Delivery, Depth, Features, SendResult, Settlement, unknown
+from redrive.transports.base import (
+    ACCEPTED,
+    Delivery,
+    Depth,
+    Features,
+    Listing,
+    Paused,
+    QueueState,
+    SendResult,
+    Settlement,
+    number_after,
+    unknown,
+)
 from redrive.transports.redis import scripts
-from redrive.transports.redis.bell import Bell
-from redrive.transports.redis.packing import Group, delivered, digest, history, packed
+from redrive.transports.redis.fetching import Fetch
+from redrive.transports.redis.packing import Group, delivered, digest, history, packed, queued
 from redrive.transports.redis.tenants import TenantMetrics, metrics
 
 _MOST_AT_ONCE, _LARGEST = 500, 1 << 20  # jobs and bytes that one script is given
@@ -50,7 +64,7 @@ class RedisTransport:
         self._unanswered: set[tuple[bytes, bytes]] = set()  # settlements that may have been carried out
         self._governed: set[str] = set()  # sources whose limits the server knows
         self._named: dict[str, float] = {}  # source -> when we last wrote it down
-        self._bells: dict[str, Bell] = {}
+        self._holder = secrets.token_hex(4)  # our tokens begin so
         self._background: set[asyncio.Task[None]] = set()
         self._sources = f"{self._link.address.prefix}:sources"
 
@@ -60,14 +74,14 @@ class RedisTransport:
         """Lease messages, the most urgent first; where the source is fair, tenants take turns."""
         try:
             await self._introduce(source)
+            wait: float | None = None
             while True:
-                wait, deliveries = await self._fetch(source, min(limit, _MOST_AT_ONCE))
+                wait, deliveries = await self._fetch(source, min(limit, _MOST_AT_ONCE), wait)
                 if deliveries:
                     return deliveries
                 if wait < 0:  # somebody has emptied the server
                     await self._introduce(source, again=True)
-                else:
-                    await self._wait(source, wait)
+                    wait = None
         except TransportUnavailable:
             self._governed.discard(source)  # what comes back may be another server
             raise
@@ -187,7 +201,6 @@ class RedisTransport:
         """Close the connections, after what a cancelled receive had taken is given back."""
         await asyncio.gather(*self._background, return_exceptions=True)
         await self._link.aclose()
-        await asyncio.gather(*(bell.silence() for bell in self._bells.values()))
 
     # -- more than the seam asks for -----------------------------------------------------------------------------
 
@@ -196,20 +209,40 @@ class RedisTransport:
         self._limits[source] = limits
         self._governed.discard(source)
 
-    async def pause(self, source: str) -> None:
+    @property
+    def holder(self) -> str:
+        return self._holder
+
+    async def listing(
+        self, source: str, *, state: QueueState | None = None, after: str | None = None, limit: int = 100
+    ) -> Listing:
+        """How the messages of that source stand: in hand, delayed, ready. It is counted from the front."""
+        start = number_after(after)
+        arguments = [state or "", start, min(limit, _MOST_AT_ONCE) + 1]
+        flat = await self._link.run(scripts.LISTING, [self.queue(source)], arguments)
+        rows = [flat[number : number + 5] for number in range(0, len(flat), 5)]
+        some, now = rows[:limit], self._clock.now()
+        more = str(start + len(some)) if len(rows) > len(some) else None
+        return Listing(tuple(queued(source, now, *row) for row in some), more)
+
+    async def pause(self, paused: Paused) -> Paused:
         """Let nobody receive from that source until it is resumed. What runs may end; sending goes on."""
-        await self._name([source])
-        await self._link.run(scripts.PAUSE, [self.queue(source)], ["pause"])
+        await self._name([paused.source])
+        span = "" if paused.until is None else max(0, _milliseconds(paused.until - self._clock.now()))
+        arguments = ["pause", msgspec.json.encode(paused), span]
+        return _paused(paused.source, await self._link.run(scripts.PAUSE, [self.queue(paused.source)], arguments))
 
-    async def resume(self, source: str) -> None:
+    async def resume(self, source: str) -> Paused | None:
         """Undo `pause`."""
-        await self._link.run(scripts.PAUSE, [self.queue(source)], ["resume"])
+        ended = await self._link.run(scripts.PAUSE, [self.queue(source)], ["resume"])
+        return None if ended is None else _paused(source, ended)
 
-    async def paused(self) -> Collection[str]:
+    async def pauses(self) -> Sequence[Paused]:
         """The sources that are paused now."""
         names = await self._names()
-        held = await self._link.commands([("HEXISTS", f"{self.queue(name)}:terms", "paused") for name in names])
-        return [name for name, is_held in zip(names, held, strict=True) if is_held]
+        kept = await self._link.commands([("HGET", f"{self.queue(name)}:terms", "paused") for name in names])
+        found = [_paused(name, value) for name, value in zip(names, kept, strict=True) if value is not None]
+        return [paused for paused in found if not paused.is_over(self._clock.now())]
 
     async def tenants(self, source: str, limit: int = 1000) -> list[TenantMetrics]:
         """How each tenant of a fair source fares, the last served first."""
@@ -253,17 +286,21 @@ class RedisTransport:
         prefix = self._link.address.mirror
         return "-" if prefix is None else f"{prefix}:{source}" if prefix else ""
 
-    async def _fetch(self, source: str, limit: int) -> tuple[float, Sequence[Delivery]]:
-        """Lease what is there; returns the seconds until there may be more, and the leased. Gives back if cancelled."""
-        token = secrets.token_hex(8).encode()
+    async def _fetch(self, source: str, limit: int, wait: float | None) -> tuple[float, Sequence[Delivery]]:
+        """Lease what is there, at once or after waiting for it for at most so many seconds; returns the seconds until
+        there may be more, and the leased. Gives back if cancelled."""
+        token = f"{self._holder}{secrets.token_hex(4)}".encode()
         arguments = (limit, token, self._lease, *self._arguments_of(source))
-        fetching = asyncio.ensure_future(self._link.run(scripts.FETCH, [self.queue(source)], arguments))
+        fetch = Fetch(self._link, self.queue(source), token, arguments, waits=wait is not None)
         try:
-            wait, *leased = await asyncio.shield(fetching)
+            if wait is not None:
+                await fetch.wait_at_most(self._clock, wait)
+            milliseconds, *leased = await asyncio.shield(fetch.answer)
         except asyncio.CancelledError:
-            self._later(self._give_back(source, token, fetching))
+            self._later(self._give_back(source, token, fetch))
             raise
-        return wait if wait < 0 else wait / 1000, delivered(source, token, *leased) if leased else ()
+        more_in = milliseconds if milliseconds < 0 else milliseconds / 1000
+        return more_in, delivered(source, token, *leased) if leased else ()
 
     def _arguments_of(self, source: str) -> tuple[Value, ...]:
         limits, begins = self._limits.get(source, _NO_LIMITS), int(source in self._at_once)
@@ -273,24 +310,13 @@ class RedisTransport:
         rate = limits.rate
         return rate.limit, _milliseconds(rate.per), int(rate.adaptive), in_a_row, int(rate.to_the_end), begins
 
-    async def _give_back(self, source: str, token: bytes, fetching: asyncio.Future[Any]) -> None:
-        _, *leased = await fetching
+    async def _give_back(self, source: str, token: bytes, fetch: Fetch) -> None:
+        await fetch.end_wait()
+        _, *leased = await fetch.answer
         if leased:
             ids = leased[0]
             released = (0, 0, token, 0, 0, len(ids), *(part for id in ids for part in (id, 0)))
             await self._link.run(scripts.SETTLE, [self.queue(source)], released)
-
-    async def _wait(self, source: str, seconds: float) -> None:
-        """Wait until there may be something to receive."""
-        queue = self.queue(source)
-        bell = self._bells.get(queue)
-        if bell is None:
-            bell = self._bells[queue] = Bell(self._link, queue)
-        try:
-            await bell.wait(self._clock, seconds)
-        except asyncio.CancelledError:
-            self._later(bell.pass_on())
-            raise
 
     def _later(self, work: Coroutine[Any, Any, Any]) -> None:
         """Do that in the background; if the server is away it is dropped, and the end of the lease does the rest."""
@@ -400,6 +426,14 @@ def _those(deliveries: Sequence[Delivery], lost: set[tuple[bytes, bytes]]) -> li
 
 def _bytes(text: str) -> bytes:
     return text.encode("utf-8", "surrogatepass")
+
+
+def _paused(source: str, kept: bytes) -> Paused:
+    """What is kept of a pause; a version before this one wrote down no more than that there is one."""
+    try:
+        return msgspec.json.decode(kept, type=Paused)
+    except msgspec.DecodeError:
+        return Paused(source, by="somebody", at=moment(0), why="paused by an earlier version, which did not ask")
 
 
 def _milliseconds(span: timedelta) -> int:

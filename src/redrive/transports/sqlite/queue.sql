@@ -15,7 +15,7 @@ SET attempt = excluded.attempt, expires_at = excluded.expires_at, rest = exclude
     lapsed = lapsed OR lease IS NOT NULL, lease = NULL;
 
 -- name: priorities
--- A loose index scan: one step for each priority in use, however many messages there are.
+-- A loose index scan: one step for each priority in use, however many messages there are. None while it is paused.
 WITH RECURSIVE used (priority) AS (
     SELECT min(priority) FROM queue WHERE source = :source
     UNION ALL
@@ -24,6 +24,10 @@ WITH RECURSIVE used (priority) AS (
 )
 SELECT priority FROM used
 WHERE priority IS NOT NULL
+  AND NOT EXISTS (
+      SELECT 1 FROM documents
+      WHERE kind = 'queue-pause' AND id = :source AND ifnull(json_extract(body, '$.ends') > :now, 1)
+  )
   AND EXISTS (SELECT 1 FROM queue WHERE source = :source AND priority = used.priority AND visible_at <= :now);
 
 -- name: ready
@@ -72,6 +76,36 @@ WHERE source = :source
   AND (:since IS NULL OR enqueued_at >= :since)
 ORDER BY seq
 LIMIT :limit;
+
+-- name: listing
+-- As it stands: ready, delayed or leased. What is leased has counted its attempt.
+SELECT seq, lapsed, id, priority, attempt - (visible_at > :now AND lease IS NOT NULL), enqueued_at, expires_at, body, rest,
+       failures, visible_at, lease
+FROM queue
+WHERE source = :source AND seq > :after
+  AND CASE :state
+          WHEN 'ready' THEN visible_at <= :now
+          WHEN 'delayed' THEN visible_at > :now AND lease IS NULL
+          WHEN 'leased' THEN visible_at > :now AND lease IS NOT NULL
+          ELSE 1
+      END
+ORDER BY seq
+LIMIT :limit;
+
+-- name: pause
+-- A pause is a document of the file: `paused` is what people are shown, `ends` its end in microseconds, or null. The
+-- first one stays, unless it is over.
+INSERT INTO documents (kind, id, version, body) VALUES ('queue-pause', :source, 1, :body)
+ON CONFLICT (kind, id) DO UPDATE SET version = version + 1, body = excluded.body
+WHERE ifnull(json_extract(documents.body, '$.ends') <= :now, 0);
+
+-- name: resume
+DELETE FROM documents WHERE kind = 'queue-pause' AND id = :source;
+
+-- name: pauses
+SELECT body FROM documents
+WHERE kind = 'queue-pause' AND (:source IS NULL OR id = :source) AND ifnull(json_extract(body, '$.ends') > :now, 1)
+ORDER BY id;
 
 -- name: depths
 SELECT source,

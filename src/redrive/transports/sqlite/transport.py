@@ -21,8 +21,13 @@ from redrive.transports.base import (
     Delivery,
     Depth,
     Features,
+    Listing,
+    Paused,
+    Queued,
+    QueueState,
     SendResult,
     Settlement,
+    number_after,
     refused,
     translated_errors,
 )
@@ -32,6 +37,7 @@ _SQL = clauses(__package__, "queue")
 T = TypeVar("T")
 _POLL = 0.05  # how soon a message of another process is seen
 _LONGEST_LEASE = timedelta(hours=1)
+_LEASE_BITS = 32  # of a lease; the bits above them say whose it is
 
 
 class Rest(msgspec.Struct, array_like=True, frozen=True):
@@ -49,6 +55,16 @@ _encode = msgspec.msgpack.Encoder().encode
 _NO_FAILURES = _encode(())  # unlike NULL it says that a row is meant to wait (heal_ready in queue.sql)
 _decode_rest = msgspec.msgpack.Decoder(Rest).decode
 _decode_failures = msgspec.msgpack.Decoder(tuple[Failure, ...]).decode
+
+
+class KeptPause(msgspec.Struct, frozen=True):
+    """A pause as the file keeps it."""
+
+    paused: Paused
+    ends: int | None  # microseconds
+
+
+_decode_pause = msgspec.json.Decoder(KeptPause).decode
 Token = tuple[int, int]  # row, lease
 Row = tuple[Any, ...]
 Leased = tuple[str, int, list[Row]]  # source, lease, what it holds
@@ -76,6 +92,7 @@ class SqliteTransport:
         self._sent: dict[str, asyncio.Event] = {}
         with translated_errors():
             self._database = open_database(url)
+        self._holder = secrets.randbits(30)
         self._healed = False
         self._busy: set[str] = set()  # sources whose last batch was full: more is waiting, without having to look
         self._closed = False
@@ -145,6 +162,58 @@ class SqliteTransport:
         rows = await self._read(lambda connection: connection.execute(_SQL["find"], arguments).fetchall())
         return [delivery.message for delivery in _deliveries(source, 0, rows)]
 
+    @property
+    def holder(self) -> str:
+        return f"{self._holder:08x}"
+
+    async def listing(
+        self, source: str, *, state: QueueState | None = None, after: str | None = None, limit: int = 100
+    ) -> Listing:
+        now = self._now()
+        arguments = {"source": source, "state": state, "after": number_after(after), "now": now, "limit": limit + 1}
+        rows = await self._read(lambda connection: connection.execute(_SQL["listing"], arguments).fetchall())
+        more = str(rows[limit - 1][0]) if len(rows) > limit else None
+        return Listing(tuple(self._stand(source, row, now) for row in rows[:limit]), more)
+
+    def _stand(self, source: str, row: Row, now: int) -> Queued:
+        *held, visible_at, lease = row
+        delivery = _readable(source, 0, tuple(held))
+        if visible_at <= now:
+            return Queued(delivery.message, QueueState.READY, delivery.failures)
+        until = self._clock.now() + timedelta(microseconds=visible_at - now)
+        if lease is None:
+            return Queued(delivery.message, QueueState.DELAYED, delivery.failures, until)
+        return Queued(delivery.message, QueueState.LEASED, delivery.failures, until, f"{lease >> _LEASE_BITS:08x}")
+
+    async def pause(self, paused: Paused) -> Paused:
+        now = self._now()
+        span = None if paused.until is None else microseconds(paused.until) - microseconds(self._clock.now())
+        body = msgspec.json.encode(KeptPause(paused, None if span is None else now + span)).decode()
+
+        def work(connection: sqlite3.Connection) -> Paused:
+            connection.execute(_SQL["pause"], {"source": paused.source, "body": body, "now": now})
+            [(kept,)] = connection.execute(_SQL["pauses"], {"source": paused.source, "now": -1})
+            return _decode_pause(kept).paused
+
+        return await self._write(work)
+
+    async def resume(self, source: str) -> Paused | None:
+        arguments = {"source": source, "now": self._now()}
+
+        def work(connection: sqlite3.Connection) -> Paused | None:
+            kept = connection.execute(_SQL["pauses"], arguments).fetchall()
+            connection.execute(_SQL["resume"], {"source": source})
+            return _decode_pause(kept[0][0]).paused if kept else None
+
+        ended = await self._write(work)
+        self._wake([source])
+        return ended
+
+    async def pauses(self) -> Sequence[Paused]:
+        arguments = {"source": None, "now": self._now()}
+        rows = await self._read(lambda connection: connection.execute(_SQL["pauses"], arguments).fetchall())
+        return [_decode_pause(body).paused for (body,) in rows]
+
     async def depths(self) -> dict[str, Depth]:
         rows = await self._read(lambda c: c.execute(_SQL["depths"], {"now": self._now()}).fetchall())
         return {source: Depth(ready, delayed, leased) for source, ready, delayed, leased in rows}
@@ -190,7 +259,7 @@ class SqliteTransport:
             raise
 
     def _lease_ready(self, connection: sqlite3.Connection, source: str, limit: int) -> Leased:
-        now, lease = self._now(), secrets.randbits(62)
+        now, lease = self._now(), self._holder << _LEASE_BITS | secrets.randbits(_LEASE_BITS)
         rows: list[Row] = []
         for (priority,) in connection.execute(_SQL["priorities"], {"source": source, "now": now}).fetchall():
             arguments = {"source": source, "priority": priority, "now": now, "limit": limit - len(rows)}

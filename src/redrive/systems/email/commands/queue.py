@@ -15,14 +15,15 @@ from rich.text import Text
 from redrive.cli.exits import Stopped
 from redrive.cli.lazy import common
 from redrive.cli.options import as_json
-from redrive.cli.output import line, say, show, table, tell_json
+from redrive.cli.output import line, plain, say, show, table, tell_json
+from redrive.cli.session import actor
 from redrive.service import Service
 from redrive.systems.email.commands.session import ask_email, email_settings
 from redrive.systems.email.gateway import EmailGateway
 from redrive.systems.email.job import read_job
 from redrive.systems.email.settings import EmailSettings
 from redrive.systems.email.snapshot import Memory, Snapshot, Turn, take, turns_of
-from redrive.transports.base import Depth, Pausable
+from redrive.transports.base import Depth
 from redrive.untrusted import UNREADABLE
 
 if TYPE_CHECKING:
@@ -76,15 +77,18 @@ def fairness(watch: bool, limit: int, as_json: bool) -> None:
 @common
 def pause() -> None:
     """Let no worker take another job until `redrive email resume`; adding goes on."""
-    ask_email(lambda service: _pausable(service).pause(email_settings().of(EmailSettings).queue))
-    say("paused: `redrive email resume` ends it")
+    queue = email_settings().of(EmailSettings).queue
+    report = ask_email(lambda service: service.pause(queue, actor=actor(), transport="default", force=True))
+    by = "" if report.is_new else f" already, by {plain(report.pause.by)}"
+    say(f"paused{by}: `redrive email resume` ends it")
 
 
 @click.command()
 @common
 def resume() -> None:
     """End a pause."""
-    ask_email(lambda service: _pausable(service).resume(email_settings().of(EmailSettings).queue))
+    queue = email_settings().of(EmailSettings).queue
+    ask_email(lambda service: service.resume(queue, actor=actor(), transport="default"))
     say("resumed")
 
 
@@ -175,10 +179,3 @@ def _table(turns: tuple[Turn, ...]) -> RenderableType:
             line(turn.company_id, 40), *(f"{number:,}" for number in numbers), turn.last_processed_at or "never"
         )
     return made
-
-
-def _pausable(service: Service) -> Pausable:
-    transport = service.app.transport()
-    if not isinstance(transport, Pausable):
-        raise Stopped("this queue cannot be paused: only the one in Redis can")
-    return transport

@@ -16,11 +16,17 @@ from redrive.config.settings import Settings
 from redrive.model import Letter
 from redrive.systems.tickets.commands.session import Chosen, ask_tickets, dead_tickets, which, with_settings
 from redrive.systems.tickets.settings import TicketSettings
-from redrive.systems.tickets.ticket import fields_of, task_type
+
+
+def _task_type(letter: Letter) -> str:
+    from redrive.systems.tickets.ticket import fields_of, task_type  # needs an extra, and --help needs none
+
+    return task_type(fields_of(letter.message.body))
+
 
 _BY: dict[str, Callable[[Letter], str]] = {
     "error-type": lambda letter: letter.last.type,
-    "task-type": lambda letter: task_type(fields_of(letter.message.body)),
+    "task-type": _task_type,
 }
 
 
@@ -43,8 +49,7 @@ def query(chosen: Chosen, by: str | None, limit: int, settings: Settings, as_jso
     elif found:
         made = table("TICKET", "TYPE", "RETRIES", "AGE", "STATE", "ERROR", right=("RETRIES",))
         for letter in found:
-            fields = fields_of(letter.message.body)
-            cells = (line(letter.message.id), line(task_type(fields)), str(letter.last.attempt))
+            cells = (line(letter.message.id), line(_task_type(letter)), str(letter.last.attempt))
             made.add_row(
                 *cells,
                 age(letter.created_at),

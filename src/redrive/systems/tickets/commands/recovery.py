@@ -20,9 +20,7 @@ from redrive.flow.replay import Replay
 from redrive.forensics.query import Query
 from redrive.service import Service
 from redrive.systems.tickets.commands.session import Chosen, ask_tickets, dead_tickets, on_mongodb, which, with_settings
-from redrive.systems.tickets.relay import Relay
 from redrive.systems.tickets.settings import TicketSettings
-from redrive.systems.tickets.worker import kafka_options
 
 
 @click.command("republish")
@@ -80,6 +78,9 @@ def republish(
 
 
 def _relay(limit: int | None, dry_run: bool, settings: Settings, *, yes: bool, as_json: bool) -> None:
+    from redrive.systems.tickets.relay import Relay
+    from redrive.systems.tickets.worker import kafka_options
+
     if dry_run:
         raise Stopped("--dry-run counts what is in MongoDB: leave --from-topic out")
     own = settings.of(TicketSettings)

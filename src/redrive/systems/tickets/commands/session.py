@@ -21,7 +21,6 @@ from redrive.stores.paging import every_letter
 from redrive.systems.tickets.config import with_values
 from redrive.systems.tickets.settings import TicketSettings
 from redrive.systems.tickets.store import store_url
-from redrive.systems.tickets.ticket import fields_of, task_type
 
 T = TypeVar("T")
 
@@ -58,7 +57,7 @@ def which(command: Callable[..., Any]) -> Callable[..., Any]:
         ),
         click.option("--newer-than", "newer", type=span, metavar="DURATION", help="Dead within this time: 30m, 1d."),
         click.option("--ticket", multiple=True, metavar="ID", help="This ticket. Repeatable."),
-        click.option("--error-type", help="With this type of error."),
+        click.option("--error-type", help="With this type of error: its full name, or the last part of it."),
         click.option("--task-type", "task_types", multiple=True, help="Of this type. Repeatable."),
     ):
         wrapped = option(wrapped)
@@ -96,6 +95,8 @@ class Chosen:
 
     def wants(self, letter: Letter) -> bool:
         """Whether a letter is chosen by what a query cannot ask for."""
+        from redrive.systems.tickets.ticket import fields_of, task_type  # needs an extra, and --help needs none
+
         return not self._task_types or task_type(fields_of(letter.message.body)) in self._task_types
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from datetime import timedelta
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -17,9 +17,10 @@ from redrive.cli.output import letters_said, say
 from redrive.cli.scrape import Place, beside, scraped
 from redrive.config.settings import Settings
 from redrive.systems.tickets.commands.session import with_settings
-from redrive.systems.tickets.forensics import DlqConsumer
-from redrive.systems.tickets.worker import TicketWorker
 from redrive.worker import run_on_fast_loop, stop_on_signals, work
+
+if TYPE_CHECKING:
+    from redrive.systems.tickets.worker import TicketWorker
 
 METRICS_PORT = 8000
 
@@ -42,6 +43,8 @@ def worker(target: str, settings: Settings, metrics_port: int, metrics_host: str
 
     FUNCTION gets the ticket as a dictionary and, if it takes two arguments, the Message.
     """
+    from redrive.systems.tickets.worker import TicketWorker
+
     made = TicketWorker(_function(target), settings)
     run_on_fast_loop(_run(made, grace, Place(metrics_host, metrics_port)))
 
@@ -71,6 +74,7 @@ def dlq_consumer(settings: Settings, once: bool, scrape: Place | None) -> None:
 
 
 async def _consume(settings: Settings, once: bool, scrape: Place | None) -> int:
+    from redrive.systems.tickets.forensics import DlqConsumer
     from redrive.telemetry.logs import log_app
 
     consumer = DlqConsumer(settings)

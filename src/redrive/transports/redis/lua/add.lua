@@ -5,8 +5,8 @@
 -- ARGV     1 whether the caller knows the queue's terms (1 or 0); then groups: whether sent back (1 or 0), tenant's digest, tenant's name, priority, milliseconds to wait, attempts made,
 --          number of jobs, and then an id and a packed message for each
 -- Returns  how many are new; -1 where the server has forgotten the terms: nothing was added, and it is to be told again
-local terms = call('HMGET', LIMITS, 'fair', 'mirror', 'governed')
-local fair, mirror = terms[1], terms[2]
+local terms = call('HMGET', LIMITS, 'fair', 'mirror', 'governed', 'plain')
+local fair, mirror, plain = terms[1], terms[2], terms[4]
 if ARGV[1] == '1' and not terms[3] then return -1 end
 local now, added, at = milliseconds(), 0, 2
 
@@ -37,7 +37,7 @@ local function place(ids, priority, tenant, delay, tried)
 end
 
 local function introduce(tenant, name)
-  if call('HSETNX', TENANTS, tenant, cmsgpack.pack({name, 0, 0, 0, 0})) == 1 then call('ZADD', SEEN, now, tenant) end
+  if call('HSETNX', TENANTS, tenant, packed_record({name, 0, 0, 0, 0})) == 1 then call('ZADD', SEEN, now, tenant) end
 end
 
 while at <= #ARGV do
@@ -52,6 +52,10 @@ while at <= #ARGV do
     end
   end
   at = at + 7 + 2 * number
+  if plain and priority ~= '0' then
+    call('HDEL', LIMITS, 'plain')
+    plain = false
+  end
   if #fresh > 0 then
     if fair then introduce(tenant, name) else tenant = '' end
     place(fresh, priority, tenant, delay, tried)

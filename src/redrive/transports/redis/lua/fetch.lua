@@ -7,16 +7,18 @@
 --          (0: any number), 5 that window in milliseconds, 6 whether the rate adapts (1 or 0), 7 most in a row of a tenant,
 --          8 whether the rate counts to the end: what is leased counts, and what ended within the window (1 or 0),
 --          9 whether the attempts begin at once (1), or the client will say which have begun (0)
--- Returns  milliseconds until there may be more, and the leased: ids, packed messages, states; only -1 where the server has
---          forgotten the terms, and is to be told again
+-- Returns  milliseconds until there may be more, and the leased: ids, packed messages, states (empty for a first attempt that
+--          begins at once, as almost all are); only -1 where the server has forgotten the terms, and is to be told again
 local limit, token, lease = tonumber(ARGV[1]), ARGV[2], tonumber(ARGV[3])
 local most, window, adapts, in_a_row = tonumber(ARGV[4]), tonumber(ARGV[5]), ARGV[6] == '1', tonumber(ARGV[7])
 local to_the_end, begins = ARGV[8] == '1', ARGV[9] == '1'
 local LONGEST, AT_ONCE, LATELY, IDLE = 3600000, 1000, 10000, 7 * 86400000
 local now = milliseconds()
 local limits =
-  call('HMGET', LIMITS, 'paused', 'fair', 'weighted', 'pass', 'turn', 'tenant', 'streak', 'mirror', 'governed')
-local paused, fair, weighted, mirror = limits[1], limits[2], limits[3], limits[8]
+  call('HMGET', LIMITS, 'paused', 'fair', 'weighted', 'pass', 'turn', 'tenant', 'streak', 'mirror', 'governed', 'plain',
+    'paused_until')
+local paused, fair, weighted, mirror, plain = limits[1], limits[2], limits[3], limits[8], limits[10]
+local paused_until = tonumber(limits[11] or now + LONGEST)
 if not limits[9] then return {-1} end
 
 -- So many count for a window from now on.
@@ -113,7 +115,7 @@ local function read_ring(turns)
   end
   if not fair or #tenants == 0 then return end
   for i, known in ipairs(call('HMGET', TENANTS, unpack(tenants))) do
-    records[tenants[i]] = known and cmsgpack.unpack(known) or {'', 0, 0, 0, 0}
+    records[tenants[i]] = known and record_of(known) or {'', 0, 0, 0, 0}
   end
 end
 
@@ -130,19 +132,20 @@ end
 
 -- Take that many of its most urgent ones; how many there were, and whether it has more.
 local function pop(tenant, number)
-  local urgency, taken = BASE .. ':urgency:' .. tenant, 0
+  local urgency, taken, is_plain = BASE .. ':urgency:' .. tenant, 0, plain
   while taken < number do
-    local priority = call('ZRANGE', urgency, 0, 0)[1]
+    local priority = is_plain and '0' or call('ZRANGE', urgency, 0, 0)[1]
     if not priority then return taken, false end
-    local key, prefix = lane(tenant, priority), priority .. ':' .. tenant .. ':'
-    local some = call('LPOP', key, number - taken) or {}
+    local key, prefix, wanted = lane(tenant, priority), priority .. ':' .. tenant .. ':', number - taken
+    local some = call('LPOP', key, wanted) or {}
     for _, id in ipairs(some) do
       ids[#ids + 1] = id
       prefixes[#prefixes + 1] = prefix
     end
     taken = taken + #some
-    if call('EXISTS', key) == 0 then
+    if #some < wanted or call('EXISTS', key) == 0 then
       call('ZREM', urgency, priority)
+      is_plain = false -- if it has others all the same, they are looked for
     elseif taken == number then
       return taken, true
     end
@@ -185,12 +188,11 @@ local function each(command, key, values)
 end
 
 local function write_ring()
-  local gone, came, left, at = {}, {}, {}, {}
+  local gone, came, left = {}, {}, {}
   for tenant, entry in pairs(placed) do -- false: it has nothing to do any more
     gone[#gone + 1] = first[tenant]
     if entry then
-      came[#came + 1], came[#came + 2] = string.format('%.17g', entry[1]), entry[2]
-      at[#at + 1], at[#at + 2] = tenant, entry[2]
+      came[#came + 1], came[#came + 2] = entry[1], entry[2] -- Redis takes all 17 digits of a number
     else
       left[#left + 1] = tenant
     end
@@ -198,14 +200,13 @@ local function write_ring()
   each('ZREM', RING, gone)
   each('ZADD', RING, came)
   each('HDEL', PLACES, left)
-  each('HSET', PLACES, at)
   call('HSET', LIMITS, 'pass', string.format('%.17g', pass), 'turn', turn, 'tenant', last or '', 'streak', streak)
 end
 
 local function write_records()
   local packed = {}
   for tenant, record in pairs(records) do
-    if record[4] == now then packed[#packed + 1], packed[#packed + 2] = tenant, cmsgpack.pack(record) end
+    if record[4] == now then packed[#packed + 1], packed[#packed + 2] = tenant, packed_record(record) end
   end
   each('HSET', TENANTS, packed)
   each('ZADD', SEEN, seen)
@@ -227,10 +228,11 @@ local function leased()
     if old[i] then
       local _, lapsed, attempt, _, _, failures = parsed(old[i])
       state = token .. string.format('%d%06d', lapsed + marks, attempt + 1) .. prefixes[i] .. failures
+      states[i] = state
     else
       state = token .. first_time .. prefixes[i]
+      states[i] = begins and '' or state
     end
-    states[i] = state
     written[2 * i - 1], written[2 * i] = id, state
     ends[2 * i - 1], ends[2 * i] = until_then, id
   end
@@ -246,8 +248,8 @@ end
 ripen(LEASES, true)
 ripen(DELAYED, false)
 local wait = LONGEST
-if paused then
-  limit = 0
+if paused and paused_until > now then
+  limit, wait = 0, paused_until - now
 else
   limit, wait = capacity()
 end

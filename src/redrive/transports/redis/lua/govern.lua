@@ -8,6 +8,7 @@
 -- Small sets are kept as lists that are searched from the front; one long member makes them tables for good.
 for _, hash in ipairs({STATE, PLACES, TENANTS}) do call('HSET', hash, NO_ID, '') end
 for _, set in ipairs({LEASES, RING}) do call('ZADD', set, '+inf', NO_ID) end
+if call('HLEN', JOBS) == 0 then call('HSET', LIMITS, 'plain', 1) end
 call('DEL', WEIGHTS)
 call('HSET', LIMITS, 'governed', 1, 'base', ARGV[3], 'increment', ARGV[4], 'urgent', ARGV[5])
 if ARGV[1] == '1' then call('HSET', LIMITS, 'fair', 1) else call('HDEL', LIMITS, 'fair') end

@@ -9,15 +9,17 @@
 --   :ready:T:P  list  ids of tenant T with priority P, the next one first (T is empty where tenants do not matter)
 --   :urgency:T  zset  the priorities that T has jobs of
 --   :ring     zset  a place (turn and tenant) by its pass: who is next among those that wait (flow/fairness.py)
---   :places   hash  tenant -> its place in the ring
---   :tenants  hash  tenant -> name, pass, total, time and turn of the last one, packed
+--   :places   hash  tenant -> the place in the ring that it took when it came; it is there for as long as it waits
+--   :tenants  hash  tenant -> pass, total, time and turn of the last one, and its name, packed (`record_of`)
 --   :seen     zset  tenant by the time of its last job, to forget the idle
 --   :weights  hash  tenant -> its weight, where it is not 1
---   :terms    hash  governed, fair, weighted, paused, mirror, base, increment, urgent; and the rotation: pass, turn, tenant,
---             streak
+--   :terms    hash  governed, fair, weighted, mirror, base, increment, urgent; plain: every job that is queued has
+--             priority 0; the rotation: pass, turn, tenant, streak; and paused: who paused it, as the client wrote it, and
+--             paused_until, in milliseconds, where that has an end
 --   :rate     hash  used, factor, cut, raised; :starts list "time:number" of what counts within the window: when it was
 --             taken or, where a rate counts to the end, when it ended
 --   :wake     list  one entry while there is something to look at: idle workers wait for it
+--   :wake:L   list  one entry where the fetch with the lease's token L is to wait no longer; forgotten after a minute
 --
 -- Where `mirror` is a name such as `bull:email:send`, these say the same once more, for programs that know BullMQ:
 --   bull:email:send:wait, :active, :delayed   zsets  ids of the ready, the leased and the delayed
@@ -68,13 +70,24 @@ local function mirrored(mirror, ids, from, to)
   call('ZADD', mirror .. ':' .. to, unpack(members))
 end
 
+-- How a tenant has fared: its name, pass, total, time and turn of the last one.
+local function record_of(packed)
+  if string.byte(packed) > 127 then return cmsgpack.unpack(packed) end -- of an older Redrive: no pass begins like that
+  local pass, total, time, turn, rest = struct.unpack('>dddd', packed)
+  return {string.sub(packed, rest), pass, total, time, turn}
+end
+
+local function packed_record(record)
+  return struct.pack('>dddd', record[2], record[3], record[4], record[5]) .. record[1]
+end
+
 -- A tenant has had so many more jobs, or so many fewer: one that comes back will be counted again.
 local function count_processed(tenant, number)
   local known = call('HGET', TENANTS, tenant)
   if not known or known == '' then return end
-  local record = cmsgpack.unpack(known)
+  local record = record_of(known)
   record[3] = math.max(0, record[3] + number)
-  call('HSET', TENANTS, tenant, cmsgpack.pack(record))
+  call('HSET', TENANTS, tenant, packed_record(record))
 end
 
 local function weight(tenant)
@@ -87,7 +100,7 @@ local function join(tenant)
   local now = call('HMGET', LIMITS, 'pass', 'turn')
   local pass = tonumber(now[1] or 0) + 1 / weight(tenant)
   local known = call('HGET', TENANTS, tenant)
-  if known then pass = math.max(pass, cmsgpack.unpack(known)[2]) end
+  if known then pass = math.max(pass, record_of(known)[2]) end
   local place = string.format('%014d', now[2] or 0) .. tenant
   call('ZADD', RING, string.format('%.17g', pass), place)
   call('HSET', PLACES, tenant, place)

@@ -10,11 +10,11 @@ local base, increment, urgent = tonumber(known[4] or 5), tonumber(known[5] or 1)
 for _, tenant in ipairs(call('ZREVRANGE', SEEN, 0, ARGV[1] - 1)) do
   local packed = call('HGET', TENANTS, tenant)
   if packed then
-    local record, place, waiting = cmsgpack.unpack(packed), call('HGET', PLACES, tenant), 0
+    local record, place, waiting = record_of(packed), call('HGET', PLACES, tenant), 0
     for _, priority in ipairs(call('ZRANGE', BASE .. ':urgency:' .. tenant, 0, -1)) do
       waiting = waiting + call('LLEN', lane(tenant, priority))
     end
-    local rounds = place and turn - tonumber(string.sub(place, 1, 14)) or 0
+    local rounds = place and turn - math.max(tonumber(string.sub(place, 1, 14)), record[5]) or 0
     local in_a_row = tenant == known[2] and tonumber(known[3]) or 0
     local priority = math.max(urgent, base - rounds * increment)
     reply[#reply + 1] = {record[1], record[3], record[4], rounds, priority, in_a_row, waiting}

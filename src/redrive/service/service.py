@@ -1,38 +1,34 @@
-"""The one application API. HTTP, console and CLI all call it, and hold no rule of their own.
-
-Everything shown is redacted; everything done names who did it, and is written to the audit trail.
-"""
+"""Letters, groups, replays and incidents, and the service as a whole."""
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Iterable, Sequence
-from datetime import datetime
+import asyncio
+from collections.abc import AsyncIterator, Callable, Collection, Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 from msgspec import Struct
 
 from redrive.alerts.incidents import Incident, Incidents, IncidentState
+from redrive.answers import Unanswered
 from redrive.app import Redrive
-from redrive.errors import UnknownLetter, UnknownSource, UsageError
-from redrive.flow.replay import Progress, Replay, Replays, selectable
+from redrive.errors import NoWayBack, UnknownLetter, UnknownSource, UsageError
+from redrive.flow.replay import Progress, Replay, selectable
 from redrive.forensics.query import Query
-from redrive.forensics.redact import Redactor
-from redrive.forensics.stats import Stats, stats_of
 from redrive.forensics.transfer import letters_of, line_of
-from redrive.forensics.turns import Turns, turns
 from redrive.forensics.views import Detail, Summary, detail, summary
+from redrive.forensics.ways_back import not_configured
 from redrive.model import UNRESOLVED, Letter, LetterId, State
+from redrive.service.asking import AUDIT, bounded
+from redrive.service.sources import OfSources
 from redrive.stores.base import REPLAYABLE, Cursor, Entry, EntryStatus, Group
 from redrive.stores.paging import every_page
-from redrive.telemetry.events import Acted, LettersMoved, LettersPruned
-from redrive.transports.base import Pausable, TakesTurns
+from redrive.telemetry.events import LettersMoved, LettersPruned
 
 if TYPE_CHECKING:
     from redrive.doctor import Diagnosis
 
 _BATCH = 500
-AUDIT = "audit"
 
 
 class Summaries(Struct, frozen=True):
@@ -49,6 +45,7 @@ class Plan(Struct, frozen=True):
     sources: dict[str, int]
     groups: list[Group]
     left_out: int  # selected, but resolved, archived, sent or on their way already
+    not_configured: dict[str, int] = {}  # transports that this process does not have -> letters that would be skipped
 
 
 class ReplayReport(Struct, frozen=True):
@@ -58,21 +55,19 @@ class ReplayReport(Struct, frozen=True):
     entries: dict[EntryStatus, int]
 
 
-class Service:
+class Service(OfSources):
     """Everything that can be asked of Redrive, and done with it."""
 
-    def __init__(self, app: Redrive) -> None:
-        self.app = app
-        self.redactor = Redactor.of(app.settings.redact)
+    def __init__(self, app: Redrive, *, unanswered: Callable[[Unanswered], None] = lambda backend: None) -> None:
+        super().__init__(app, unanswered=unanswered)
         self.incidents = Incidents(app.store.documents, app.clock, app.events)
-        self.replays = Replays(app.store, app.transports, app.events, app.clock)
 
     # -- seeing --------------------------------------------------------------------------------------------------
 
     async def letters(self, query: Query, *, after: Cursor | None = None, limit: int = 50) -> Summaries:
         """A page of letters, newest first."""
         await self._check(query)
-        page = await self.app.store.letters.search(query, after=after, limit=_bounded(limit))
+        page = await self.app.store.letters.search(query, after=after, limit=bounded(limit))
         return Summaries([summary(letter, self.redactor) for letter in page.letters], page.after)
 
     async def letter(self, id: LetterId) -> Detail:
@@ -100,40 +95,16 @@ class Service:
     async def groups(self, query: Query, *, limit: int = 50) -> Sequence[Group]:
         """The groups, the largest first."""
         await self._check(query)
-        return self._redacted(await self.app.store.letters.groups(query, limit=_bounded(limit)))
-
-    async def stats(self) -> Stats:
-        """Letters by state, category and source, and how full the queues are."""
-        depths: dict[str, Any] = {}
-        for name, transport in self.app.transports.items():
-            for source, depth in (await transport.depths()).items():
-                depths[source if name == "default" else f"{name}/{source}"] = depth
-        return stats_of(await self.app.store.letters.tallies(), depths, self.app.clock.now())
-
-    async def fairness(self, *, limit: int = 50) -> list[Turns]:
-        """How the tenants of each source fare, where they take turns."""
-        found: list[Turns] = []
-        for transport in self.app.transports.values():
-            if isinstance(transport, TakesTurns):
-                sources = sorted({*await transport.depths(), *self.app.sources})
-                found += [turns(source, await transport.tenants(source, limit)) for source in sources]
-        return [source for source in found if source.tenants]
+        return self._redacted(await self.app.store.letters.groups(query, limit=bounded(limit)))
 
     async def count(self, query: Query) -> int:
         await self._check(query)
         return await self.app.store.letters.count(query)
 
-    async def sources(self) -> set[str]:
-        """Every source that has a handler here, is declared, has a letter, or a message waiting."""
-        known = self.app.sources | {tally.source for tally in await self.app.store.letters.tallies()}
-        for transport in self.app.transports.values():
-            known |= set(await transport.depths())
-        return known
-
     # -- acting --------------------------------------------------------------------------------------------------
 
-    async def plan(self, query: Query) -> Plan:
-        """What a replay of that query would send."""
+    async def plan(self, query: Query, *, transports: Collection[str] | None = None) -> Plan:
+        """What a replay of that query would send, from a process that has these transports, or those of this one."""
         await self._check(query)
         letters = self.app.store.letters
         wanted = _narrowed(selectable(query), REPLAYABLE)
@@ -143,7 +114,10 @@ class Service:
         for source in {name for group in groups for name in group.sources}:
             if wanted is not None:
                 sources[source] = await letters.count(msgspec.structs.replace(wanted, sources=(source,)))
-        return Plan(total, sources, self._redacted(groups[:20]), await letters.count(query) - total)
+        left_out = await letters.count(query) - total
+        here = self.app.transport_names if transports is None else transports
+        missing = {} if wanted is None else await not_configured(letters, wanted, total, here)
+        return Plan(total, sources, self._redacted(groups[:20]), left_out, missing)
 
     async def replay(
         self, query: Query, *, actor: str, rate: float | None = None, reason: str = "", id: str | None = None
@@ -174,24 +148,37 @@ class Service:
     ) -> tuple[Sequence[Entry], Cursor | None]:
         """Lines of a replay's ledger."""
         await self.replays.get(id)
-        entries, more = await self.app.store.ledger.entries(id, status=status, after=after, limit=_bounded(limit))
+        entries, more = await self.app.store.ledger.entries(id, status=status, after=after, limit=bounded(limit))
         return [msgspec.structs.replace(entry, note=self.redactor.text(entry.note)) for entry in entries], more
 
     async def retry(self, ids: Iterable[LetterId], *, actor: str) -> ReplayReport:
         """Send these back now: a replay of exactly them."""
-        query = await self.named(ids)
-        if not query.ids:
+        letters = [await self.find(id) for id in ids]
+        if not letters:
             raise UsageError("no letters were named")
+        self.check_way_back(letters)
+        query = Query(ids=tuple(letter.id for letter in letters))
         replay = await self.replay(query, actor=actor, reason="retry")
         return await self.run_replay(replay.id)
+
+    def check_way_back(self, letters: Iterable[Letter]) -> None:
+        """Raise NoWayBack for the first of them whose transport this process does not have, or cannot open."""
+        for letter in letters:
+            if letter.transport not in self.app.transport_names:
+                raise NoWayBack(letter.id, letter.transport, self.app.transport_names)
+            self.app.transport(letter.transport)
 
     async def archive(self, query: Query, *, actor: str, progress: Progress = lambda moved: None) -> int:
         """Archive letters, whatever their state, except those on their way. Returns how many."""
         await self._check(query)
         total = 0
-        async for page in every_page(self.app.store.letters, query, size=_BATCH, oldest_first=True):
-            total += await self._archive_some([letter.id for letter in page], actor)
-            progress(len(page))
+        try:
+            async for page in every_page(self.app.store.letters, query, size=_BATCH, oldest_first=True):
+                total += await self._archive_some([letter.id for letter in page], actor)
+                progress(len(page))
+        except asyncio.CancelledError:
+            await self.note(actor, "archive", f"interrupted after {_letters(total)} of {_said(query)}")
+            raise
         await self.note(actor, "archive", f"{_letters(total)} of {_said(query)}")
         return total
 
@@ -201,9 +188,13 @@ class Service:
             raise UsageError("purge deletes for good: say which letters, by state, age, source or group")
         await self._check(query)
         total = 0
-        while gone := await self.app.store.letters.prune(query, limit=_BATCH):
-            total += len(gone)
-            progress(len(gone))
+        try:
+            while gone := await self.app.store.letters.prune(query, limit=_BATCH):
+                total += len(gone)
+                progress(len(gone))
+        except asyncio.CancelledError:
+            await self.note(actor, "purge", f"interrupted after {_letters(total)} of {_said(query)}")
+            raise
         self.app.events.emit(LettersPruned(count=total, why=f"purged by {actor}"))
         await self.note(actor, "purge", f"{_letters(total)} of {_said(query)}")
         return total
@@ -220,12 +211,16 @@ class Service:
         """Record what an export wrote. Importing it twice changes nothing. Returns how many lines there were."""
         total = 0
         batch: list[Letter] = []
-        for letter in letters_of(lines, name):
-            batch.append(_at_rest(letter))
-            if len(batch) == _BATCH:
-                total += await self._take_in(batch, progress)
-                batch = []
-        total += await self._take_in(batch, progress)
+        try:
+            for letter in letters_of(lines, name):
+                batch.append(_at_rest(letter))
+                if len(batch) == _BATCH:
+                    total += await self._take_in(batch, progress)
+                    batch = []
+            total += await self._take_in(batch, progress)
+        except asyncio.CancelledError:
+            await self.note(actor, "import", f"interrupted after {_letters(total)} from {name}")
+            raise
         await self.note(actor, "import", f"{_letters(total)} from {name}")
         return total
 
@@ -248,22 +243,6 @@ class Service:
         incident = await self.incidents.note(id, text, actor=actor)
         await self.note(actor, "note", f"{incident.id}: {text}")
         return incident
-
-    async def pause(self, source: str, *, actor: str, transport: str = "default") -> None:
-        """Let nobody receive from that source until it is resumed."""
-        await self._pausable(transport).pause(source)
-        await self.note(actor, "pause", source)
-
-    async def resume(self, source: str, *, actor: str, transport: str = "default") -> None:
-        """Undo `pause`."""
-        await self._pausable(transport).resume(source)
-        await self.note(actor, "resume", source)
-
-    def _pausable(self, name: str) -> Pausable:
-        transport = self.app.transport(name)
-        if not isinstance(transport, Pausable):
-            raise UsageError(f"transport {name!r} cannot hold a source: stop its workers instead")
-        return transport
 
     async def doctor(self) -> Diagnosis:
         """Examine what is reachable, what is unsafe, and how to mend it."""
@@ -294,20 +273,20 @@ class Service:
         return [msgspec.structs.replace(group, message=self.redactor.text(group.message)) for group in groups]
 
     async def _check(self, query: Query) -> None:
-        """Raise UnknownSource for a source that nobody has ever seen: it is a typo, not an empty answer."""
-        if query.sources is None:
+        """Raise UnknownSource for a source that nobody has ever seen: it is a typo, not an empty answer.
+
+        Transports are asked only for what neither the app nor the letters know. While one of them does not answer, it
+        may be a source of that one.
+        """
+        wanted = set(query.sources or ()) - self.app.sources
+        if wanted:
+            wanted -= {tally.source for tally in await self.app.store.letters.tallies()}
+        if not wanted:
             return
         known = await self.sources()
-        for source in query.sources:
-            if source not in known:
-                raise UnknownSource(source, known)
-
-    async def note(self, actor: str, action: str, detail: str) -> None:
-        """Write to the audit trail who did what."""
-        at: datetime = self.app.clock.now()
-        body = {"at": at.isoformat(), "actor": actor, "action": action, "detail": detail}
-        await self.app.store.documents.put(AUDIT, self.app.clock.new_id(), body)
-        self.app.events.emit(Acted(actor=actor, action=action, detail=detail, at=at))
+        for source in sorted(wanted - {*known.sources}):
+            if not known.unanswered:
+                raise UnknownSource(source, known.sources)
 
 
 def _narrowed(query: Query, states: tuple[State, ...]) -> Query | None:
@@ -320,12 +299,6 @@ def _at_rest(letter: Letter) -> Letter:
     """The letter as it is imported: one that was on its way is pending, since nobody here has it on its way."""
     state = State.PENDING if letter.state in (State.RETRYING, State.REPLAYING) else letter.state
     return msgspec.structs.replace(letter, state=state, owner=None, lease_until=None)
-
-
-def _bounded(limit: int) -> int:
-    if not 1 <= limit <= 1000:
-        raise UsageError(f"limit={limit}: a page has 1 to 1000 letters")
-    return limit
 
 
 def _letters(count: int) -> str:

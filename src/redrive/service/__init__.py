@@ -1,0 +1,14 @@
+"""The one application API. HTTP, console and CLI all call it, and hold no rule of their own.
+
+Everything shown is redacted; everything done names who did it, and is written to the audit trail.
+
+asking.py    what every part stands on: backends asked side by side, the audit trail
+sources.py   queues, workers, pauses; finding.py knows which sources there are
+service.py   letters, groups, replays, incidents
+"""
+
+from redrive.service.asking import AUDIT
+from redrive.service.service import Plan, ReplayReport, Service, Summaries
+from redrive.service.sources import PauseReport, Sources
+
+__all__ = ["AUDIT", "PauseReport", "Plan", "ReplayReport", "Service", "Sources", "Summaries"]

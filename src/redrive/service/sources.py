@@ -1,0 +1,273 @@
+"""Sources: their queues, who works on them, and pauses."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from datetime import timedelta
+from typing import Any
+
+import msgspec
+from msgspec import Struct
+
+from redrive.answers import Answers, Unanswered, ask_each
+from redrive.app import Redrive
+from redrive.errors import UsageError
+from redrive.flow.pauses import SourcePause, pauses_of
+from redrive.flow.replay import Replays
+from redrive.flow.validate import text_of
+from redrive.forensics.measured import Measured, oldest_open, under_way
+from redrive.forensics.query import Query
+from redrive.forensics.queue import QueuedView, QueuePage, parked_view, queued_view
+from redrive.forensics.stats import Stats, stats_of
+from redrive.forensics.turns import Fairness, Turns, turns
+from redrive.forensics.workers import Roll, WorkerState, WorkerView, WorkingOn
+from redrive.model import Reason, State
+from redrive.service.asking import Asking, bounded
+from redrive.service.finding import SourceFinder
+from redrive.transports.base import Depth, Lists, Pausable, Paused, QueueState, TakesTurns, Transport
+from redrive.upkeep.heartbeat import EVERY, Beat, beats
+
+_LOOK_AGAIN = 0.5
+_FORCE = "`--force` pauses it all the same, for whoever will receive from it"
+
+
+class Sources(Struct, frozen=True):
+    """The sources that are known, and which backends could not be asked for theirs."""
+
+    sources: list[str]
+    unanswered: list[Unanswered]
+
+
+class PauseReport(Struct, frozen=True):
+    """The pause that holds, and whether it is this one: if not, somebody was first."""
+
+    is_new: bool
+    pause: SourcePause
+
+
+class OfSources(Asking):
+    """What can be asked of sources and done with them."""
+
+    def __init__(self, app: Redrive, *, unanswered: Callable[[Unanswered], None] = lambda backend: None) -> None:
+        super().__init__(app, unanswered=unanswered)
+        self.replays = Replays(app.store, app.transports, app.events, app.clock)
+        self._sources = SourceFinder(app)
+        self._roll = Roll(EVERY)
+
+    async def stats(self) -> Stats:
+        """Letters by state, category and source, how full the queues are and what is paused: all that answered."""
+        store = {"store": lambda: self.app.store.letters.tallies()}
+        counted, queues, paused = await asyncio.gather(
+            self._ask(store), self._ask_transports(_depths), self._ask_pauses(tell=False)
+        )
+        depths = {
+            _shown(name, source): depth for name, found in queues.found.items() for source, depth in found.items()
+        }
+        silent = [*counted.unanswered, *queues.unanswered]
+        pauses = _by_shown_name(paused)
+        return stats_of(counted.found.get("store"), depths, self.app.clock.now(), pauses=pauses, unanswered=silent)
+
+    async def measured(self) -> Measured:
+        """What a scrape shows of store and transports, all of it asked at once."""
+        store: dict[str, Callable[[], Awaitable[Any]]] = {
+            "oldest": lambda: oldest_open(self.app.store.letters),
+            "replays": lambda: under_way(self.replays, self.app.clock.now()),
+        }
+        stats, found = await asyncio.gather(self.stats(), ask_each(store))
+        silent = {backend.backend for backend in stats.unanswered}
+        up = {name: name not in silent for name in ("store", *map("transports.{}".format, self.app.transport_names))}
+        return Measured(stats, up, found.found.get("oldest"), found.found.get("replays", {}))
+
+    async def fairness(self, *, limit: int = 50) -> Fairness:
+        """How the tenants of each source fare, where they take turns."""
+
+        async def taken(transport: Transport) -> list[Turns]:
+            if not isinstance(transport, TakesTurns):
+                return []
+            sources = sorted({*await transport.depths(), *self.app.sources})
+            return [turns(source, await transport.tenants(source, limit)) for source in sources]
+
+        answers = await self._ask_transports(taken)
+        shared = [source for found in answers.found.values() for source in found if source.tenants]
+        return Fairness(shared, answers.unanswered)
+
+    async def workers(self, *, patiently: bool = False) -> list[WorkerView]:
+        """Who works on what. A worker that was seen once, and whose clock says that it is lost, may have a wrong clock.
+
+        patiently   look at such workers until they have had time for another beat
+        """
+        app, elapsed = self.app, self.app.clock.elapsed
+        while True:
+            found = await beats(app.store.documents)
+            now, at = app.clock.now(), elapsed()
+            self._roll.look({id: number for id, (number, _) in found.items()}, at)
+            ages = {id: (now - beat.at).total_seconds() for id, (_, beat) in found.items()}
+            if not patiently or not any(self._roll.is_unsure(id, age, at) for id, age in ages.items()):
+                break
+            await app.clock.sleep(_LOOK_AGAIN)
+        paused = {(pause.transport, pause.source) for pause in await self.pauses()}
+        views = [self._worker(id, beat, ages[id], at, paused) for id, (_, beat) in found.items()]
+        return sorted(views, key=lambda view: (view.state is WorkerState.LOST, view.worker, view.started_at))
+
+    def _worker(self, id: str, beat: Beat, age: float, at: float, paused: set[tuple[str, str]]) -> WorkerView:
+        is_lost = self._roll.is_lost(id, age, at)
+        alive = WorkerState.DRAINING if beat.draining else WorkerState.RUNNING
+        sources = [
+            WorkingOn(
+                working.source,
+                working.transport,
+                working.concurrency,
+                working.in_hand,
+                (working.transport, working.source) in paused,
+            )
+            for working in beat.sources
+        ]
+        return WorkerView(
+            id=id,
+            worker=beat.worker,
+            host=beat.host,
+            pid=beat.pid,
+            version=beat.version,
+            redrive=beat.redrive,
+            state=WorkerState.LOST if is_lost else alive,
+            started_at=beat.started_at,
+            beat_at=beat.at,
+            clock_apart=self._roll.clock_apart(id, age, at),
+            in_hand=sum(working.in_hand for working in beat.sources),
+            sources=sources,
+        )
+
+    async def queue(
+        self,
+        source: str,
+        *,
+        state: QueueState | None = None,
+        after: str | None = None,
+        limit: int = 50,
+        transport: str | None = None,
+    ) -> QueuePage:
+        """How the messages of a source stand: ready, delayed, leased and by whom. Leases and changes nothing."""
+        name = await self._sources.transport_of(source, transport)
+        its = self.app.transport(name)
+        if not isinstance(its, Lists):
+            raise UsageError(f"transport {name!r} cannot show its messages; `redrive stats` counts them")
+        listing = await its.listing(source, state=state, after=after, limit=bounded(limit))
+        holders = {
+            holder: beat.worker
+            for _, beat in (await beats(self.app.store.documents)).values()
+            for holder in beat.holders
+        }
+        parked = (
+            [] if after is not None or state not in (None, QueueState.DELAYED) else await self._parked(source, limit)
+        )
+        return QueuePage(
+            source=source,
+            transport=name,
+            depth=(await its.depths()).get(source, Depth(0, 0, 0)),
+            paused=_by_shown_name(await self._ask_pauses()).get(_shown(name, source)),
+            messages=[*(queued_view(queued, self.redactor, holders) for queued in listing.messages), *parked],
+            after=listing.after,
+            notes=list(listing.notes),
+        )
+
+    async def _parked(self, source: str, limit: int) -> list[QueuedView]:
+        """The retries of that source that wait in the store, the newest first."""
+        query = Query(sources=(source,), states=(State.PENDING,), scheduled=True)
+        page = await self.app.store.letters.search(query, limit=limit)
+        return [parked_view(letter, self.redactor) for letter in page.letters if letter.reason is Reason.PARKED]
+
+    async def sources(self) -> Sources:
+        """Every source that has a handler here, is declared, has a letter, or a message waiting."""
+        store = {"store": lambda: self.app.store.letters.tallies()}
+        counted, queues = await asyncio.gather(self._ask(store), self._ask_transports(_depths))
+        known = self.app.sources | {tally.source for found in counted.found.values() for tally in found}
+        known |= {source for found in queues.found.values() for source in found}
+        return Sources(sorted(known), [*counted.unanswered, *queues.unanswered])
+
+    async def pause(
+        self,
+        source: str,
+        *,
+        actor: str,
+        why: str = "",
+        span: timedelta | None = None,
+        transport: str | None = None,
+        force: bool = False,
+    ) -> PauseReport:
+        """Let nobody receive from that source until it is resumed. If somebody has paused it already, that stays.
+
+        span    after so long it goes on by itself
+        force   also a source that nobody knows yet
+        """
+        name = await self._sources.transport_of(text_of("source", source), transport, force=force, hint=_FORCE)
+        now = self.app.clock.now()
+        wanted = Paused(source, actor, now, why, None if span is None else now + span)
+        held = await self._pausable(name).pause(wanted)
+        is_new = held == wanted
+        if is_new:
+            await self.note(actor, "pause", f"{_shown(name, source)}{': ' + why if why else ''}")
+        return PauseReport(is_new, self._seen(SourcePause.of(name, held)))
+
+    async def resume(self, source: str, *, actor: str, transport: str | None = None) -> SourcePause | None:
+        """End a pause, whoever made it; returns it, or None if there was none."""
+        name = await self._sources.transport_of(source, transport, force=transport is not None)
+        ended = await self._pausable(name).resume(source)
+        if ended is None:
+            return None
+        await self.note(actor, "resume", f"{_shown(name, source)}, paused by {ended.by}")
+        return self._seen(SourcePause.of(name, ended))
+
+    async def pauses(self) -> list[SourcePause]:
+        """What is paused, on every transport that answers, the longest first."""
+        found = (await self._ask_pauses()).found
+        return sorted((pause for pauses in found.values() for pause in pauses), key=lambda pause: pause.at)
+
+    async def _ask_pauses(self, *, tell: bool = True) -> Answers[list[SourcePause]]:
+        """The pauses of each transport, by its name.
+
+        tell    of backends that do not answer; not needed where the same are asked for something else meanwhile
+        """
+
+        def asked(name: str) -> Callable[[], Awaitable[list[SourcePause]]]:
+            return lambda: self._pauses_of(name)
+
+        questions = {f"transports.{name}": asked(name) for name in self.app.transport_names}
+        answers = await (self._ask(questions) if tell else ask_each(questions, masked=self.redactor.text))
+        return Answers({name.partition(".")[2]: found for name, found in answers.found.items()}, answers.unanswered)
+
+    async def _pauses_of(self, name: str) -> list[SourcePause]:
+        kept = pauses_of(self.app.transport(name), name, self.app.store.documents, self.app.clock)
+        if kept is None:
+            return []
+        return [self._seen(SourcePause.of(name, paused)) for paused in await kept.pauses()]
+
+    def _pausable(self, name: str) -> Pausable:
+        kept = pauses_of(self.app.transport(name), name, self.app.store.documents, self.app.clock)
+        if kept is None:
+            raise UsageError(f"transport {name!r} cannot pause a source: stop its workers instead")
+        return kept
+
+    def _seen(self, pause: SourcePause) -> SourcePause:
+        return msgspec.structs.replace(pause, why=self.redactor.text(pause.why))
+
+
+def _shown(transport: str, source: str) -> str:
+    return source if transport == "default" else f"{transport}/{source}"
+
+
+def _by_shown_name(answers: Answers[list[SourcePause]]) -> dict[str, Paused]:
+    """Pauses by the name under which the statistics show a source."""
+    return {
+        _shown(pause.transport, pause.source): Paused(pause.source, pause.by, pause.at, pause.why, pause.until)
+        for pauses in answers.found.values()
+        for pause in pauses
+    }
+
+
+async def _depths(transport: Transport) -> dict[str, Depth]:
+    """How full its sources are. One that names none may not have asked its broker: whether that is there, it says."""
+    found = await transport.depths()
+    if not found:
+        await transport.check()
+    return found

@@ -1,0 +1,54 @@
+"""Letters, ledger and documents in PostgreSQL: `postgresql://user:password@host/database?schema=redrive`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from redrive.stores.base import Doubt, StoreFeatures
+from redrive.stores.postgresql.access import Access
+from redrive.stores.postgresql.documents import PostgresDocuments
+from redrive.stores.postgresql.ledger import PostgresLedger
+from redrive.stores.postgresql.letters import PostgresLetters
+from redrive.stores.shape import NATIVE, Shape
+
+
+class PostgresStore:
+    """Every claim and move is one transaction, so any number of processes may share the database.
+
+    Nothing connects before the first call; that one makes the tables, or brings them up to date.
+    """
+
+    features = StoreFeatures(durable=True, atomic_claims=True, shared=True, counted_groups=True)
+
+    def __init__(self, url: str, *, shape: Shape = NATIVE) -> None:
+        self.url = url
+        self._access = Access(url)
+        self.letters = PostgresLetters(self._access, shape)
+        self.ledger = PostgresLedger(self._access)
+        self.documents = PostgresDocuments(self._access)
+
+    async def check(self) -> None:
+        """Check by writing: a read can succeed where a full disk or a standby would not. Makes no tables: where there
+        are none yet, or older ones, it checks that we may make them."""
+        if await self._access.link.check():
+            await self.documents.put("", "check", {})
+
+    async def is_made(self) -> bool:
+        """Whether our tables are there."""
+        return await self._access.link.version() > 0
+
+    async def has_text_index(self) -> bool:
+        """Whether texts are looked for in an index, or letter by letter."""
+        return await self._access.has_text_index()
+
+    async def doubts(self) -> Sequence[Doubt]:
+        """What is wrong with the server, for `redrive doctor`."""
+        return await self._access.link.doubts()
+
+    async def aclose(self) -> None:
+        await self._access.link.aclose()
+
+
+def open_store(url: str) -> PostgresStore:
+    """`postgresql://…`, `postgres://…`."""
+    return PostgresStore(url)

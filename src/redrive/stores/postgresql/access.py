@@ -1,0 +1,57 @@
+"""The database as a store sees it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, TypeVar
+
+from redrive.drivers.postgresql.link import Link, Work
+from redrive.drivers.postgresql.migrations import Migrations
+from redrive.errors import StoreUnavailable
+
+T = TypeVar("T")
+_HERE = "redrive.stores.postgresql"
+_MOST_RACES = 20
+TABLES = Migrations("store", _HERE)
+
+
+class Access:
+    """The database, with its errors as StoreUnavailable."""
+
+    def __init__(self, url: str) -> None:
+        self.link = Link(url, migrations=TABLES, unavailable=StoreUnavailable)
+        self._has_text_index: bool | None = None
+
+    @property
+    def schema(self) -> str:
+        return self.link.schema
+
+    def sql(self, name: str, **parts: str) -> str:
+        """The statement of sql/NAME.sql, its `{parts}` filled in."""
+        statement = self.link.sql(_HERE, name)
+        for part, text in parts.items():
+            statement = statement.replace(f"{{{part}}}", text)
+        return statement
+
+    async def has_text_index(self) -> bool:
+        """Whether somebody has made an index of texts; asked once."""
+        if self._has_text_index is None:
+            self._has_text_index = bool(await self.fetch(self.sql("text_index"), {"schema": self.schema}))
+        return self._has_text_index
+
+    async def run(self, work: Work[T]) -> T:
+        return await self.link.run(work)
+
+    async def run_again(self, work: Work[T], on: type[Exception]) -> T:
+        """Run it until it is not overtaken by another process; what it did till then was rolled back."""
+        for _ in range(_MOST_RACES):
+            try:
+                return await self.run(work)
+            except on:
+                continue
+        raise StoreUnavailable(self.link.address.shown, "others write the same letters all the time: try again")
+
+    async def fetch(
+        self, statement: str, parameters: Mapping[str, Any], *, patience: float | None = None
+    ) -> list[tuple[Any, ...]]:
+        return await self.link.fetch(statement, parameters, patience=patience)

@@ -1,0 +1,231 @@
+"""Letters in a table: what is searched has a column, the rest is in the store's shape."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from datetime import datetime
+from typing import Any
+
+from msgspec.structs import replace
+from psycopg.errors import UniqueViolation
+
+from redrive.clock import microseconds, moment
+from redrive.drivers.postgresql.link import copy, rows
+from redrive.drivers.postgresql.pool import Connection
+from redrive.forensics.query import Query
+from redrive.model import Category, Letter, LetterId, Owner, State, rejoined
+from redrive.stores.base import AT_REST, MAY_BECOME, Cursor, Group, Page, Tally
+from redrive.stores.postgresql.access import Access
+from redrive.stores.postgresql.codec import (
+    COLUMNS,
+    INSERTED,
+    Row,
+    clean,
+    cleaned_all,
+    keyed,
+    letter_of,
+    row_of,
+    unclean,
+)
+from redrive.stores.postgresql.query import Condition, beyond, cursor_of, in_order, is_counted, where
+from redrive.stores.rounds import by_id, rounds
+from redrive.stores.shape import Shape
+
+_AT_ONCE = -(1 << 63)
+_TYPES = list(INSERTED.values())
+_NAMES = ", ".join(INSERTED)
+_VALUES = ", ".join(f"%({name})s" for name in INSERTED)
+
+
+class _Overtaken(Exception):
+    """Another process has recorded a letter of the batch after we looked for it."""
+
+
+class PostgresLetters:
+    """Keeps letters in a table, with what is searched in columns and the rest in the store's shape."""
+
+    def __init__(self, access: Access, shape: Shape) -> None:
+        self._access = access
+        self._shape = shape
+
+    async def record(self, letters: Sequence[Letter]) -> None:
+        """Record in one transaction: as a rule all are new, and are copied in. Those that are known rejoin theirs."""
+        batches = rounds(letters, by_id)
+
+        async def work(connection: Connection) -> None:
+            for some in batches:
+                await self._record(connection, some)
+
+        if batches:
+            await self._access.run_again(work, _Overtaken)  # who overtook us is known then
+
+    async def get(self, id: LetterId) -> Letter | None:
+        found = await self._fetch("get", {"id": clean(id)})
+        return letter_of(found[0], self._shape) if found else None
+
+    async def search(
+        self, query: Query, *, after: Cursor | None = None, limit: int = 50, oldest_first: bool = False
+    ) -> Page:
+        place = beyond(after, oldest_first)
+        condition = in_order(query, await self._indexed(query))
+        found = await self._fetch(
+            "search",
+            {**condition.parameters, **place.parameters, "limit": limit},
+            keys=condition.keys,
+            where=condition.sql + place.sql,
+            way="ASC" if oldest_first else "DESC",
+        )
+        letters = tuple(letter_of(row, self._shape) for row in found)
+        return Page(letters, cursor_of(found[-1][1], found[-1][0]) if len(found) == limit else None)
+
+    async def count(self, query: Query) -> int:
+        condition = where(query, await self._indexed(query))
+        name = "count_tallies" if is_counted(query) else "count"
+        [[number]] = await self._fetch(name, condition.parameters, where=condition.sql)
+        return int(number)
+
+    async def groups(self, query: Query, *, limit: int = 50) -> Sequence[Group]:
+        condition = where(query, await self._indexed(query))
+        name = "groups" if is_counted(query) else "groups_scan"
+        return _groups(await self._fetch(name, {**condition.parameters, "limit": limit}, where=condition.sql))
+
+    async def tallies(self) -> Sequence[Tally]:
+        found = await self._fetch("tallies", {})
+        return [Tally(unclean(source), State(state), Category(kind), count) for source, state, kind, count in found]
+
+    async def claim(
+        self,
+        query: Query,
+        *,
+        to: State,
+        owner: Owner,
+        now: datetime,
+        until: datetime,
+        limit: int,
+        replay: str | None = None,
+    ) -> Sequence[Letter]:
+        claim = {
+            "from": [state.value for state in MAY_BECOME[to]],
+            "to": to.value,
+            "me": clean(owner),
+            "until": microseconds(until),
+            "now": microseconds(now),
+            "replay": None if replay is None else clean(replay),
+            "limit": limit,
+        }
+        if query.due is None or query.sources is None:
+            return self._most_urgent(await self._claim(where(query), claim))
+        return await self._claim_due(query, claim, limit)
+
+    async def move(
+        self,
+        ids: Collection[LetterId],
+        *,
+        expect: Collection[State],
+        to: State,
+        now: datetime,
+        owner: Owner | None = None,
+    ) -> Sequence[LetterId]:
+        parameters = {
+            "ids": cleaned_all(ids),
+            "expect": [state.value for state in expect],
+            "to": to.value,
+            "now": microseconds(now),
+            "owner": None if owner is None else clean(owner),
+        }
+        return [id for (id,) in await self._fetch("move", parameters)]
+
+    async def prune(self, query: Query, *, limit: int) -> Sequence[LetterId]:
+        states = AT_REST if query.states is None else tuple(state for state in query.states if state in AT_REST)
+        query = replace(query, states=states)
+        first, still = in_order(query), where(query)
+        parameters = {**still.parameters, **first.parameters, "limit": limit}
+        return [
+            id for (id,) in await self._fetch("prune", parameters, keys=first.keys, where=first.sql, still=still.sql)
+        ]
+
+    async def _record(self, connection: Connection, letters: Sequence[Letter]) -> None:
+        ids = {"ids": [letter.id for letter in letters]}
+        found = await rows(connection, self._sql("known"), ids)
+        known = {letter.id: letter for letter in (letter_of(row, self._shape) for row in found)}
+        await self._copy(connection, [letter for letter in letters if letter.id not in known])
+        joined = [rejoined(known[letter.id], letter) for letter in letters if letter.id in known]
+        changed = [dict(zip(INSERTED, row_of(new, self._shape), strict=True)) for new in joined if new is not None]
+        if changed:
+            statement = self._sql("rejoin", inserted=_NAMES, values=_VALUES)
+            await connection.cursor().executemany(statement.encode(), changed)
+
+    async def _copy(self, connection: Connection, letters: Sequence[Letter]) -> None:
+        if not letters:
+            return
+        made = (row_of(letter, self._shape) for letter in letters)
+        try:
+            await copy(connection, self._sql("copy", inserted=_NAMES), _TYPES, made)
+        except UniqueViolation as error:
+            raise _Overtaken from error
+
+    async def _claim_due(self, query: Query, claim: dict[str, Any], limit: int) -> Sequence[Letter]:
+        """Of what is due only as much is read as is taken: by source and priority, the most urgent first."""
+        sources = {"sources": [keyed(source) for source in dict.fromkeys(query.sources or ())]}
+        taken: list[Letter] = []
+        for source, priority in await self._fetch("priorities", sources):
+            if len(taken) >= limit:
+                break
+            condition = where(replace(query, sources=None))
+            only = Condition(
+                f"l.source = %(only_source)s AND l.priority = %(only_priority)s AND {condition.sql}",
+                {**condition.parameters, "only_source": source, "only_priority": priority},
+            )
+            taken += self._most_urgent(await self._claim(only, {**claim, "limit": limit - len(taken)}))
+        return taken
+
+    async def _claim(self, condition: Condition, claim: Mapping[str, Any]) -> Sequence[Row]:
+        return await self._fetch("claim", {**condition.parameters, **claim}, where=condition.sql)
+
+    def _most_urgent(self, found: Sequence[Row]) -> Sequence[Letter]:
+        """What RETURNING gives in any order, as it was claimed."""
+        letters = [(letter_of(row, self._shape), row) for row in found]
+        letters.sort(key=lambda pair: _urgency(*pair))
+        return [letter for letter, _ in letters]
+
+    async def _indexed(self, query: Query) -> str | None:
+        """The schema, where the query asks for a text and texts have an index."""
+        return self._access.schema if query.text is not None and await self._access.has_text_index() else None
+
+    def _sql(self, name: str, **parts: str) -> str:
+        return self._access.sql(name, columns=COLUMNS, **parts)
+
+    async def _fetch(self, name: str, parameters: Mapping[str, Any], **parts: str) -> Sequence[Row]:
+        return await self._access.fetch(self._sql(name, **parts), parameters)
+
+
+def _urgency(letter: Letter, row: Row) -> tuple[int, int, int]:
+    seq, due = row[0], row[4]
+    return letter.message.priority, _AT_ONCE if due is None else due, seq
+
+
+def _groups(found: Iterable[Row]) -> list[Group]:
+    """Rows of (group…, source, state, count) as groups, the largest first."""
+    members: dict[str, list[Row]] = defaultdict(list)
+    for row in found:
+        members[row[0]].append(row)
+    return sorted(map(_group, members.values()), key=lambda group: (-group.count, group.id))
+
+
+def _group(members: Sequence[Row]) -> Group:
+    id, error_type, message, category, first_at, last_at, *_ = members[0]
+    states: Counter[State] = Counter()
+    for *_, state, count in members:
+        states[State(state)] += count
+    return Group(
+        id=unclean(id),
+        count=states.total(),
+        error_type=unclean(error_type),
+        message=unclean(message),
+        category=Category(category),
+        sources=tuple(sorted({unclean(row[6]) for row in members})),
+        states=dict(states),
+        first_at=moment(first_at),
+        last_at=moment(last_at),
+    )

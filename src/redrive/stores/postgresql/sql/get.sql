@@ -1,0 +1,2 @@
+-- One letter, by its primary key.
+SELECT {columns} FROM {schema}.letters AS l WHERE l.id = %(id)s;

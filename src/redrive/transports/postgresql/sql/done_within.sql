@@ -1,0 +1,2 @@
+-- migrations/0010-within.sql
+SELECT {schema}.queue_done_within(%b, %b, %b::bigint)

@@ -1,0 +1,2 @@
+-- migrations/0002-shared.sql
+SELECT {schema}.queue_source(%b)

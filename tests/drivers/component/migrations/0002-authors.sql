@@ -1,0 +1,1 @@
+ALTER TABLE {schema}.notes ADD COLUMN author text NOT NULL DEFAULT 'nobody';
