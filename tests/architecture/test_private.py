@@ -25,7 +25,7 @@ ALLOWED: dict[str, tuple[int, str]] = {
     "tests/systems/tickets/test_accounting.py": (2, REACH),
     "tests/trouble/order.py": (1, TAKEN),
     "tests/trouble/test_database.py": (1, SHORTENED),
-    "tests/trouble/test_kafka_moves.py": (3, "what the driver says only once is withheld, as it withholds it by itself"),
+    "tests/trouble/test_kafka_moves.py": (3, "what the driver says only once is withheld, as by itself"),
     "tests/trouble/test_pause_natively.py": (7, AHEAD),
     "tests/unit/test_benchmarks.py": (4, "the contenders of a benchmark, which has no other user"),
     "tests/unit/transports/test_rabbitmq_pika.py": (6, "it tells when pika changes what pika_internals.py relies on"),
