@@ -17,6 +17,7 @@ from tests.servers.rabbitmq import RabbitMQ
 from tests.servers.redis import Redis
 
 NAMES = ("kafka", "rabbit", "redis")
+HANGS = ("no answer within 5 s", "takes connections and does not answer as")  # whichever is known first
 UNRESOLVED = "no.such.host.invalid"
 
 
@@ -62,7 +63,9 @@ def hanging(tmp_path: Path, start_server: StartsServer) -> Iterator[Path]:
 def test_brokers_that_hang_are_named_beside_what_answers(hanging: Path) -> None:
     stats = redrive(hanging, "stats")
     assert stats.returncode == 0
-    assert [f"transports.{name} does not answer: no answer within 5 s" in stats.stderr for name in NAMES] == [True] * 3
+    for line, name in zip(stats.stderr.splitlines(), NAMES, strict=True):
+        assert line.startswith(f"warning: transports.{name} does not answer: ")
+        assert any(hint in line for hint in HANGS)
     assert "orders      1" in stats.stdout
     doctor = redrive(hanging, "doctor")
     assert doctor.returncode == 2
