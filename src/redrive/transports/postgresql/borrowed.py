@@ -58,7 +58,7 @@ async def _by_psycopg(connection: Any, function: str, arguments: tuple[Any, ...]
         raise _closed()
     status = connection.info.transaction_status
     if status is TransactionStatus.IDLE:
-        raise _not_begun("`async with connection.transaction():`" if connection.autocommit else "")
+        raise _not_begun("`async with connection.transaction():`")
     if status is TransactionStatus.INERROR:
         raise _has_failed()
     values = ", ".join(f"%b::{kind}" for kind in _TYPES)
@@ -139,9 +139,8 @@ def _closed() -> UsageError:
     return UsageError("connection=: it is closed: send before its block ends")
 
 
-def _not_begun(how: str = "") -> UsageError:
-    hint = f" ({how})" if how else ""
-    return UsageError(f"connection=: it is not in a transaction{hint}: {_BEGIN}")
+def _not_begun(how: str) -> UsageError:
+    return UsageError(f"connection=: it is not in a transaction ({how}): {_BEGIN}")
 
 
 def _has_failed() -> UsageError:
