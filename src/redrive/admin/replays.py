@@ -14,7 +14,7 @@ from redrive.admin.background import Background
 from redrive.admin.letters import Limit
 from redrive.flow.replay import Replay
 from redrive.forensics.query import Query
-from redrive.service import Plan, ReplayReport, Service
+from redrive.service import Plan, ReplayReport, Service, check_every
 from redrive.stores.base import Cursor, Entry, EntryStatus
 
 
@@ -30,6 +30,7 @@ class Order(Struct, frozen=True, forbid_unknown_fields=True):
     query: Query
     rate: Annotated[float, Meta(gt=0)] | None = None
     reason: Annotated[str, Meta(max_length=1000)] = ""
+    all: bool = False  # an empty query is meant
     id: Annotated[str, Meta(min_length=1, max_length=100)] | None = None
 
 
@@ -54,6 +55,7 @@ async def start_replay(
     data: JSONBody[Order],
 ) -> Replay:
     """The selection is frozen when this answers, its size is in `total`; the letters go out in the background."""
+    check_every(data.query, data.all, "replay")
     replay = await service.replay(data.query, actor=actor, rate=data.rate, reason=data.reason, id=data.id)
     background.run(replay.id)
     return replay

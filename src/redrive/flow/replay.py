@@ -27,6 +27,7 @@ from msgspec.structs import replace
 
 from redrive.clock import Clock
 from redrive.errors import Unavailable, UnknownReplay, UsageError
+from redrive.flow.fits import Fits
 from redrive.flow.resend import Resend
 from redrive.flow.sending import Sending
 from redrive.flow.waiting import Wait, Waits
@@ -81,7 +82,16 @@ Progress = Callable[[int], None]
 class Replays:
     """Starts, runs, resumes and cancels them."""
 
-    def __init__(self, store: Store, transports: Mapping[str, Transport], events: Events, clock: Clock) -> None:
+    def __init__(
+        self,
+        store: Store,
+        transports: Mapping[str, Transport],
+        events: Events,
+        clock: Clock,
+        *,
+        fits: Fits = lambda message: None,
+    ) -> None:
+        self._fits = fits
         self._store = store
         self._transports = transports
         self._events = events
@@ -190,6 +200,7 @@ class Replays:
             owner=owner_of(replay.id),
             lease=_LEASE,
             replay=replay.id,
+            fits=self._fits,
         )
 
     async def _wait(self, id: str, runner: str, until: float, waits: Waits) -> Replay:
