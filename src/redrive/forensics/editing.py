@@ -113,7 +113,7 @@ def patch_body(body: bytes, patch: Sequence[Operation], redactor: Redactor | Non
 
 def _shown(body: bytes, redactor: Redactor) -> Any:
     try:
-        return json.loads(redactor.body(body, limit=len(body) + 1))
+        return json.loads(redactor.body(body, limit=20 * len(body) + 1000))  # a mask may be longer than what it masks
     except ValueError:  # too long to be masked token by token: nothing of it may be read
         return MASK
 

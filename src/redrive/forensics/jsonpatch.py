@@ -105,8 +105,7 @@ def _apply(holder: list[Json], operation: Operation) -> None:
             _remove(holder, path)
         case "replace":
             found(holder[0], path)
-            _remove(holder, path) if path else None
-            _add(holder, path, deepcopy(operation.value))
+            _replace(holder, path, deepcopy(operation.value))
         case "move":
             origin = str(operation.origin)
             if path.startswith(f"{origin}/"):
@@ -132,6 +131,14 @@ def _add(holder: list[Json], path: str, value: Json) -> None:
         parent[last] = value
     else:
         raise LookupError("what is around it is neither an object nor an array")
+
+
+def _replace(holder: list[Json], path: str, value: Json) -> None:
+    if not path:
+        holder[0] = value
+        return
+    parent, last = _parent(holder, path)
+    parent[_index(parent, last) if isinstance(parent, list) else last] = value
 
 
 def _remove(holder: list[Json], path: str) -> None:

@@ -9,7 +9,7 @@ import signal
 import sys
 import tempfile
 from collections import deque
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from datetime import timedelta
 from pathlib import Path
 from types import TracebackType
@@ -57,27 +57,34 @@ class Script:
         self._timeout = timeout.total_seconds()
         self._memory = memory
         self._process: asyncio.subprocess.Process | None = None
-        self._lines = tempfile.NamedTemporaryFile(prefix="redrive-repair-")  # noqa: SIM115 - closed by __aexit__
-        self._lines.write(bytes(LINE.size))
-        self._lines.flush()
+        self._closing = ExitStack()
+        self._lines = -1  # the file in which the child notes its line
+        self._lines_name = ""
         self._deaths = 0
         self._drain: asyncio.Task[None] | None = None
         self.printed = 0
         self.first_printed: deque[str] = deque(maxlen=_PRINTED)
 
     async def __aenter__(self) -> Script:
+        lines = self._closing.enter_context(tempfile.NamedTemporaryFile(prefix="redrive-repair-"))  # noqa: SIM115
+        lines.write(bytes(LINE.size))
+        lines.flush()
+        self._lines, self._lines_name = lines.fileno(), lines.name
         try:
             await self._start()
         except BaseException:
-            await self._end()
+            await self._close()
             raise
         return self
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        await self._end()
-        self._lines.close()
+        await self._close()
+
+    async def _close(self) -> None:
+        with self._closing:
+            await self._end()
 
     async def repair(self, letter: Letter) -> Repaired:
         """What the script makes of a letter. Raises ScriptFailed if it keeps dying."""
@@ -98,9 +105,8 @@ class Script:
         return Repaired(failed=self._at(head["why"], head["line"]))
 
     async def _start(self) -> None:
-        LINE.pack_into(line := bytearray(LINE.size), 0, 0)
-        os.pwrite(self._lines.fileno(), bytes(line), 0)
-        arguments = (str(self._path), self._lines.name, str(self._memory), str(self._timeout))
+        os.pwrite(self._lines, LINE.pack(0), 0)
+        arguments = (str(self._path), self._lines_name, str(self._memory), str(self._timeout))
         self._process = await asyncio.create_subprocess_exec(
             sys.executable,
             str(Path(script.__file__)),
@@ -169,7 +175,7 @@ class Script:
             self.printed += len(lines)
 
     def _line(self) -> int:
-        return int(LINE.unpack(os.pread(self._lines.fileno(), LINE.size, 0))[0])
+        return int(LINE.unpack(os.pread(self._lines, LINE.size, 0))[0])
 
     def _at(self, why: str, line: int) -> str:
         return f"{self._path.name}:{line}: {why}" if line else f"{self._path.name}: {why}"
