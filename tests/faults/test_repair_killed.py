@@ -1,4 +1,4 @@
-"""A repair that is killed at any moment: every letter is changed or not, the repair says which, and undo takes it back."""
+"""A repair that is killed at any moment: a letter is changed or not, the repair says which, and undo takes it back."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ import asyncio
 import os
 import random
 import signal
-import subprocess
 import sys
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
@@ -39,7 +39,9 @@ async def _changed(app: Redrive) -> int:
 
 async def test_a_killed_repair_says_what_it_changed_and_is_undone_byte_for_byte(tmp_path: Path) -> None:
     (tmp_path / "fix.py").write_text(FIX)
-    letters = [make_letter(make_message(source="orders", body=b'{"n": "%d"}' % n)) for n in range(LETTERS)]
+    bodies = [b'{"n": "%d"}' % number for number in range(LETTERS)]
+    at = datetime.now(UTC) - timedelta(hours=1)
+    letters = [make_letter(make_message(source="orders", body=body), at=at) for body in bodies]
     async with Redrive(settings=_settings(tmp_path)) as app:
         await app.store.letters.record(letters)
         rng = random.Random(7)
@@ -52,18 +54,20 @@ async def _kill_in_the_middle(app: Redrive, tmp_path: Path, enough: int) -> None
     """Begin a repair, and kill it with all that it started when some letters are changed."""
     store = f"sqlite:///{tmp_path}/redrive.db"
     words = ["--store", store, "repair", "--source", "orders", "fix.py", "--yes", "--timeout", "60s"]
-    process = subprocess.Popen(
-        [sys.executable, "-m", "redrive", *words], cwd=tmp_path, stderr=subprocess.DEVNULL, start_new_session=True
+    command = [sys.executable, "-m", "redrive", *words]
+    process = await asyncio.create_subprocess_exec(
+        *command, cwd=tmp_path, stderr=asyncio.subprocess.DEVNULL, start_new_session=True
     )
     try:
 
         async def is_begun() -> bool:
-            return process.poll() is not None or await _changed(app) >= enough
+            return process.returncode is not None or await _changed(app) >= enough
 
         await until(is_begun, timeout=120)
     finally:
-        os.killpg(process.pid, signal.SIGKILL) if process.poll() is None else None
-        await asyncio.to_thread(process.wait)
+        if process.returncode is None:
+            os.killpg(process.pid, signal.SIGKILL)
+        await process.wait()
 
 
 async def _account(app: Redrive, letters: list[Letter]) -> None:
