@@ -6,7 +6,7 @@ from collections import Counter, deque
 from collections.abc import Iterable
 from datetime import datetime
 
-from redrive.flow.campaign import Compared
+from redrive.flow.replay_document import Compared
 from redrive.forensics.fingerprint import fingerprint
 from redrive.forensics.query import Query
 from redrive.model import Failure, Letter, LetterId

@@ -5,8 +5,8 @@
     dead       lines in which one died again or could not be sent: what is behind it is skipped
     children   letters whose parents (`depends_on`) are not resolved yet
 
-Letters without a key and without parents are in no line and cost nothing. All of it is bounded: `has_room` says when no
-more may be read from the ledger before something has moved. A run that takes over reads it anew from the ledger.
+Letters without a key and without parents are in no line and cost nothing. All of it is bounded: `has_capacity` says
+when no more may be read from the ledger before something has moved. A run that takes over reads it anew from the ledger.
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ class Order:
         self.children: dict[LetterId, tuple[str, ...]] = {}
 
     @property
-    def has_room(self) -> bool:
+    def has_capacity(self) -> bool:
         """Whether more letters may be looked at."""
         behind = len(self._waiting) + len(self.children) + len(self._ready)
         return len(self._ahead) < MOST_AHEAD and behind < MOST_BEHIND
@@ -121,7 +121,7 @@ class Order:
 
     def watched(self) -> list[LetterId]:
         """Letters on their way whose outcome makes a difference: others are behind them, or there is no room."""
-        if self.has_room:
+        if self.has_capacity:
             return [self._ahead[line] for line in self._behind if line in self._ahead]
         return list(self._ahead.values())
 

@@ -25,7 +25,9 @@ from msgspec.structs import replace
 
 from redrive.clock import Clock
 from redrive.errors import ReplayExists, Unavailable, UsageError
-from redrive.flow.campaign import (
+from redrive.flow.guard import BY_ITSELF, Baseline, Guard
+from redrive.flow.order import Order
+from redrive.flow.replay_document import (
     DEADLINE,
     ENDED,
     KIND,
@@ -37,8 +39,6 @@ from redrive.flow.campaign import (
     owner_of,
     selectable,
 )
-from redrive.flow.guard import BY_ITSELF, Baseline, Guard
-from redrive.flow.order import Order
 from redrive.flow.resend import Resend
 from redrive.flow.running import LEASE, Progress, Run
 from redrive.flow.sending import Sending
@@ -49,7 +49,7 @@ from redrive.stores.base import Store
 from redrive.telemetry.events import Events, ReplayMoved
 from redrive.transports.base import Transport
 
-__all__ = ["KIND", "Progress", "Replay", "ReplayState", "Replays", "owner_of", "selectable"]
+__all__ = ["KIND", "LEASE", "Progress", "Replay", "ReplayState", "Replays", "owner_of", "selectable"]
 _BATCH = 200
 _ID = re.compile(r"[\w.:-]{1,100}", re.ASCII)
 

@@ -14,10 +14,10 @@ from typing import Any
 from msgspec.structs import replace
 
 from redrive.clock import Clock, Pause
-from redrive.flow.campaign import Paused, PausedBy, Replay, ReplayBook, ReplayState
 from redrive.flow.comparing import compare, verdict
 from redrive.flow.guard import Baseline, Fates
 from redrive.flow.order import Order
+from redrive.flow.replay_document import Paused, PausedBy, Replay, ReplayBook, ReplayState
 from redrive.flow.sending import Batch, Sending
 from redrive.flow.steps import Act, Advance, Await, End, Rest, Send, Supply, next_act
 from redrive.flow.steps import Pause as PauseIt
@@ -150,7 +150,7 @@ class Run:
         if order is not None and order.has_ready:
             return Supply.MORE
         if not self._is_through:
-            return Supply.MORE if order is None or order.has_room else Supply.BEHIND
+            return Supply.MORE if order is None or order.has_capacity else Supply.BEHIND
         if self._left:
             return Supply.LATER if self._sending.waits.next_at(now) > now else Supply.MORE
         return Supply.BEHIND if order is not None and order.is_waiting else Supply.NONE

@@ -8,8 +8,8 @@ from typing import TypeAlias
 
 from msgspec import Struct
 
-from redrive.flow.campaign import PausedBy, Replay
 from redrive.flow.guard import Fates, awaited, crosses
+from redrive.flow.replay_document import PausedBy, Replay
 
 
 class Supply(Enum):

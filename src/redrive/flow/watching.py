@@ -77,6 +77,7 @@ class Watching:
     async def _look_at_parents(self, order: Order, is_through: bool) -> bool:
         """Let children go whose parents are done with; skip those whose parent died, or is no part of this replay."""
         skipped: dict[LetterId, str] = {}
+        waiting: dict[LetterId, list[Letter]] = {}
         before = len(order.children)
         for child, parents in list(order.children.items()):
             page = await self._store.letters.search(Query(message_ids=parents), limit=_PAGE)
@@ -85,7 +86,12 @@ class Watching:
                 order.release(child)
             elif why := self._in_vain(order, open, is_through):
                 skipped[child] = why
-                del order.children[child]
+            else:
+                waiting[child] = open
+        if is_through:
+            skipped |= dict.fromkeys(in_a_circle(waiting), "it depends on letters that depend on it")
+        for child in skipped:
+            del order.children[child]
         await self._sending.skip(skipped)
         return len(order.children) < before
 
@@ -101,6 +107,14 @@ class Watching:
     async def _letters(self, ids: Sequence[LetterId]) -> Mapping[LetterId, Letter]:
         page = await self._store.letters.search(Query(ids=tuple(ids)), limit=len(ids))
         return {letter.id: letter for letter in page.letters}
+
+
+def in_a_circle(waiting: Mapping[LetterId, Sequence[Letter]]) -> set[LetterId]:
+    """Of children and the parents each waits for: those that wait for nobody but one another."""
+    stuck = set(waiting)
+    while freed := {child for child in stuck if any(parent.id not in stuck for parent in waiting[child])}:
+        stuck -= freed
+    return stuck
 
 
 async def _ids(store: Store, replay: str, status: EntryStatus) -> AsyncIterator[tuple[LetterId, ...]]:

@@ -537,7 +537,7 @@ async def test_a_letter_may_be_replayed_again_after_it_died_again() -> None:
 
 
 async def test_nothing_of_it_is_kept_in_memory_whatever_its_size() -> None:
-    """It reads the ledger a batch at a time: a million letters need no more room than a thousand, or 16 MB of bodies."""
+    """It reads the ledger a batch at a time: a million need no more room than 16 MB of bodies."""
     world = World()
     letters = [make_letter(make_message(body=b"x" * 100_000), at=world.clock.now()) for _ in range(900)]
     await world.letters.letters.record(letters)
