@@ -6,7 +6,7 @@
     children   letters whose parents (`depends_on`) are not resolved yet
 
 Letters without a key and without parents are in no line and cost nothing. All of it is bounded: `has_capacity` says
-when no more may be read from the ledger before something has moved. A run that takes over reads it anew from the ledger.
+when no more may be read from the ledger before something has moved. Who takes over reads it anew from the ledger.
 """
 
 from __future__ import annotations
