@@ -226,6 +226,7 @@ class Replays:
             replay=replay.id,
             waits=replay.waits,
             newest=replay.newest,
+            since=replay.created_at if replay.newest is not None else None,
             order=order,
         )
         runner = replay.runner

@@ -8,6 +8,7 @@ from datetime import datetime
 from msgspec import Struct
 
 from redrive.clock import Clock
+from redrive.flow.lineage import said_version
 from redrive.flow.order import AT_REST, Fate, Order, Place
 from redrive.flow.resend import Resend, Results
 from redrive.flow.waiting import Wait, Waits
@@ -49,6 +50,7 @@ class Sending:
     """Sends what it is given, and knows what it has to wait for.
 
     newest   letters that died later than this are not as they were selected
+    since    letters that were edited later than this are not, either
     order    the lines of the replay, if it keeps order
     """
 
@@ -62,6 +64,7 @@ class Sending:
         replay: str,
         waits: Sequence[Wait],
         newest: datetime | None = None,
+        since: datetime | None = None,
         order: Order | None = None,
     ) -> None:
         self._store = store
@@ -70,6 +73,7 @@ class Sending:
         self._clock = clock
         self._replay = replay
         self._newest = newest
+        self._since = since
         self._order = order
         self.waits = Waits(waits)
         self.before_lines: Callable[[], Awaitable[None]] | None = (
@@ -145,12 +149,20 @@ class Sending:
 
     def _ours(self, letter: Letter, going: Sorted) -> None:
         place = Place.GO if self._order is None else self._order.place(letter)
-        if self._newest is not None and letter.created_at > self._newest:
-            self._skip(letter, _DIED_SINCE, going)
+        if why := self._changed(letter):
+            self._skip(letter, why, going)
         elif place is Place.GO:
             going.going.append(letter)
         elif place is Place.SKIP and self._order is not None:
             self._skip(letter, behind(self._order.dead_ahead(letter)), going)
+
+    def _changed(self, letter: Letter) -> str:
+        """Why it is not what was selected; empty, if it is."""
+        if self._newest is not None and letter.created_at > self._newest:
+            return _DIED_SINCE
+        if self._since is not None and letter.edit is not None and letter.edit.at > self._since:
+            return f"it was edited after it was selected, by {letter.edit.by}"
+        return ""
 
     def _skip(self, letter: Letter, why: str, going: Sorted) -> None:
         going.skipped[letter.id] = why
@@ -222,7 +234,10 @@ class Sending:
             await self.skip(late)
         now = self._clock.now()
         sent = [id for id in results if _is_accepted(results, id)]
-        entries = [Entry(self._replay, id, EntryStatus.SENT, now) for id in (*sent, *before)]
+        entries = [
+            Entry(self._replay, id, EntryStatus.SENT, now, said_version(claimed[id].version) if id in claimed else "")
+            for id in (*sent, *before)
+        ]
         entries += [self._skipped(id, why) for id, why in skipped.items() if id not in late]
         if entries:
             await self._store.ledger.mark(entries)

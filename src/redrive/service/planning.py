@@ -96,10 +96,13 @@ def _seen(some: Sequence[Letter], total: int) -> Iterator[str]:
     replayed = sum(letter.resends > 0 for letter in some)
     keys = [(letter.message.source, letter.message.key) for letter in some if letter.message.key is not None]
     behind = len(keys) - len(set(keys))
+    edited = sum(letter.version > 0 for letter in some)
     foreign = sum(letter.foreign for letter in some)
     children = sum(bool(letter.depends_on) for letter in some)
     if replayed:
         yield f"sent back before, and died again: {_letters(replayed)}{of}"
+    if edited:
+        yield f"edited: {_letters(edited)}{of}; the newest version is what is sent"
     if behind:
         yield f"order at stake: {_letters(behind)}{of} have others of their key before them, and go one by one"
     if children:

@@ -16,7 +16,7 @@ from redrive.flow.guard import Guard
 from redrive.flow.replay import Replay, Replays, ReplayState
 from redrive.flow.replay_document import KIND, PausedBy
 from redrive.forensics.fingerprint import fingerprint
-from redrive.model import State
+from redrive.model import Edit, Letter, Revision, State
 from redrive.stores.base import EntryStatus, Store
 from redrive.telemetry.events import ReplayMoved
 from redrive.testing.builders import make_failure, make_letter
@@ -354,3 +354,26 @@ async def _while_time_passes(world: World, work: Any) -> None:
         await task
     finally:
         task.cancel()
+
+
+async def test_a_letter_that_was_edited_after_it_was_selected_is_skipped_and_one_edited_before_goes() -> None:
+    world = World()
+    early, late, same = await bury(world, 3)
+    await _edit(world, early)
+    await world.clock.advance(1)
+    replays = replays_of(world)
+    await replays.start(ALL, actor="ann", id="r1")
+    await world.clock.advance(1)
+    await _edit(world, late)
+    await replays.run("r1", runner="a")
+    assert await tally(world, "r1") == {EntryStatus.SENT: 2, EntryStatus.SKIPPED: 1}
+    entries, _ = await world.letters.ledger.entries("r1", status=EntryStatus.SKIPPED)
+    assert [(entry.letter, entry.note) for entry in entries] == [
+        (late.id, "it was edited after it was selected, by bob")
+    ]
+    assert same.id != early.id
+
+
+async def _edit(world: World, letter: Letter) -> None:
+    edit = Edit(by="bob", at=world.clock.now())
+    await world.letters.versions.edit([Revision(letter.id, 0, b'{"new": 1}', (), edit)])
