@@ -358,7 +358,7 @@ async def _while_time_passes(world: World, work: Any) -> None:
 
 async def test_a_letter_that_was_edited_after_it_was_selected_is_skipped_and_one_edited_before_goes() -> None:
     world = World()
-    early, late, same = await bury(world, 3)
+    early, late, _ = await bury(world, 3)
     await _edit(world, early)
     await world.clock.advance(1)
     replays = replays_of(world)
