@@ -213,9 +213,8 @@ class Alerts:
         await self._write_down(self.incidents)
         found = await self.incidents.list()
         if await self._turns.take("look", self._chosen.interval * 0.9):
-            self._take(await self._replays.look(self._clock.now()))
-            await self._write_down(self.incidents)
-            found = await self._looked_at(await self.incidents.list())
+            self._take(await self._replays.look(self._clock.now()))  # written down in the next round
+            found = await self._looked_at(found)
         if self._ends and await self._turns.take(f"ends-{'-'.join(sorted(self._ends))}", self._chosen.interval * 0.9):
             found = await self._ended(found)
         self._last = found

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections import Counter, deque
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from datetime import datetime
 
+from redrive.clock import Clock
+from redrive.flow.order import AT_REST
 from redrive.flow.replay_document import Compared
 from redrive.forensics.fingerprint import fingerprint
 from redrive.forensics.query import Query
@@ -13,16 +15,25 @@ from redrive.model import Failure, Letter, LetterId
 from redrive.stores.base import EntryStatus, Store
 
 _LOOKED_AT, _SHOWN, _LONGEST = 200, 5, 200
+_TRIES, _MOMENT = 10, 0.2
 
 
-async def compare(store: Store, replay: str, since: datetime) -> tuple[Compared, ...]:
+async def compare(store: Store, replay: str, since: datetime, clock: Clock) -> tuple[Compared, ...]:
     """The last letters of that replay that died again since then, by what they died of; the most frequent first."""
     recent, any_time = await _failed(store, replay, since)
     ids = recent or any_time  # the clocks of who writes the ledger and of who reads it may be apart
-    if not ids:
-        return ()
-    page = await store.letters.search(Query(ids=tuple(ids)), limit=len(ids))
-    return compared(page.letters)
+    return compared(await _died(store, ids, clock)) if ids else ()
+
+
+async def _died(store: Store, ids: Sequence[LetterId], clock: Clock) -> list[Letter]:
+    """Those letters as they are now. The ledger hears of a death before the letter does: they get a moment for it."""
+    for _ in range(_TRIES):
+        page = await store.letters.search(Query(ids=tuple(ids)), limit=len(ids))
+        died = [letter for letter in page.letters if letter.state in AT_REST]
+        if len(died) == len(page.letters):
+            break
+        await clock.sleep(_MOMENT)
+    return died
 
 
 async def _failed(store: Store, replay: str, since: datetime) -> tuple[deque[LetterId], deque[LetterId]]:

@@ -217,7 +217,7 @@ class Run:
 
     async def _pause(self, replay: Replay, act: PauseIt) -> Replay:
         since = replay.base.at or replay.created_at
-        found = await compare(self._store, replay.id, since) if act.by is PausedBy.GUARD else ()
+        found = await compare(self._store, replay.id, since, self._clock) if act.by is PausedBy.GUARD else ()
         why = ": ".join(part for part in (act.why, verdict(found)) if part)
         paused = Paused(by=act.by, why=why, actor=self._runner, at=self._clock.now(), compared=found)
         # we let go of it when what it had claimed is given back: nobody may run it before
