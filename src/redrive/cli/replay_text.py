@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from redrive.cli.output import letters_said, plain
 from redrive.cli.session import command
-from redrive.flow.replay import Replay
+from redrive.flow.replay import Replay, ReplayState
 from redrive.flow.replay_document import PausedBy
 from redrive.flow.waiting import Wait
 
@@ -35,7 +35,7 @@ def untold_said(replay: Replay) -> str:
 def paused_said(replay: Replay) -> list[str]:
     """Why it is paused, with what letters died of before and now; nothing, if it is not."""
     paused = replay.paused
-    if paused is None:
+    if paused is None or replay.state is not ReplayState.PAUSED:
         return []
     who = f" by {plain(paused.actor)}" if paused.by is PausedBy.HAND else ""
     why = f": {plain(paused.why)}" if paused.why else ""

@@ -177,8 +177,7 @@ def _waiting(found: Sequence[ReplayReport]) -> list[RenderableType]:
         replay = report.replay
         if replay.awaits:
             lines.append(line(f"{replay.id} waits for {replay.awaits}"))
-        if replay.paused is not None:
-            lines.append(line(f"{replay.id} is {paused_said(replay)[0]}"))
+        lines += [line(f"{replay.id} is {text}") for text in paused_said(replay)[:1]]
     return [*lines]
 
 
