@@ -7,6 +7,7 @@ import os
 from collections.abc import AsyncIterator
 from datetime import timedelta
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import pytest
@@ -49,7 +50,7 @@ async def charge(order: Order) -> None:
         raise ValueError(f"{order.total} is less than nothing")
 
 
-async def bury(service: Service, body: bytes = b'{"total":"12"}', number: int = 1, **changes: object) -> list[Letter]:
+async def bury(service: Service, body: bytes = b'{"total":"12"}', number: int = 1, **changes: Any) -> list[Letter]:
     letters = [make_letter(make_message(source="orders", body=body), **changes) for _ in range(number)]
     await service.app.store.letters.record(letters)
     return letters

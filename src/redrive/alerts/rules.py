@@ -87,7 +87,14 @@ BREAKER = Rule(
     lambda t: "the circuit breaker of a target is open",
     lasting=True,
 )
-RULES = (EXHAUSTED, NEW_GROUP, GROWING, FAILING, FILLING, DOWN, BREAKER)
+REPLAY_PAUSED = Rule(
+    "ReplayPaused",
+    Severity.ERROR,
+    "alerts.replay_paused",
+    lambda t: "a replay paused by itself, and waits for somebody",
+    lasting=True,
+)
+RULES = (EXHAUSTED, NEW_GROUP, GROWING, FAILING, FILLING, DOWN, BREAKER, REPLAY_PAUSED)
 BY_NAME = {rule.name: rule for rule in RULES}
 
 

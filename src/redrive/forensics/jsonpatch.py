@@ -51,15 +51,15 @@ def patched(document: Json, patch: Sequence[Operation], shown: Json | UnsetType 
     return holder[0]
 
 
-def same(one: Json, other: Json) -> bool:
+def same(left: Json, right: Json) -> bool:
     """Whether both are equal as JSON: `1` is `1.0`, and neither is `true`."""
-    if isinstance(one, bool) or isinstance(other, bool):
-        return one is other
-    if isinstance(one, dict) and isinstance(other, dict):
-        return one.keys() == other.keys() and all(same(value, other[name]) for name, value in one.items())
-    if isinstance(one, list) and isinstance(other, list):
-        return len(one) == len(other) and all(map(same, one, other))
-    return bool(one == other)
+    if isinstance(left, bool) or isinstance(right, bool):
+        return left is right
+    if isinstance(left, dict) and isinstance(right, dict):
+        return left.keys() == right.keys() and all(same(value, right[name]) for name, value in left.items())
+    if isinstance(left, list) and isinstance(right, list):
+        return len(left) == len(right) and all(map(same, left, right))
+    return bool(left == right)
 
 
 def found(document: Json, pointer: str) -> Json:

@@ -170,8 +170,8 @@ class Script:
         assert process.stderr is not None
         while data := await process.stderr.read(64 * 1024):
             lines = data.decode("utf-8", "replace").splitlines()
-            room = _PRINTED - len(self.first_printed)
-            self.first_printed.extend(line[:200] for line in lines[: max(0, room)])
+            left = _PRINTED - len(self.first_printed)
+            self.first_printed.extend(line[:200] for line in lines[: max(0, left)])
             self.printed += len(lines)
 
     def _line(self) -> int:
