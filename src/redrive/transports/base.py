@@ -230,6 +230,16 @@ class KeepsOrder(Protocol):
 
 
 @runtime_checkable
+class MovesKeys(Protocol):
+    """A transport in which a key has one worker at a time, until it moves to another."""
+
+    @property
+    def moves(self) -> int:
+        """How often some have come to us; changed before the first message of theirs is received."""
+        ...
+
+
+@runtime_checkable
 class KnowsWorkers(Protocol):
     """A transport whose broker can know a worker by its name, and gives it what it had when it is started again."""
 
@@ -546,6 +556,7 @@ __all__ = [
     "KnowsWorkers",
     "Listing",
     "Lists",
+    "MovesKeys",
     "Outcome",
     "Pausable",
     "Paused",

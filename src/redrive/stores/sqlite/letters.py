@@ -145,6 +145,9 @@ class SqliteLetters:
         new = rejoined(old, letter)
         if new is not None:
             connection.execute(_SQL["rejoin"], dict(zip(_INSERTED, self._row(new), strict=True)))
+            if new.depends_on != old.depends_on:
+                connection.execute(_SQL["depend_no_more"], (letter.id,))
+                connection.executemany(_SQL["depend"], [(letter.id, id) for id in new.depends_on])
         return new is not None
 
     def _get(self, connection: sqlite3.Connection, id: LetterId) -> Letter | None:
