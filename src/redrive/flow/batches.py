@@ -64,7 +64,7 @@ class BatchConsumer(BatchHandling):
     async def _know_held_of(self, block: Block) -> None:
         try:
             await self._know_held(())
-        except asyncio.CancelledError:
+        except BaseException:
             self._leases.add_block(block)
             self._give_back(self._leases.open(block))
             raise

@@ -105,7 +105,7 @@ def behind(delivery: Delivery, failure: Failure, until: datetime, *, transport: 
     message = bare(delivery.message)
     return Letter(
         id=letter_id(message.source, message.id),
-        message=message,
+        message=replace(message, attempt=1),
         failures=merge_failures(delivery.failures, [failure]),
         state=State.PENDING,
         reason=Reason.BEHIND,

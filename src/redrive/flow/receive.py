@@ -140,7 +140,7 @@ class Consumer:
                     if holds.is_known:
                         break
                     await self.context.clock.sleep(pause.next())
-        except asyncio.CancelledError:
+        except BaseException:
             self._give_back(deliveries)
             raise
 
