@@ -24,6 +24,7 @@ from redrive.flow.context import BatchSpan, Context, Handler, Span
 from redrive.flow.decode import Decoder, batch_signature_of, decode_wants_message, encode, signature_of
 from redrive.flow.exactly_once import connection_parameter, given_connection, in_transactions
 from redrive.flow.held import KeyHolds
+from redrive.flow.storms import StormGuard
 from redrive.flow.threads import Threads
 from redrive.flow.validate import GivenHeaders, bytes_of, headers_of, moment_of, priority_of, text_of
 from redrive.limits import Fair, Limits, Rate
@@ -440,6 +441,7 @@ class Redrive:
             batch_span=self.batch_span,
             dead_letter_place=place,
             holds=self._key_holds(handler, transport, place),
+            storm=self._storm_guard(handler),
         )
         return in_transactions(context) if handler.exactly_once else context
 
@@ -461,6 +463,19 @@ class Redrive:
             rule=rule,
             # keys in order, and any worker may get the next one: what another has held a moment ago must be known
             always_fresh=isinstance(transport, KeepsOrder) and not isinstance(transport, MovesKeys),
+        )
+
+    def _storm_guard(self, handler: Handler) -> StormGuard | None:
+        rule = handler.policy.storm
+        if rule is None:
+            return None
+        return StormGuard(
+            self.store.documents,
+            self.clock,
+            transport=handler.transport,
+            source=handler.source,
+            worker=self.settings.worker_name,
+            rule=rule,
         )
 
     async def aclose(self) -> None:

@@ -87,7 +87,14 @@ BREAKER = Rule(
     lambda t: "the circuit breaker of a target is open",
     lasting=True,
 )
-RULES = (EXHAUSTED, NEW_GROUP, GROWING, FAILING, FILLING, DOWN, BREAKER)
+STORM = Rule(
+    "SourceStorm",
+    Severity.CRITICAL,
+    "alerts.storm",
+    lambda t: "a source is paused, because it buries more than its policy allows",
+    lasting=True,
+)
+RULES = (EXHAUSTED, NEW_GROUP, GROWING, FAILING, FILLING, DOWN, BREAKER, STORM)
 BY_NAME = {rule.name: rule for rule in RULES}
 
 

@@ -55,6 +55,10 @@ class BatchConsumer(BatchHandling):
         received: Sequence[Delivery] | Block = await self._blocks.receive_block(self.context.source, limit)
         if not isinstance(received, Block):
             return received
+        if self._storm is not None and not self._storm.received(len(received)):
+            self._leases.add_block(received)
+            self._give_back(self._leases.open(received))
+            return ()
         if self._holds is not None:
             await self._know_held_of(received)
         self._leases.add_block(received)
@@ -183,6 +187,8 @@ class BatchConsumer(BatchHandling):
     def _settle_block(self, block: Block, seconds: float) -> None:
         lost, source, number = self._blocks.settle_block(block), self.context.source, len(block)
         self._leases.drop_block(block)
+        if self._storm is not None:
+            self._storm.settled(number, 0, 0)
         emit = self.context.events.emit
         emit(BatchHandled(source=source, messages=number, seconds=seconds))
         emit(BatchSettled(source=source, done=number, retried=0, buried=0, released=0, seconds=(seconds,) * number))

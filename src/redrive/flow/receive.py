@@ -46,6 +46,7 @@ class Consumer:
         self.lanes: Lanes[Delivery] = Lanes(retries_block=context.policy.holds is not Holds.NOTHING)
         self._is_ours = context.transport.is_ours if isinstance(context.transport, KeepsOrder) else _always
         self._next = self.lanes.next if self._is_ours is _always else self._next_of_ours
+        self._storm = context.storm
         self._holds = context.holds
         self._refuse = self._refused if context.holds is None else self._refused_or_behind
         self._availability = Availability(context.events)
@@ -104,6 +105,8 @@ class Consumer:
             if self._store_pause:
                 await self.context.clock.sleep(self._store_pause)
             limit = 1 if self._one_at_a_time else min(capacity, self.context.batch)
+            if self._storm is not None:
+                limit = await self._storm.limit(limit)
             try:
                 deliveries = await self._receive(limit)
             except Unavailable as error:
@@ -113,6 +116,9 @@ class Consumer:
             self._availability.up()
             pause.reset()
             self._leases.add(deliveries)
+            if self._storm is not None and deliveries and not self._storm.received(len(deliveries)):
+                self._give_back(deliveries)
+                continue
             if self._holds is not None:
                 await self._know_held(deliveries)
             suspect = next((item for item in deliveries if item.redelivered and self._is_suspect(item)), None)

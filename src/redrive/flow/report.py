@@ -42,6 +42,8 @@ def report(
             seconds=tuple([item.seconds for item in plain] + [item.seconds for item in others]),
         )
     )
+    if context.storm is not None:
+        context.storm.settled(counts[Done], counts[Retry], counts[Bury] - behind)
     if behind:
         context.events.emit(KeysHeld(source=context.source, count=behind))
     if lost:

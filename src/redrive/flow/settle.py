@@ -67,6 +67,9 @@ async def _settle(context: Context, batch: Sequence[Decision], pause: timedelta,
     burials = [Burial(item, letter) for item, letter in made if letter is not None]
     returned = [item for item in others if may_have_letter(context, item)]
     writing = Writing(context, pause)
+    if burials and context.storm is not None:
+        done = sum(type(item.outcome) is Done for item in batch)
+        burials = await writing.spare(burials, done, context.storm)
     if burials and context.holds is not None:
         burials = await writing.hold(burials, context.holds)  # who waits for whom, of each key
     if burials:

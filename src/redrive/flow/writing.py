@@ -14,6 +14,7 @@ from redrive.flow.context import Context
 from redrive.flow.decision import Decision
 from redrive.flow.held import Death, KeyHolds, Place, Verdict
 from redrive.flow.lineage import Lineage, lineage
+from redrive.flow.storms import StormGuard
 from redrive.model import (
     UNRESOLVED,
     WAITING,
@@ -65,6 +66,22 @@ class Writing:
         self._full: list[Burial] = []  # more than may be held
 
     # -- letters -------------------------------------------------------------------------------------------------
+
+    async def spare(self, burials: Sequence[Burial], done: int, guard: StormGuard) -> list[Burial]:
+        """Give back what is to be buried beyond the rule: its source is in a storm, which is not its fault. Returns
+        what is left to be recorded."""
+        dead = [burial for burial in burials if burial.is_dead]
+        try:
+            allowed = await guard.allowance(done, len(dead))
+        except Unavailable as error:
+            self._store_down(error)
+            self._give_back(burials, self._pause)
+            return []
+        for burial in dead[allowed:]:
+            self.given_back[id(burial.decision)] = replace(burial.decision, outcome=Release())
+            if self._context.holds is not None:
+                self._context.holds.spared(burial.decision.delivery.message)
+        return self._left(burials)
 
     async def hold(self, burials: Sequence[Burial], holds: KeyHolds) -> list[Burial]:
         """Write down whose key is held, and who follows whom: before any letter, so that a crash leaves the key held.

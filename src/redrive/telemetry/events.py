@@ -103,6 +103,29 @@ class KeyReleased(Event, frozen=True):
     behind: int
 
 
+class SourceStormed(Event, frozen=True):
+    """A source buries more than its policy allows: it is paused over all its workers, each of which says so."""
+
+    source: str
+    transport: str
+    why: str
+
+
+class StormProbed(Event, frozen=True):
+    """A source in a storm was tried with one message. None: it was given back, and nothing can be concluded."""
+
+    source: str
+    transport: str
+    succeeded: bool | None
+
+
+class StormEnded(Event, frozen=True):
+    """A source is in no storm any more: it was probed, or somebody has decided it."""
+
+    source: str
+    transport: str
+
+
 class LetterRefused(Event, frozen=True):
     """The store will not have a letter, as it is; its message stays where it came from."""
 

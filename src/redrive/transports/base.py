@@ -414,6 +414,8 @@ class Paused(Struct, frozen=True):
     at: datetime
     why: str = ""
     until: datetime | None = None  # when it ends by itself; None: when somebody resumes it
+    storm: bool = False  # the storm guard has done it, and ends it when what it tries succeeds
+    probe_at: datetime | None = None  # when that tries again
 
     def is_over(self, now: datetime) -> bool:
         return self.until is not None and self.until <= now

@@ -84,9 +84,7 @@ async def letters_of(world: World, *states: State) -> list[Letter]:
 
 async def move(world: World, id: str, to: State) -> None:
     expect = [state for state in State if state is not to]
-    assert await world.letters.letters.move(
-        [letter_id("orders", id)], expect=expect, to=to, now=world.clock.now()
-    )
+    assert await world.letters.letters.move([letter_id("orders", id)], expect=expect, to=to, now=world.clock.now())
 
 
 async def send_back(world: World, id: str) -> None:
@@ -383,12 +381,13 @@ async def test_a_worker_that_dies_at_any_step_loses_nothing_and_lets_nothing_ove
         await until(lambda: len(world.seen(MessageBuried)) == 1)
     world.calls.die_at(number, after=after)
     dying = Consumer(context_of(world, shop.handle, fresh=True))
-    _task = asyncio.create_task(dying.run(timedelta()))
+    at_work = asyncio.create_task(dying.run(timedelta()))
     await world.queue.send(of_key("m2", "m3"))
     for _ in range(300):
         await asyncio.sleep(0)
     world.calls.live()
     await end_all()
+    assert at_work.done()
     assert shop.begun == ["m1"]
     holding = holding_of(world)
     async with running(Consumer(context_of(world, shop.handle, fresh=True))):
@@ -411,11 +410,12 @@ async def test_a_worker_that_dies_while_it_buries_the_first_leaves_the_key_held_
     world, shop = World(), Shop("m1")
     world.calls.die_at(number, after=True)
     await world.queue.send(of_key("m1", "m2"))
-    _task = asyncio.create_task(Consumer(context_of(world, shop.handle, batch=1)).run(timedelta()))
+    at_work = asyncio.create_task(Consumer(context_of(world, shop.handle, batch=1)).run(timedelta()))
     for _ in range(300):
         await asyncio.sleep(0)
     world.calls.live()
     await end_all()
+    assert at_work.done()
     known = [letter.message.id for letter in await letters_of(world)]
     held = await held_keys(world.letters.documents)
     assert held or not known, "a letter without its hold would let others overtake it"
