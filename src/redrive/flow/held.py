@@ -22,7 +22,7 @@ import msgspec
 from msgspec import Struct
 
 from redrive.clock import Clock
-from redrive.model import LetterId, Message, MessageId, letter_id
+from redrive.model import Letter, LetterId, Message, MessageId, letter_id
 from redrive.policy import HoldKey
 from redrive.stores.base import Document, Documents
 from redrive.untrusted import UNREADABLE
@@ -52,6 +52,13 @@ class HeldKey(Struct, frozen=True, kw_only=True):
     def behind(self) -> int:
         """How many wait for it."""
         return len(self.members) - 1
+
+    def around(self, id: MessageId) -> tuple[LetterId | None, int]:
+        """The letter that this message waits for, and how many wait for this one, directly or not."""
+        if id not in self.members:
+            return None, 0
+        place = self.members.index(id)
+        return self.head if place else None, len(self.members) - place - 1
 
     @property
     def until(self) -> datetime:
@@ -257,6 +264,16 @@ async def held_keys(documents: Documents, *, transport: str | None = None, sourc
         for held in found
         if held is not None and held.members and transport in (None, held.transport) and source in (None, held.source)
     ]
+
+
+async def held_key_of(documents: Documents, letter: Letter) -> HeldKey | None:
+    """The key of that letter, if it is held."""
+    message = letter.message
+    if message.key is None:
+        return None
+    document = await documents.get(KIND, held_id(letter.transport, message.source, message.key))
+    held = None if document is None else read(document)
+    return held if held is not None and held.members else None
 
 
 def held_id(transport: str, source: str, key: bytes) -> str:

@@ -13,6 +13,7 @@ from redrive.alerts.incidents import Incident, Incidents, IncidentState
 from redrive.answers import Unanswered
 from redrive.app import Redrive
 from redrive.errors import NoWayBack, UnknownLetter, UnknownSource, UsageError
+from redrive.flow.held import held_key_of
 from redrive.flow.replay import Progress, Replay, selectable
 from redrive.forensics.query import Query
 from redrive.forensics.transfer import letters_of, line_of
@@ -72,7 +73,8 @@ class Service(OfSources):
 
     async def letter(self, id: LetterId) -> Detail:
         """The letter of that id, of the only id that begins so, or of the message with that id."""
-        return detail(await self.find(id), self.redactor)
+        letter = await self.find(id)
+        return detail(letter, self.redactor, await held_key_of(self.app.store.documents, letter))
 
     async def find(self, id: LetterId) -> Letter:
         """The letter itself, unredacted: for what goes back to a transport, never for what is shown."""

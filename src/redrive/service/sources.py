@@ -13,10 +13,12 @@ from msgspec import Struct
 from redrive.answers import Answers, Unanswered, ask_each
 from redrive.app import Redrive
 from redrive.errors import UsageError
+from redrive.flow.held import held_keys
 from redrive.flow.pauses import SourcePause, pauses_of
 from redrive.flow.replay import Replays
 from redrive.flow.storms import end_storm, storms
 from redrive.flow.validate import text_of
+from redrive.forensics.held import HeldView, held_view
 from redrive.forensics.measured import Measured, oldest_open, under_way
 from redrive.forensics.query import Query
 from redrive.forensics.queue import QueuedView, QueuePage, parked_view, queued_view
@@ -178,6 +180,16 @@ class OfSources(Asking):
         query = Query(sources=(source,), states=(State.PENDING,), scheduled=True)
         page = await self.app.store.letters.search(query, limit=limit)
         return [parked_view(letter, self.redactor) for letter in page.letters if letter.reason is Reason.PARKED]
+
+    async def held(self, source: str | None = None, *, limit: int = 50) -> list[HeldView]:
+        """The keys that a dead letter holds, those with the most behind them first."""
+        found = sorted(
+            await held_keys(self.app.store.documents, source=source), key=lambda held: (-held.behind, held.since)
+        )[: bounded(limit)]
+        ids = tuple(held.head for held in found)
+        page = await self.app.store.letters.search(Query(ids=ids), limit=max(1, len(ids)))
+        letters = {letter.id: letter for letter in page.letters}
+        return [held_view(held, letters.get(held.head), self.redactor) for held in found]
 
     async def sources(self) -> Sources:
         """Every source that has a handler here, is declared, has a letter, or a message waiting."""

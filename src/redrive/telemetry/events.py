@@ -112,11 +112,11 @@ class SourceStormed(Event, frozen=True):
 
 
 class StormProbed(Event, frozen=True):
-    """A source in a storm was tried with one message. None: it was given back, and nothing can be concluded."""
+    """A source in a storm was tried with one message: it `succeeded`, `failed`, or was `given back`."""
 
     source: str
     transport: str
-    succeeded: bool | None
+    outcome: str
 
 
 class StormEnded(Event, frozen=True):

@@ -129,7 +129,6 @@ class StormWatch:
             return
         if guard.name not in self._seen:
             why = found[1].why
-            log.warning("%s is in a storm, and paused: %s", guard.source, why)
             self._events.emit(SourceStormed(source=guard.source, transport=guard.transport, why=why))
             guard.begun()
             consumer.pause()
@@ -140,7 +139,6 @@ class StormWatch:
     async def _end(self, guard: StormGuard) -> None:
         guard.ended()
         self._seen.pop(guard.name, None)
-        log.warning("%s is in no storm any more, and goes on", guard.source)
         self._events.emit(StormEnded(source=guard.source, transport=guard.transport))
         await self._pauses.look()
 
@@ -197,8 +195,8 @@ class Probe:
             if not outcome.done() and not await self._renew():
                 return False
         guard.is_probing = outcome.result() is True
-        tried = StormProbed(source=guard.source, transport=guard.transport, succeeded=outcome.result())
-        watch._events.emit(tried)
+        word = {True: "succeeded", False: "failed", None: "given back"}[outcome.result()]
+        watch._events.emit(StormProbed(source=guard.source, transport=guard.transport, outcome=word))
         after = after_probe(self._state, outcome.result(), guard.rule.probes, watch._clock.now())
         if after is None:
             await watch._documents.delete(KIND, guard.name, expect=self._version)
