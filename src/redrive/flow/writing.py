@@ -13,7 +13,7 @@ from redrive.errors import TransportUnavailable, Unavailable
 from redrive.flow.context import Context
 from redrive.flow.decision import Decision
 from redrive.flow.held import Death, KeyHolds, Place, Verdict
-from redrive.flow.lineage import Lineage, lineage
+from redrive.flow.lineage import Lineage, lineage, said_version
 from redrive.flow.storms import StormGuard
 from redrive.model import (
     UNRESOLVED,
@@ -286,5 +286,6 @@ async def _buried(place: DeadLetterPlace, letters: Sequence[Letter]) -> Sequence
 
 
 def _entry(origin: Lineage, status: EntryStatus, item: Decision, now: datetime) -> Entry:
-    note = f"{item.failure.type}: {item.failure.message}"[:200] if item.failure else ""
+    failed = f"{item.failure.type}: {item.failure.message}" if item.failure else ""
+    note = "; ".join(filter(None, (said_version(origin.version), failed)))[:200]
     return Entry(origin.replay or "", origin.letter, status, now, note)
