@@ -21,6 +21,7 @@ from redrive.untrusted import UNREADABLE
 
 KIND = "storm"
 _MOST = 1000
+_TOLD_EVERY = 5.0  # seconds between two heartbeats
 _OLD_NEWS = 15.0  # seconds after a storm in which other workers may still tell what they counted in it
 
 
@@ -58,6 +59,7 @@ class StormGuard:
         self._clock = clock
         self._worker = worker
         self._others = Finished()
+        self._asked_at: float | None = None  # for that
         self._news_from = 0.0  # what others say before is of the last storm
 
     # -- at the consumer -----------------------------------------------------------------------------------------
@@ -83,9 +85,12 @@ class StormGuard:
         StoreUnavailable."""
         if self.is_on:
             return dead if self.is_probing else 0
+        if not dead:
+            return 0
+        await self._ask_others(_TOLD_EVERY)
         if (allowed := self._allowed(done, dead)) == dead:
             return dead
-        self._others = Finished() if self._clock.elapsed() < self._news_from else await self.others()
+        await self._ask_others(0.0)
         if (allowed := self._allowed(done, dead)) == dead:
             return dead
         await self._begin(self.window.total().and_(self._others).and_(Finished(done, allowed + 1)))
@@ -98,10 +103,15 @@ class StormGuard:
             self.outcome.set_result(True if done else False if retried or buried else None)
 
     def _allowed(self, done: int, dead: int) -> int:
-        finished = self.window.total().and_(Finished(done, 0))
-        if finished.all + dead < self.rule.at_least and not self._others.all:
-            return dead
-        return may_bury(self.rule, finished.and_(self._others), dead)
+        finished = self.window.total().and_(self._others).and_(Finished(done, 0))
+        return may_bury(self.rule, finished, dead)
+
+    async def _ask_others(self, age: float) -> None:
+        """Know what the others have finished, not longer ago than that. Only who buries something asks."""
+        now = self._clock.elapsed()
+        if self._asked_at is None or now - self._asked_at >= age:
+            self._others = Finished() if now < self._news_from else await self.others()
+            self._asked_at = now
 
     async def _begin(self, finished: Finished) -> None:
         now = self._clock.now()
