@@ -60,7 +60,7 @@ class Shop:
         await self.app.send_messages([self.app.message("orders", b"x") for _ in range(number)])
 
     async def buried(self) -> int:
-        return await self.store.letters.count(Query())
+        return int(await self.store.letters.count(Query()))
 
     def seen(self, kind: type[Event]) -> list[Any]:
         return [fact for fact in self.facts if isinstance(fact, kind)]
