@@ -277,6 +277,7 @@ OFF = {
     "backend_down": None,
     "breaker": False,
     "storm": False,
+    "replay_paused": False,
 }
 
 

@@ -94,7 +94,14 @@ STORM = Rule(
     lambda t: "a source is paused, because it buries more than its policy allows",
     lasting=True,
 )
-RULES = (EXHAUSTED, NEW_GROUP, GROWING, FAILING, FILLING, DOWN, BREAKER, STORM)
+REPLAY_PAUSED = Rule(
+    "ReplayPaused",
+    Severity.ERROR,
+    "alerts.replay_paused",
+    lambda t: "a replay paused by itself, and waits for somebody",
+    lasting=True,
+)
+RULES = (EXHAUSTED, NEW_GROUP, GROWING, FAILING, FILLING, DOWN, BREAKER, REPLAY_PAUSED, STORM)
 BY_NAME = {rule.name: rule for rule in RULES}
 
 

@@ -13,6 +13,7 @@ from redrive.clock import Clock
 from redrive.config.durations import spoken
 from redrive.config.settings import Alerts as Thresholds
 from redrive.flow.breaker import Position
+from redrive.flow.replay_document import ReplayState
 from redrive.model import Failure, Reason, State
 from redrive.telemetry import events as facts
 from redrive.telemetry.events import Event
@@ -99,6 +100,7 @@ class Watch:
             facts.BreakerMoved: self._moved,
             facts.SourceStormed: self._stormed,
             facts.StormEnded: self._calmed,
+            facts.ReplayMoved: self._replay_moved,
         }
 
     def __call__(self, event: Event) -> None:
@@ -197,6 +199,10 @@ class Watch:
     def _calmed(self, event: facts.StormEnded) -> None:
         self._storms.pop((event.transport, event.source), None)
         self._told_storms.discard((event.transport, event.source))
+
+    def _replay_moved(self, event: facts.ReplayMoved) -> None:
+        if event.state == ReplayState.PAUSED:
+            self._wake()
 
     # -- off the path --------------------------------------------------------------------------------------------------
 
