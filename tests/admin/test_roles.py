@@ -30,6 +30,7 @@ ROLES = {
     "GET /api/fairness": Role.VIEWER,
     "GET /api/sources": Role.VIEWER,
     "GET /api/pauses": Role.VIEWER,
+    "GET /api/held-keys": Role.VIEWER,
     "GET /api/workers": Role.VIEWER,
     "GET /api/queue": Role.VIEWER,
     "POST /api/pauses": Role.OPERATOR,
@@ -51,6 +52,9 @@ ROLES = {
     "POST /api/incidents/{id}/notes": Role.OPERATOR,
     "POST /api/replays": Role.OPERATOR,
     "POST /api/replays/{id}/cancel": Role.OPERATOR,
+    "POST /api/replays/{id}/pace": Role.OPERATOR,
+    "POST /api/replays/{id}/pause": Role.OPERATOR,
+    "POST /api/replays/{id}/resume": Role.OPERATOR,
     "GET /api/audit": Role.ADMIN,
     "GET /api/doctor": Role.ADMIN,
 }

@@ -8,6 +8,7 @@ from typing import Any, TypeVar
 
 from msgspec import Struct
 
+from redrive.flow.held import HeldKey
 from redrive.forensics.editing import VersionView
 from redrive.forensics.redact import Redactor
 from redrive.forensics.secrets import MASK
@@ -77,6 +78,8 @@ class Detail(Summary, frozen=True, kw_only=True):
     version: int
     versions: list[VersionView]
     archived_from: State | None
+    head: str | None  # the letter of its key that it waits for, where keys are held
+    behind: int  # how many letters of its key wait for it
 
 
 def summary(letter: Letter, redactor: Redactor) -> Summary:
@@ -84,9 +87,16 @@ def summary(letter: Letter, redactor: Redactor) -> Summary:
     return Summary(**_shared(letter, redactor))
 
 
-def detail(letter: Letter, redactor: Redactor, versions: Sequence[VersionView] = ()) -> Detail:
-    """The whole letter, redacted, with the versions of its message if it was edited."""
+def detail(
+    letter: Letter, redactor: Redactor, held: HeldKey | None = None, versions: Sequence[VersionView] = ()
+) -> Detail:
+    """The whole letter, redacted.
+
+    held       its key, if that is held
+    versions   those of its message, if it was edited
+    """
     message = letter.message
+    head, behind = (None, 0) if held is None else held.around(message.id)
     return Detail(
         **_shared(letter, redactor),
         key=None if message.key is None else masked(redactor.start, message.key),
@@ -109,6 +119,8 @@ def detail(letter: Letter, redactor: Redactor, versions: Sequence[VersionView] =
         version=letter.version,
         versions=list(versions),
         archived_from=letter.archived_from,
+        head=head,
+        behind=behind,
     )
 
 

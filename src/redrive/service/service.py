@@ -15,6 +15,7 @@ from redrive.answers import Unanswered, ask_each
 from redrive.app import Redrive
 from redrive.errors import NoWayBack, UnknownLetter, UnknownSource, UsageError
 from redrive.flow.guard import Guard
+from redrive.flow.held import held_key_of
 from redrive.flow.replay import Progress, Replay
 from redrive.flow.replay_document import DEADLINE
 from redrive.forensics.query import Query
@@ -72,7 +73,8 @@ class Service(OfSources):
     async def letter(self, id: LetterId) -> Detail:
         """The letter of that id, of the only id that begins so, or of the message with that id."""
         letter = await self.find(id)
-        return detail(letter, self.redactor, await self.edits.versions(letter))
+        held = await held_key_of(self.app.store.documents, letter)
+        return detail(letter, self.redactor, held, await self.edits.versions(letter))
 
     async def find(self, id: LetterId) -> Letter:
         """The letter itself, unredacted: for what goes back to a transport, never for what is shown."""

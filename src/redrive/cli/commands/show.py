@@ -129,6 +129,8 @@ def _facts(detail: Detail) -> Table:
         ("Sent back", tries if detail.resends else "never"),
         ("Replay", detail.replay),
         ("Waits for", ", ".join(detail.depends_on)),
+        ("Behind letter", detail.head),
+        ("Behind it", f"{detail.behind:,} letters of its key wait for it" if detail.behind else None),
         ("Held by", detail.owner),
         ("Version", f"{detail.version}: this is what is sent" if detail.version else None),
         ("Archived as", str(detail.archived_from) if detail.archived_from else None),
