@@ -10,6 +10,7 @@ RedriveError
 │   ├── UnknownIncident      no such incident
 │   ├── NoWayBack            the transport that a letter goes back through is not configured here
 │   ├── NotFound             no such thing of a system
+│   ├── ChangedMeanwhile     a letter is not as it was when it was read: nothing was written
 │   ├── MessageTooLarge      over the body limit
 │   ├── WrongOutcomes        a batch handler does not say in a readable way what became of its messages
 │   ├── SendRefused          a broker will never take some of the messages that were sent (NotSent)
@@ -81,6 +82,16 @@ class UnknownReplay(UsageError):
         super().__init__(f"no replay {replay_id!r}: list them with `redrive replays`")
 
 
+class ReplayExists(UsageError):
+    """A replay of that id was made of another selection."""
+
+    def __init__(self, replay_id: str) -> None:
+        super().__init__(
+            f"replay {replay_id!r} exists already, and selected other letters: give the new one an id of its own, "
+            f"or ask with the same query again to get the one there is"
+        )
+
+
 class UnknownIncident(UsageError):
     """There is no such incident."""
 
@@ -102,6 +113,10 @@ class NotFound(UsageError):
     """There is no such thing; a system makes its own of it."""
 
     hint: str | None = None  # what to ask for instead
+
+
+class ChangedMeanwhile(UsageError):
+    """What was to be changed is not as it was when it was read: somebody was first, or it is on its way."""
 
 
 class MessageTooLarge(UsageError):

@@ -87,7 +87,21 @@ BREAKER = Rule(
     lambda t: "the circuit breaker of a target is open",
     lasting=True,
 )
-RULES = (EXHAUSTED, NEW_GROUP, GROWING, FAILING, FILLING, DOWN, BREAKER)
+STORM = Rule(
+    "SourceStorm",
+    Severity.CRITICAL,
+    "alerts.storm",
+    lambda t: "a source is paused, because it buries more than its policy allows",
+    lasting=True,
+)
+REPLAY_PAUSED = Rule(
+    "ReplayPaused",
+    Severity.ERROR,
+    "alerts.replay_paused",
+    lambda t: "a replay paused by itself, and waits for somebody",
+    lasting=True,
+)
+RULES = (EXHAUSTED, NEW_GROUP, GROWING, FAILING, FILLING, DOWN, BREAKER, REPLAY_PAUSED, STORM)
 BY_NAME = {rule.name: rule for rule in RULES}
 
 

@@ -24,6 +24,7 @@ TABLE = {
         "groups": (".groups:groups", "Letters by root cause: start here when it burns"),
         "stats": (".stats:stats", "Letters and queues, counted"),
         "queue": (".queue:queue", "The messages of a source: ready, delayed, leased and by whom"),
+        "held": (".held:held", "Keys that a dead letter holds, and how many wait behind it"),
         "workers": (".workers:workers", "Who works on what, since when, with how many in hand"),
         "replays": (".replays:replays", "What was replayed, and what became of each letter"),
         "incidents": (".incidents:incidents", "What is wrong now, and who works on it"),
@@ -37,6 +38,9 @@ TABLE = {
         "archive": (".archive:archive", "Put letters away as done with; they are kept"),
         "pause": (".pause:pause", "Pause a source: no worker receives anything of it"),
         "resume": (".pause:resume", "Let a source that is paused go on"),
+        "unarchive": (".archive:unarchive", "Take archived letters back to what they were"),
+        "edit": (".edit:edit", "Change the body or headers of a letter; every version is kept"),
+        "repair": (".repair:repair", "Run a script of yours over many letters; asks first, and can be undone"),
         "purge": (".purge:purge", "Delete letters for good; asks first"),
     },
     "Move": {

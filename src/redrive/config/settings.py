@@ -125,6 +125,8 @@ class Alerts(Struct, frozen=True, kw_only=True):
         timedelta(minutes=1)
     )
     breaker: Annotated[bool, About("Whether an open circuit breaker is an alert")] = True
+    storm: Annotated[bool, About("Whether a source that the storm guard has paused is an alert")] = True
+    replay_paused: Annotated[bool, About("Whether a replay that paused by itself is an alert")] = True
 
 
 class Processes(Struct, frozen=True, kw_only=True):
