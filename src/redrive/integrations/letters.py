@@ -1,0 +1,59 @@
+"""Letters from what another worker knows of a failure."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime
+
+from msgspec.structs import replace
+
+from redrive.flow.attempt import text_of, type_name
+from redrive.flow.classify import Classifier
+from redrive.flow.lineage import lineage
+from redrive.forensics.fingerprint import fingerprint, own_frames, stack_text
+from redrive.model import Failure, Letter, Message, Reason, State, letter_id
+
+_classifier = Classifier()
+
+
+def failure_of(error: BaseException, *, at: datetime, attempt: int = 1, worker: str = "", version: str = "") -> Failure:
+    """The failure that an exception is, with its stack if it was raised here."""
+    verdict = _classifier(error)
+    return Failure(
+        type=type_name(error),
+        message=text_of(error),
+        category=verdict.category,
+        retryable=verdict.retryable,
+        code=verdict.code,
+        at=at,
+        attempt=attempt,
+        stack=stack_text(error) if error.__traceback__ is not None else "",
+        frames=own_frames(error) if error.__traceback__ is not None else (),
+        worker=worker,
+        version=version,
+    )
+
+
+def letter_of(
+    message: Message,
+    failures: Sequence[Failure],
+    *,
+    transport: str,
+    now: datetime,
+    reason: Reason = Reason.ATTEMPTS,
+) -> Letter:
+    """A letter that waits for a person: its own worker has given it up. It keeps the headers that name its replay, so
+    that whoever records it can tell; the store keeps it without."""
+    origin = lineage(message)
+    return Letter(
+        id=letter_id(message.source, message.id),
+        message=replace(message, attempt=1),
+        failures=tuple(failures),
+        state=State.EXHAUSTED if origin is not None and origin.was_retried else State.PENDING,
+        reason=reason,
+        group=fingerprint(failures[-1]),
+        created_at=now,
+        updated_at=now,
+        transport=transport,
+        retries=origin.retries if origin else 0,
+    )
