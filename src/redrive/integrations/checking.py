@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from redrive.app import Redrive
 from redrive.doctor.findings import Finding, failure
 from redrive.errors import RedriveError
 from redrive.forensics.query import Query
+from redrive.model import Letter
 
 _SAMPLE = 200
 
@@ -17,10 +18,12 @@ def ways_back(app: Redrive, schemes: Mapping[str, str]) -> list[str]:
     return [name for name, url in app.settings.transports.items() if url.partition("://")[0] in schemes]
 
 
-async def sources_of(app: Redrive, transport: str) -> list[str]:
-    """Where the latest letters of that transport came from."""
-    page = await app.store.letters.search(Query(transports=(transport,)), limit=_SAMPLE)
-    return sorted({letter.message.source for letter in page.letters})
+async def samples_of(app: Redrive, transport: str) -> Sequence[Letter]:
+    """The latest letters of that transport; none, if the store does not answer: another check says that."""
+    try:
+        return (await app.store.letters.search(Query(transports=(transport,)), limit=_SAMPLE)).letters
+    except RedriveError:
+        return ()
 
 
 async def away(app: Redrive, transport: str) -> list[Finding]:
@@ -33,9 +36,9 @@ async def away(app: Redrive, transport: str) -> list[Finding]:
     return []
 
 
-async def lost_ways(app: Redrive, framework: str, schemes: Mapping[str, str], scheme: str) -> list[Finding]:
-    """A failure for letters whose transport nobody has configured; those of the framework's own name only."""
-    if framework in app.settings.transports or not await sources_of(app, framework):
+async def lost_ways(app: Redrive, framework: str, scheme: str) -> list[Finding]:
+    """A failure for letters whose transport nobody has configured; under the name that its middleware gives them if it is not told another."""
+    if framework in app.settings.transports or not await samples_of(app, framework):
         return []
     mend = f'set `transports.{framework}`, as in "{scheme}://…"'
     return [failure(f"transports.{framework}", f"letters of {framework} have no way back to their workers", mend)]

@@ -13,12 +13,12 @@ from taskiq.message import BrokerMessage, TaskiqMessage
 from redrive.integrations.taskiq.wire import labels_in, taken_apart
 from redrive.model import Failure
 
+_UNKNOWN = "no task {!r} is registered in this worker: does `taskiq worker` import the module that has it?"
 Dropped: TypeAlias = Callable[[bytes, TaskiqMessage, BaseException], None]
 
 
 class UnknownTask(LookupError):
-    """No task of that name is registered in this worker: import its module (taskiq worker broker module), or replay it
-    to one that has it."""
+    """No task of that name is registered in this worker."""
 
 
 class Run:
@@ -67,6 +67,6 @@ class Formatter(TaskiqFormatter):
         if labels:
             read.labels.update(labels)
         if self._find(read.task_name) is None:
-            self._dropped(body, read, UnknownTask(read.task_name))
+            self._dropped(body, read, UnknownTask(_UNKNOWN.format(read.task_name)))
         RUNNING.set(Run(read.task_id, body))
         return read

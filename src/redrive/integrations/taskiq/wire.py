@@ -70,7 +70,9 @@ def labels_in(body: bytes) -> dict[str, object]:
     """The labels of a task in JSON or MessagePack; none, if it is neither."""
     for codec in (msgspec.json, msgspec.msgpack):
         try:
-            found: dict[str, object] = codec.decode(codec.decode(body, type=dict[str, Raw])["labels"], type=dict[str, object])
+            found: dict[str, object] = codec.decode(
+                codec.decode(body, type=dict[str, Raw])["labels"], type=dict[str, object]
+            )
         except (*UNREADABLE, KeyError):
             continue
         return found
