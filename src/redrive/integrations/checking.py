@@ -37,7 +37,7 @@ async def away(app: Redrive, transport: str) -> list[Finding]:
 
 
 async def lost_ways(app: Redrive, framework: str, scheme: str) -> list[Finding]:
-    """A failure for letters whose transport nobody has configured; under the name that its middleware gives them if it is not told another."""
+    """A failure, if there are letters under that name, which a middleware gives them by itself, and no transport."""
     if framework in app.settings.transports or not await samples_of(app, framework):
         return []
     mend = f'set `transports.{framework}`, as in "{scheme}://…"'
