@@ -6,10 +6,12 @@ many; otherwise a server that is not installed fails the run.
 
 import os
 from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
 from typing import Protocol, TypeVar
 
 import pytest
 
+from tests.servers import node
 from tests.servers.chromium import Chromium
 from tests.servers.consul import Consul
 from tests.servers.consumers import Consumers
@@ -42,6 +44,7 @@ NEEDS_OF_FIXTURE: Mapping[str, Needs] = {
     "alertmanager_server": Alertmanager.needs,
     "toxiproxy_server": Toxiproxy.needs,
     "chromium": Chromium.needs,
+    "bullmq_node": node.NEEDS,
     "start_server": Needs(),
 }
 LEFT_OUT = pytest.StashKey[int]()
@@ -197,6 +200,12 @@ def prometheus_server(server_pool: ServerPool) -> StartsMonitor[Prometheus]:
 @pytest.fixture(scope="session")
 def alertmanager_server(server_pool: ServerPool) -> StartsMonitor[Alertmanager]:
     return lambda config, files=None: server_pool.private(lambda: Alertmanager(config, files))
+
+
+@pytest.fixture(scope="session")
+def bullmq_node() -> Path:
+    """The directory of node_modules with BullMQ."""
+    return node.BULLMQ.path / "node_modules"
 
 
 @pytest.fixture(scope="session")

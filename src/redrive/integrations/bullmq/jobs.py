@@ -72,8 +72,10 @@ class Job(Struct, frozen=True):
         ]
 
     def failures(self) -> tuple[Failure, ...]:
-        """One for each attempt whose stack BullMQ has kept. Of those before the last it keeps no time."""
-        stacks = stacks_in(self.fields.get("stacktrace")) or [""]
+        """One for each attempt since it was last sent back whose stack BullMQ has kept. Of those before the last it
+        keeps no time."""
+        before = _number((self.sent or b"0").partition(b" ")[0])
+        stacks = (stacks_in(self.fields.get("stacktrace")) or [""])[-max(self.attempts - before, 1) :]
         last = len(stacks) - 1
         began = moment_of(self.fields.get("timestamp")) or self.died_at
         return tuple(
@@ -107,7 +109,7 @@ def lineage_of(queue: str, id: str, sent: bytes | None) -> Headers:
     if sent is None:
         return ()
     try:
-        found = msgspec.json.decode(sent, type=dict[str, str])
+        found = msgspec.json.decode(sent.partition(b" ")[2], type=dict[str, str])
     except UNREADABLE:
         return ()
     headers = tuple((name, value.encode("ascii", "replace")) for name, value in found.items() if name in _LINEAGE)

@@ -137,6 +137,7 @@ class RedriveMiddleware(TaskiqMiddleware):
             formatter = self.broker.formatter
             task = formatter.reread(body) if isinstance(formatter, Formatter) else formatter.loads(message=body)
             task.labels = {name: value for name, value in task.labels.items() if name not in ours}
+            task.labels_types = {name: type for name, type in (task.labels_types or {}).items() if name not in ours}
             return formatter.dumps(task).message
         except Exception:
             return body

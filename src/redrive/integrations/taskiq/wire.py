@@ -27,6 +27,7 @@ COUNT = "_retries"
 """Taskiq's own label: how often its middleware has retried."""
 _MAGIC = b"\x00redrive\x01"
 _SIZE = 4
+_TYPES = "labels_types"  # what each label was before it became a text
 
 
 def with_labels(body: bytes, labels: Mapping[str, str]) -> bytes:
@@ -84,9 +85,16 @@ def _changed(codec: ModuleType, body: bytes, more: Mapping[str, str], less: tupl
     try:
         task: dict[str, Raw] = codec.decode(body, type=dict[str, Raw])
         labels: dict[str, Raw] = codec.decode(task["labels"], type=dict[str, Raw])
+        types: dict[str, Raw] | None = codec.decode(task.get(_TYPES, codec.encode(None)), type=dict[str, Raw] | None)
     except (*UNREADABLE, KeyError):
         return None
-    kept = {name: value for name, value in labels.items() if name not in less}
     added = {name: Raw(codec.encode(value)) for name, value in more.items()}
-    changed: bytes = codec.encode({**task, "labels": Raw(codec.encode({**kept, **added}))})
+    task["labels"] = Raw(codec.encode({**_without(labels, less), **added}))
+    if types is not None:
+        task[_TYPES] = Raw(codec.encode(_without(types, less)))
+    changed: bytes = codec.encode(task)
     return changed
+
+
+def _without(values: Mapping[str, Raw], names: tuple[str, ...]) -> dict[str, Raw]:
+    return {name: value for name, value in values.items() if name not in names}

@@ -11,7 +11,7 @@
 --        8 active          list         jobs that are being worked on
 --        9 marker          sorted set   wakes workers that wait for a job
 --       10 events          stream       what happens, for whoever listens
---       11 redrive:sent    hash         ours: job -> what it was sent back with
+--       11 redrive:sent    hash         ours: job -> attempts made before, what it was sent back with
 -- ARGV   1 what the key of a job begins with
 --        2 seconds that a note in `redrive:sent` is kept at most
 --        then for each job: its id, our note, its data, and its hash as JSON (empty: it cannot be made anew)
@@ -106,7 +106,8 @@ for at = 3, #ARGV, 4 do
         answer = make_anew(id, fields)
     end
     if answer >= 0 then
-        redis.call('HSET', sent, id, note)
+        local made = redis.call('HGET', base .. id, 'atm') or '0'
+        redis.call('HSET', sent, id, made .. ' ' .. note)
         redis.call('EXPIRE', sent, ARGV[2])
     end
     table.insert(answers, answer)
