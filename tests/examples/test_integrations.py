@@ -1,4 +1,4 @@
-"""The apps of other people's queues, changed by one line, or by none: what fails is a letter, and its replay succeeds."""
+"""Apps of other queues, changed by one line, or by none: what fails is a letter, and its replay succeeds."""
 
 from __future__ import annotations
 
