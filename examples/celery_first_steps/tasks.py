@@ -17,3 +17,9 @@ def add(x: int, y: int) -> int:
     total = x + y
     print(f"{x} + {y} = {total}", flush=True)
     return total
+
+
+if __name__ == "__main__":  # somebody has put a text into the second sum: it dies in the worker
+    add.delay(2, 2)
+    add.delay("3", 4)
+    print("sent two sums")

@@ -60,7 +60,7 @@ async def test_the_first_steps_of_celery_with_one_line_more(start_server: Starts
     shutil.copytree(EXAMPLE, place)
     worker = started(place, broker)
     try:
-        assert "sent two sums" in run(place, broker, "send.py")
+        assert "sent two sums" in run(place, broker, "tasks.py")
 
         async def is_dead() -> bool:
             return (place / "letters.db").exists() and await states(place) == [State.PENDING]
