@@ -36,8 +36,9 @@ queues-storage {{ enabled = {durable}, path = "{directory}/queues.conf" }}
 """
 LOGGING = """\
 <configuration>
-  <appender name="OUT" class="ch.qos.logback.core.ConsoleAppender"><encoder><pattern>%d %-5level %logger{20} %msg%n</pattern></encoder></appender>
-  <logger name="org.elasticmq.server" level="INFO"/>
+  <appender name="OUT" class="ch.qos.logback.core.ConsoleAppender">
+    <encoder><pattern>%d %-5level %logger{20} %msg%n</pattern></encoder>
+  </appender>
   <root level="WARN"><appender-ref ref="OUT"/></root>
 </configuration>
 """

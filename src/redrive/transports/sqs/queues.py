@@ -83,7 +83,7 @@ class Queues:
                 return found
 
     async def _page(self, token: str | None) -> dict[str, Any]:
-        options = {"NextToken": token} if token else {}
+        options: dict[str, Any] = {"NextToken": token} if token else {}
         if self._options.prefix:
             options["QueueNamePrefix"] = self._options.prefix
         try:

@@ -18,7 +18,14 @@ from redrive.transports.sqs.leases import Known, Lease
 from redrive.transports.sqs.queues import Queue, Queues
 from redrive.transports.sqs.wire import Unpacked, unpack
 
-_SYSTEM = ("ApproximateReceiveCount", "SentTimestamp", "MessageGroupId", "AWSTraceHeader", "DeadLetterQueueSourceArn")
+_SYSTEM = (
+    "ApproximateReceiveCount",
+    "ApproximateFirstReceiveTimestamp",
+    "SentTimestamp",
+    "MessageGroupId",
+    "AWSTraceHeader",
+    "DeadLetterQueueSourceArn",
+)
 _FULL = 0.8  # of what a wave could bring: then the next one is twice as wide
 
 
@@ -97,4 +104,3 @@ class Receiver:
             unreadable=read.unreadable,
         )
         return delivery, read
-

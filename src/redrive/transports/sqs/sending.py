@@ -90,14 +90,12 @@ class Sender:
     def _parcel(self, message: Message) -> Packed:
         if self._fifo:
             packed = pack(message)
-            packed.fields |= grouped(message, self._clock)
+            packed.fields.update(grouped(message, self._clock))
             return packed
         wait = 0.0 if message.not_before is None else (message.not_before - self._clock.now()).total_seconds()
         return delayed(pack(message, not_before=message.not_before if wait > LONGEST_DELAY else None), wait)
 
-    async def _request(
-        self, queue: Queue, source: str, batch: Sequence[tuple[int, Packed]]
-    ) -> dict[int, SendResult]:
+    async def _request(self, queue: Queue, source: str, batch: Sequence[tuple[int, Packed]]) -> dict[int, SendResult]:
         entries = [{"Id": str(number), **packed.fields} for number, packed in batch]
         try:
             async with self._room:
@@ -169,6 +167,11 @@ def _answer(error: TransportUnavailable) -> SendResult:
         return unknown(error.why)
     if error.is_throttled or error.is_missing or error.is_denied:
         return busy(error.why)
-    if error.code in ("InvalidMessageContents", "BatchRequestTooLong", "InvalidParameterValue", "InvalidAttributeValue"):
+    if error.code in (
+        "InvalidMessageContents",
+        "BatchRequestTooLong",
+        "InvalidParameterValue",
+        "InvalidAttributeValue",
+    ):
         return refused(error.why)
     return unknown(error.why) if error.status >= 500 else busy(error.why)

@@ -11,8 +11,19 @@ from math import ceil
 from redrive.clock import Clock
 from redrive.errors import TransportUnavailable
 from redrive.model import Holds, Message, Release
-from redrive.transports.base import Delivery, Depth, Features, Listing, QueueState, SendResult, Settlement
+from redrive.transports.base import (
+    Advice,
+    Delivery,
+    Demand,
+    Depth,
+    Features,
+    Listing,
+    QueueState,
+    SendResult,
+    Settlement,
+)
 from redrive.transports.sqs.api import Api, Refusal
+from redrive.transports.sqs.examining import Examiner
 from redrive.transports.sqs.leases import Known
 from redrive.transports.sqs.options import Options, options_of
 from redrive.transports.sqs.queues import Queues
@@ -158,6 +169,25 @@ class SqsTransport:
 
     async def has_source(self, source: str) -> bool:
         return await self._queues.has(source)
+
+    async def advice(self, demands: Sequence[Demand]) -> Sequence[Advice]:
+        return await Examiner(self._api, self._queues, self.options).advice(demands)
+
+    async def dead_letter_sources(self, queue: str) -> tuple[str, ...]:
+        """The sources whose redrive policy names that queue, or its name where it is none of ours."""
+        found = await self._queues.get(queue, make=False)
+        try:
+            answer = await self._api.call("ListDeadLetterSourceQueues", QueueUrl=found.url)
+        except Refusal as error:
+            if error.is_denied:
+                return ()
+            raise
+        names = [url.rpartition("/")[2] for url in answer.get("queueUrls") or answer.get("QueueUrls") or ()]
+        return tuple(sorted(self.source_of(name) for name in names))
+
+    def source_of(self, queue: str) -> str:
+        """The source that a queue of SQS is to us."""
+        return self._queues.source_of(queue) or queue
 
     async def check(self) -> None:
         try:

@@ -28,9 +28,12 @@ OURS, ENCODING, TYPES, TRACE = "redrive", "redrive-body", "redrive-sqs-types", "
 MOST_ATTRIBUTES = 10
 _LONGEST_STORY = 64_000  # bytes of failures that travel with a message: older ones are left out first
 _EMPTY = "(empty)"  # SQS takes no message without a body
-_NAME = re.compile(r"(?!aws\.|amazon\.|redrive$|redrive-body$|redrive-sqs-types$|awstraceheader$)[\w-]+(?:\.[\w-]+)*", re.ASCII | re.I)
+_NAME = re.compile(
+    r"(?!aws\.|amazon\.|redrive$|redrive-body$|redrive-sqs-types$|awstraceheader$)[\w-]+(?:\.[\w-]+)*", re.ASCII | re.I
+)
 _LONGEST_NAME = 256
 _UNSAFE = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
+_SQS_ID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 _NUMBER = re.compile(r"[+-]?\d{1,38}(\.\d{1,38})?")
 
 
@@ -82,7 +85,9 @@ def pack(
 ) -> Packed:
     """The message for a request. Raises ValueError, TypeError or OverflowError for what nothing can carry."""
     body, encoding = _text(message.body)
-    attributes: dict[str, dict[str, str]] = {}
+    attributes: dict[str, dict[str, str]] = _all_theirs(message) if message.was_sent_back and not encoding else {}
+    if attributes:
+        return Packed({"MessageBody": body, "MessageAttributes": attributes}, _weight(body, attributes))
     if encoding:
         attributes[ENCODING] = _attribute(encoding.encode(), "String")
     headers = _spread(message.headers, attributes)
@@ -106,7 +111,7 @@ def pack(
     trace = message.header(TRACE)
     if trace:
         fields["MessageSystemAttributes"] = {TRACE: _attribute(trace, "String")}
-    return Packed(fields, len(body.encode()) + sum(map(_size, attributes.items())))
+    return Packed(fields, _weight(body, attributes))
 
 
 def unpack(record: Mapping[str, Any], source: str, queue: str, now: datetime) -> Unpacked:
@@ -167,9 +172,7 @@ def _bytes(text: str, attributes: Mapping[str, Any]) -> tuple[bytes, str]:
 # -- headers and attributes --------------------------------------------------------------------------------------------
 
 
-def _spread(
-    headers: Headers, attributes: dict[str, dict[str, str]]
-) -> tuple[tuple[str, bytes | None], ...]:
+def _spread(headers: Headers, attributes: dict[str, dict[str, str]]) -> tuple[tuple[str, bytes | None], ...]:
     """Make attributes of the headers that can be some; returns all of them, with the values of those that cannot."""
     if not headers:
         return ()
@@ -253,6 +256,20 @@ def _attribute(value: bytes, type: str) -> dict[str, str]:
     return {"DataType": type, "StringValue": value.decode()}
 
 
+def _all_theirs(message: Message) -> dict[str, dict[str, str]]:
+    """The attributes of a message that somebody else sent with as many as SQS takes: it goes back exactly as it was,
+    and ours have no room. Nothing, for any other message."""
+    theirs = tuple(pair for pair in message.headers if not pair[0].startswith("redrive-"))
+    types = _types(message.headers)
+    made = {name: _attribute(value, _type(types.get(name, ""), value)) for name, value in theirs if value}
+    is_theirs = len(theirs) == len(made) == MOST_ATTRIBUTES and all(map(_NAME.fullmatch, made))
+    return made if is_theirs and _SQS_ID.fullmatch(message.id) and not (message.tenant or message.expires_at) else {}
+
+
+def _weight(body: str, attributes: Mapping[str, dict[str, str]]) -> int:
+    return len(body.encode()) + sum(map(_size, attributes.items()))
+
+
 def _size(attribute: tuple[str, dict[str, str]]) -> int:
     """As SQS counts: name, type and value."""
     name, said = attribute
@@ -314,7 +331,10 @@ def _story(failures: Sequence[Failure]) -> tuple[Failure, ...]:
     for failure in reversed(failures):
         size = len(_encoder.encode(failure))
         if size > left and not kept:
-            failure, size = replace(failure, stack=failure.stack[:8000], message=failure.message[:4000], frames=()), left
+            failure, size = (
+                replace(failure, stack=failure.stack[:8000], message=failure.message[:4000], frames=()),
+                left,
+            )
         if size > left:
             break
         left -= size
