@@ -123,9 +123,12 @@ async def test_a_message_with_all_ten_attributes_goes_back_with_all_ten(
 async def test_a_queue_that_is_not_there_is_said_and_not_made(elasticmq_server: ElasticMQ, tmp_path: Path) -> None:
     url = private_url(elasticmq_server)
     store = f"sqlite:///{tmp_path / 'letters.db'}"
-    done = Shell(tmp_path).process("--store", store, "collect", named(url, "nope"))
+    done = Shell(tmp_path).process("--store", store, "collect", named(url, "nope"), code=None)
     assert done.returncode != 0
-    assert "does not exist" in done.stderr
+    assert b"there is no queue 'nope'" in done.stderr
+    async with others_client(elasticmq_server) as client:
+        prefix = url.partition("prefix=")[2].partition("&")[0]
+        assert not (await client.list_queues(QueueNamePrefix=prefix)).get("QueueUrls")
 
 
 # -- what others write into a queue ------------------------------------------------------------------------------------

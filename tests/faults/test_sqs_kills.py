@@ -4,20 +4,22 @@ from __future__ import annotations
 
 import asyncio
 import os
+import random
 from pathlib import Path
 
 import pytest
 
 from redrive.testing.faults import Step
-from tests.faults.harness import Account, check
-from tests.faults.scenarios import KILLS, run_all, seed, soak
+from tests.faults.harness import KINDS, Account, check, kill_at_random
+from tests.faults.scenarios import KILLS, SOAK, run_all, seed
 from tests.servers.elasticmq import ElasticMQ
 from tests.trouble.sqs import private_url
 
 Results = dict[tuple[Step, int], Account | BaseException]
 FEW = {Step.ATTEMPTED: (7,), Step.AFTER_RECORD: (1,), Step.BEFORE_ACK: (1,), Step.AFTER_SEND: (1,)}
 EVERY = {step: times[:1] for step, times in KILLS.items()} | {Step.ATTEMPTED: (7,)}
-CHOSEN = EVERY if os.environ.get("REDRIVE_SQS_KILLS") == "all" else FEW
+ALL = os.environ.get("REDRIVE_SQS_KILLS") == "all"
+CHOSEN, MANY = (EVERY, SOAK) if ALL else (FEW, KINDS)
 
 
 @pytest.fixture(scope="module")
@@ -41,6 +43,7 @@ def test_after_a_kill_every_message_is_accounted_for(
 async def test_after_kills_at_random_times_every_message_is_accounted_for(
     tmp_path: Path, accounts: list[Account], elasticmq_server: ElasticMQ
 ) -> None:
-    account = await soak(tmp_path, seed(), kills=2, transport=private_url(elasticmq_server))
+    pauses = [random.Random(seed()).uniform(0.02, 0.6) for _ in range(2)]
+    account = await kill_at_random(tmp_path, pauses, MANY, private_url(elasticmq_server))
     accounts.append(account)
     check(account)

@@ -43,6 +43,8 @@ class SqsReader:
     async def prepare(self, broker: SqsTransport) -> None:
         """Ask SQS whose dead-letter queue it is, for messages that do not say it themselves."""
         self._broker = broker
+        if not await broker.has_source(self._queue):
+            raise UsageError(f"there is no queue {self._queue!r} that we may see: correct its name, region or account")
         found = await broker.dead_letter_sources(self._queue)
         if self._source is None and len(found) == 1:
             self._source = found[0]
