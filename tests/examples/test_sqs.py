@@ -13,7 +13,7 @@ EXAMPLES = Path(__file__).parents[2] / "examples"
 
 
 def test_one_order_is_charged_one_retried_and_one_replayed(elasticmq_server: ElasticMQ, tmp_path: Path) -> None:
-    command = [sys.executable, EXAMPLES / "sqs_orders.py", private_url(elasticmq_server)]
+    command = [sys.executable, str(EXAMPLES / "sqs_orders.py"), private_url(elasticmq_server)]
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=240)
     assert done.returncode == 0, done.stderr
     assert sorted(done.stdout.splitlines()) == [

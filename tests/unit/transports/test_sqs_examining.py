@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from datetime import timedelta
+from typing import Any
 
 import pytest
 
@@ -20,7 +21,7 @@ FINE = {
 DEAD = {"MessageRetentionPeriod": "1209600"}
 
 
-def said(demand: Demand = DEMAND, *, fifo: bool = False, dead: dict[str, str] | None = None, **changes: str) -> str:
+def said(demand: Demand = DEMAND, *, fifo: bool = False, dead: dict[str, str] | None = None, **changes: Any) -> str:
     found = Found("orders", "http://q", FINE | changes, DEAD if dead is None else dead, "http://dlq")
     advice = list(examined(found, demand, fifo=fifo))
     assert all(each.mend for each in advice)
@@ -46,7 +47,7 @@ def test_nothing_is_said_of_a_queue_that_is_set_up_well() -> None:
         ({"MessageRetentionPeriod": "60"}, "keeps messages for 60 s"),
     ],
 )
-def test_each_thing_that_is_wrong_is_said(changes: dict[str, str], text: str) -> None:
+def test_each_thing_that_is_wrong_is_said(changes: dict[str, Any], text: str) -> None:
     assert text in said(**changes)
 
 

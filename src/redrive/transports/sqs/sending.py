@@ -35,7 +35,7 @@ class Sender:
         self._queues = queues
         self._clock = clock
         self._fifo = fifo
-        self._room = asyncio.Semaphore(_AT_ONCE)
+        self._requests = asyncio.Semaphore(_AT_ONCE)
 
     async def send(self, messages: Sequence[Message]) -> list[SendResult]:
         """The answer for each message, in order. What is sent back makes no queue: it was there when it died."""
@@ -98,7 +98,7 @@ class Sender:
     async def _request(self, queue: Queue, source: str, batch: Sequence[tuple[int, Packed]]) -> dict[int, SendResult]:
         entries = [{"Id": str(number), **packed.fields} for number, packed in batch]
         try:
-            async with self._room:
+            async with self._requests:
                 answer = await self._api.call("SendMessageBatch", QueueUrl=queue.url, Entries=entries)
         except TransportUnavailable as error:
             return await self._not_taken(queue, source, batch, error)

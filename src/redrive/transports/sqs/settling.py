@@ -45,7 +45,7 @@ class Settler:
         self._known = known
         self._lease = lease
         self._fifo = fifo
-        self._room = asyncio.Semaphore(_AT_ONCE)
+        self._requests = asyncio.Semaphore(_AT_ONCE)
         self._hidden: dict[str, list[float]] = defaultdict(list)  # by queue: when what we hid can be received again
 
     def waiting(self, url: str) -> int:
@@ -175,7 +175,7 @@ class Settler:
         entries = [
             {"Id": str(number), "ReceiptHandle": lease.receipt, **entry(lease)} for number, lease in enumerate(leases)
         ]
-        async with self._room:
+        async with self._requests:
             answer = await self._api.call(action, QueueUrl=queue.url, Entries=entries)
         failed = {int(said["Id"]): said for said in answer.get("Failed") or ()}
         for number, lease in enumerate(leases):

@@ -130,10 +130,10 @@ class SqsTransport:
 
     async def depths(self) -> dict[str, Depth]:
         """Approximate, and some seconds late, as SQS counts."""
-        room = asyncio.Semaphore(_LOOKS)
+        requests = asyncio.Semaphore(_LOOKS)
 
         async def depth(url: str) -> Depth | None:
-            async with room:
+            async with requests:
                 return await self._depth(url)
 
         urls = await self._queues.every()

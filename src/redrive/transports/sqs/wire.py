@@ -181,8 +181,8 @@ def _spread(headers: Headers, attributes: dict[str, dict[str, str]]) -> tuple[tu
     for name, value in headers:
         if name == TYPES and types:
             continue  # it is made anew of the attributes
-        room = len(attributes) + 1 < MOST_ATTRIBUTES
-        if room and value and names[name] == 1 and len(name) <= _LONGEST_NAME and _NAME.fullmatch(name):
+        fits = len(attributes) + 1 < MOST_ATTRIBUTES
+        if fits and value and names[name] == 1 and len(name) <= _LONGEST_NAME and _NAME.fullmatch(name):
             attributes[name] = _attribute(value, _type(types.pop(name, ""), value))
             kept.append((name, None))
         else:
@@ -258,7 +258,7 @@ def _attribute(value: bytes, type: str) -> dict[str, str]:
 
 def _all_theirs(message: Message) -> dict[str, dict[str, str]]:
     """The attributes of a message that somebody else sent with as many as SQS takes: it goes back exactly as it was,
-    and ours have no room. Nothing, for any other message."""
+    and there is no place for ours. Nothing, for any other message."""
     theirs = tuple(pair for pair in message.headers if not pair[0].startswith("redrive-"))
     types = _types(message.headers)
     made = {name: _attribute(value, _type(types.get(name, ""), value)) for name, value in theirs if value}
