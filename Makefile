@@ -65,9 +65,10 @@ SERVERS_mongodb := mongodb
 SERVERS_opensearch := opensearch
 SERVERS_postgresql := postgresql
 SERVERS_postgresql_store := postgresql
+SERVERS_celery := rabbitmq redis
 SERVERS_processes := redis rabbitmq kafka
 FAMILIES := $(sort $(foreach name,$(ONLY),$(firstword $(subst /, ,$(name)))))
-MEASURED := $(or $(FAMILIES),redis redis_store kafka pipeline rabbitmq sqs mongodb opensearch postgresql postgresql_store processes)
+MEASURED := $(or $(FAMILIES),celery redis redis_store kafka pipeline rabbitmq sqs mongodb opensearch postgresql postgresql_store processes)
 BENCH_SERVERS := $(sort $(foreach family,$(MEASURED),$(SERVERS_$(family))))
 
 install: $(VENV)/.dev ## make .venv with Redrive and the tools
