@@ -14,10 +14,10 @@ import pytest
 from redrive.errors import ConfigError, StoreUnavailable
 from redrive.flow.lineage import sent_back
 from redrive.forensics.query import Query
-from redrive.integrations.courier import Courier
-from redrive.integrations.letters import failure_of, letter_of
+from redrive.integrations.courier import Courier, batches
+from redrive.integrations.letters import failure_of, failure_told, letter_of
 from redrive.integrations.reporter import Reporter
-from redrive.integrations.reports import Died, Succeeded, packed
+from redrive.integrations.reports import Died, Noted, Succeeded, packed
 from redrive.integrations.spool import Spool
 from redrive.model import Letter, Message, State, letter_id
 from redrive.stores.base import EntryStatus, Letters
@@ -139,6 +139,80 @@ async def test_while_the_store_is_away_reports_wait_and_are_delivered_when_it_is
     assert await store.real.count(Query()) == 1
 
 
+class Broken(MemoryStore):
+    """A store that fails, in a way of its own, at one letter."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.letters = BrokenLetters(self.letters)  # type: ignore[assignment]
+
+
+class BrokenLetters:
+    def __init__(self, letters: Letters) -> None:
+        self._letters = letters
+
+    async def record(self, letters: Sequence[Letter]) -> None:
+        if any(letter.message.id == "t1" for letter in letters):
+            raise RuntimeError("a bug")
+        await self._letters.record(letters)
+
+    def __getattr__(self, name: str) -> object:
+        return getattr(self._letters, name)
+
+
+async def test_a_report_that_a_store_fails_at_stays_and_holds_up_none_beside_it(tmp_path: Path) -> None:
+    store, spool = Broken(), Spool(tmp_path / "spool")
+    for number in range(3):
+        spool.put(packed(Died(made(f"t{number}"))))
+    courier = Courier(spool, store)
+    courier.end()
+    await courier.run()
+    assert {letter.message.id for letter in (await store.letters.search(Query(), limit=9)).letters} == {"t0", "t2"}
+    assert len(spool.waiting(10)) == 1
+
+
+async def test_large_reports_are_read_a_few_at_a_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("redrive.integrations.courier._LARGEST", 1000)
+    store, spool = MemoryStore(), Spool(tmp_path / "spool")
+    for number in range(5):
+        message = Message(f"t{number}", "celery.tasks", b"x" * 300, NOW)
+        spool.put(packed(Died(letter_of(message, [failure_of(ValueError(), at=NOW)], transport="x", now=NOW))))
+    sizes = [len(batch) for batch in batches(spool.waiting(10))]
+    assert sizes == [2, 2, 1]
+    courier = Courier(spool, store)
+    courier.end()
+    await courier.run()
+    assert await store.letters.count(Query()) == 5
+
+
+async def test_a_note_of_a_worker_is_a_document_of_the_store(tmp_path: Path) -> None:
+    store = MemoryStore()
+    reporter = Reporter(url_in(tmp_path), spool=tmp_path / "spool")
+    assert reporter.noted("integration", "celery/w1", {"acks_late": False})
+    reporter.close(30)
+    spool = Spool(tmp_path / "again")
+    spool.put(packed(Noted("integration", "celery/w1", {"n": 1})))
+    spool.put(packed(Noted("integration", "celery/w1", {"n": 2})))
+    courier = Courier(spool, store)
+    courier.end()
+    await courier.run()
+    [document] = await store.documents.list("integration")
+    assert (document.id, document.body) == ("celery/w1", {"n": 2})
+
+
+def test_a_failure_of_which_only_texts_came_is_grouped_by_the_users_own_code() -> None:
+    stack = """Traceback (most recent call last):
+  File "/app/.venv/lib/python3.11/site-packages/celery/app/trace.py", line 479, in trace_task
+    R = retval = fun(*args, **kwargs)
+  File "/app/shop/tasks.py", line 7, in charge
+    raise CardError("no")
+shop.CardError: no
+"""
+    failure = failure_told("shop.CardError", "no", at=NOW, stack=stack)
+    assert failure.frames == ("tasks:charge",)
+    assert failure_told("ValueError", "no", at=NOW, error=ValueError("no")).category == "validation"
+
+
 async def test_what_is_no_report_is_put_away_and_holds_up_nothing(tmp_path: Path) -> None:
     store, spool = MemoryStore(), Spool(tmp_path / "spool")
     spool.put(b"\xc1 rubbish")
@@ -207,6 +281,11 @@ def test_a_disk_that_takes_nothing_is_said_and_raises_nothing(tmp_path: Path, ca
     reporter.directory.rmdir()
     assert not reporter.died(made("t1"))
     assert "'t1' from 'celery.tasks' could not be written" in caplog.text
+
+
+def test_a_store_of_which_nobody_has_heard_is_refused_at_once(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="did you mean 'postgresql'"):
+        Reporter("postgresq://db/letters", spool=tmp_path)
 
 
 def test_a_store_that_nobody_else_sees_and_a_spool_that_is_a_file_are_refused(tmp_path: Path) -> None:

@@ -12,7 +12,7 @@ import logging
 import os
 import sys
 import threading
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from itertools import groupby
 from pathlib import Path
@@ -23,7 +23,7 @@ from redrive.clock import Clock, Pause, SystemClock
 from redrive.collect.joining import join
 from redrive.errors import Unavailable
 from redrive.flow.lineage import bare
-from redrive.integrations.reports import Died, Report, Succeeded, unpacked
+from redrive.integrations.reports import Died, Noted, Report, Succeeded, unpacked
 from redrive.integrations.spool import Spool
 from redrive.model import UNRESOLVED, State
 from redrive.registry import open_store
@@ -33,6 +33,7 @@ from redrive.untrusted import UNREADABLE
 
 log = logging.getLogger("redrive")
 _BATCH = 500
+_LARGEST = 16 << 20  # bytes of a batch, but for one report that is larger
 _LISTED = 20_000  # reports that are listed at once: a long directory is not read anew for each batch
 _LOOK = 1.0  # seconds between looks into a directory that others write into
 _SHORTEST_PAUSE, _LONGEST_PAUSE = 0.5, 30.0
@@ -73,13 +74,24 @@ class Courier:
 
     async def _deliver_all(self) -> None:
         while files := await asyncio.to_thread(self._spool.waiting, _LISTED):
-            for first in range(0, len(files), _BATCH):
-                try:
-                    await self._deliver(files[first : first + _BATCH])
-                except Unavailable as error:
-                    self._note_down(error)
+            for batch in batches(files):
+                if not await self._deliver_or_wait(batch):
                     return
                 self._note_up()
+
+    async def _deliver_or_wait(self, files: Sequence[Path]) -> bool:
+        """Whether all of these were delivered. What cannot be delivered now stays, and holds up none beside it."""
+        try:
+            await self._deliver(files)
+        except Unavailable as error:
+            self._note_down(error)
+            return False
+        except Exception as error:  # of a store that fails in a way of its own, or at something in one report
+            if len(files) == 1:
+                self._note_down(error)
+                return False
+            return all([await self._deliver_or_wait([file]) for file in files])
+        return True
 
     async def _deliver(self, files: Sequence[Path]) -> None:
         """Bring these to the store, in their order."""
@@ -88,8 +100,10 @@ class Courier:
             pairs = list(some)
             if kind is Died:
                 await self._bury([(file, report) for file, report in pairs if isinstance(report, Died)])
-            else:
+            elif kind is Succeeded:
                 await self._resolve([report for _, report in pairs if isinstance(report, Succeeded)])
+            else:
+                await self._keep([report for _, report in pairs if isinstance(report, Noted)])
             self._spool.remove([file for file, _ in pairs])
 
     async def _bury(self, died: Sequence[tuple[Path, Died]]) -> None:
@@ -115,6 +129,11 @@ class Courier:
         ids = list({report.letter for report in succeeded})
         await self._store.letters.move(ids, expect=UNRESOLVED, to=State.RESOLVED, now=now)
 
+    async def _keep(self, noted: Sequence[Noted]) -> None:
+        last = {(report.kind, report.id): report.body for report in noted}
+        for (kind, id), body in last.items():
+            await self._store.documents.put(kind, id, body)
+
     def _read(self, file: Path) -> Report | None:
         try:
             return unpacked(file.read_bytes())
@@ -133,9 +152,10 @@ class Courier:
             await asyncio.wait_for(self._wake.wait(), _LOOK)
         self._wake.clear()
 
-    def _note_down(self, error: Unavailable) -> None:
+    def _note_down(self, error: Exception) -> None:
         if not self._is_down:
-            log.warning("letters wait in %s: %s", self._spool.directory, error)
+            told = None if isinstance(error, Unavailable) else error
+            log.warning("letters wait in %s: %s", self._spool.directory, error, exc_info=told)
         self._is_down = True
 
     def _note_up(self) -> None:
@@ -143,6 +163,21 @@ class Courier:
             log.warning("the store is back: letters that waited in %s are delivered", self._spool.directory)
         self._is_down = False
         self._pause.reset()
+
+
+def batches(files: Sequence[Path]) -> Iterator[Sequence[Path]]:
+    """The files in batches that a store takes at once and that fit into memory."""
+    batch: list[Path] = []
+    size = 0
+    for file in files:
+        with suppress(FileNotFoundError):  # another courier of this process was first
+            size += file.stat().st_size
+            batch.append(file)
+        if len(batch) >= _BATCH or size >= _LARGEST:
+            yield batch
+            batch, size = [], 0
+    if batch:
+        yield batch
 
 
 async def deliver(directory: Path, url: str, end: asyncio.Event) -> None:

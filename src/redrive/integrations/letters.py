@@ -7,10 +7,11 @@ from datetime import datetime
 
 from msgspec.structs import replace
 
+from redrive.collect import foreign
 from redrive.flow.attempt import text_of, type_name
 from redrive.flow.classify import Classifier
 from redrive.flow.lineage import lineage
-from redrive.forensics.fingerprint import fingerprint, own_frames, stack_text
+from redrive.forensics.fingerprint import fingerprint, frames_in, own_frames, stack_text
 from redrive.model import Failure, Letter, Message, Reason, State, letter_id
 
 _classifier = Classifier()
@@ -31,6 +32,29 @@ def failure_of(error: BaseException, *, at: datetime, attempt: int = 1, worker: 
         frames=own_frames(error) if error.__traceback__ is not None else (),
         worker=worker,
         version=version,
+    )
+
+
+def failure_told(
+    kind: str,
+    text: str,
+    *,
+    at: datetime,
+    stack: str = "",
+    error: BaseException | None = None,
+    attempt: int = 1,
+    worker: str = "",
+) -> Failure:
+    """The failure of a Python program of which only texts came here, as from a process that runs tasks; `error`, if it
+    came too, says what kind of trouble it is."""
+    told = foreign.failure_of(kind, text, at, attempt=attempt, stack=stack, worker=worker)
+    verdict = None if error is None else _classifier(error)
+    return replace(
+        told,
+        category=verdict.category if verdict else told.category,
+        retryable=verdict.retryable if verdict else told.retryable,
+        code=(verdict.code if verdict else None) or told.code,
+        frames=frames_in(stack) or told.frames,
     )
 
 

@@ -6,14 +6,16 @@ import logging
 import os
 import threading
 from pathlib import Path
+from typing import Any
 
 from redrive.clock import Clock, SystemClock
 from redrive.errors import ConfigError
 from redrive.flow.lineage import lineage
 from redrive.integrations.host import Host, started
-from redrive.integrations.reports import Died, Report, Succeeded, packed
+from redrive.integrations.reports import Died, Noted, Report, Succeeded, packed
 from redrive.integrations.spool import Spool, default_directory
 from redrive.model import Letter, Message
+from redrive.registry import check_url
 
 log = logging.getLogger("redrive")
 
@@ -31,6 +33,7 @@ class Reporter:
     ) -> None:
         if store.startswith("memory:"):
             raise ConfigError("memory:// is seen by this process alone: letters need a store that others can open")
+        check_url("store", store)
         self._url = store
         directory = default_directory(store) if spool is None else Path(spool)
         try:
@@ -69,6 +72,10 @@ class Reporter:
             return False
         report = Succeeded(origin.letter, self._clock.now(), origin.replay)
         return self._report(report, f"the success of letter {origin.letter}")
+
+    def noted(self, kind: str, id: str, body: dict[str, Any]) -> bool:
+        """Let the store keep that as a document; whether it is on disk."""
+        return self._report(Noted(kind, id, body), f"the note {kind}/{id}")
 
     def close(self, timeout: float = 5.0) -> None:
         """Deliver what waits, for at most so many seconds. What is left is delivered by the next worker."""

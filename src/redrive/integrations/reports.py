@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from datetime import datetime
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 import msgspec
 from msgspec import Struct
@@ -25,7 +25,15 @@ class Succeeded(Struct, frozen=True, tag="succeeded"):
     replay: str | None = None
 
 
-Report: TypeAlias = Died | Succeeded
+class Noted(Struct, frozen=True, tag="noted"):
+    """Something that the store keeps as a document: how a worker is set up, for `redrive doctor`."""
+
+    kind: str
+    id: str
+    body: dict[str, Any]
+
+
+Report: TypeAlias = Died | Succeeded | Noted
 _encoder = msgspec.msgpack.Encoder()
 _decoder: msgspec.msgpack.Decoder[Report] = msgspec.msgpack.Decoder(Report)
 
