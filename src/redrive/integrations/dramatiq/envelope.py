@@ -20,8 +20,9 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from redrive.clock import microseconds, moment
-from redrive.collect.foreign import failure_of, moment_of
+from redrive.collect.foreign import moment_of
 from redrive.flow.lineage import BY_HAND, LETTER, REPLAY, RETRIES, unsent
+from redrive.integrations.letters import failure_told
 from redrive.model import Failure, Headers, Message
 from redrive.untrusted import UNREADABLE, is_too_deep
 
@@ -92,7 +93,7 @@ def failure_in(traceback: str, at: datetime, attempt: int, *, worker: str = "") 
     kind, _, text = (lines[-1] if lines else "").partition(": ")
     if not kind or not kind.replace(".", "").replace("_", "").isalnum():
         kind, text = "dramatiq.Unknown", traceback[:_LONGEST_TEXT]
-    return failure_of(kind, text, at, attempt=attempt, stack=traceback, worker=worker)
+    return failure_told(kind, text, at=at, attempt=attempt, stack=traceback, worker=worker)
 
 
 def original(fields: Mapping[str, Any], queue: str) -> dict[str, Any]:

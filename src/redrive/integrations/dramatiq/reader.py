@@ -52,7 +52,7 @@ class DramatiqReader:
         raw, died = delivery.message, _died_at(delivery, now)
         fields = fields_in(raw.body)
         if fields is None:
-            return self._unreadable(raw, died, now)
+            return self._unreadable(delivery, died, now)
         options: Mapping[str, Any] = fields["options"]
         body = written(original(fields, self._source), raw.body)
         message = message_of(fields, body, self._source, ours=ours_in(options))
@@ -62,15 +62,13 @@ class DramatiqReader:
         told = failures[-2] if len(failures) > 1 else last  # the attempt before names the cause, as a rule
         return replace(letter, failures=failures, group=fingerprint(told))
 
-    def _unreadable(self, raw: Message, died: datetime, now: datetime) -> Letter:
+    def _unreadable(self, delivery: Delivery, died: datetime, now: datetime) -> Letter:
         """As it lies there. In RabbitMQ it has no id: its bytes are its name."""
-        id = raw.id if self._is_named(raw) else blake2b(raw.body, digest_size=10).hexdigest()
+        raw = delivery.message
+        id = raw.id if isinstance(delivery.token, Place) else blake2b(raw.body, digest_size=10).hexdigest()
         message = Message(id, self._source, raw.body, died, raw.headers)
         last = _found_dead(_UNREADABLE, died, 1, Stage.DECODE)
         return letter_of(message, last, transport=self._transport, now=now, reason=Reason.UNDECODABLE)
-
-    def _is_named(self, raw: Message) -> bool:
-        return raw.source == self._queue and not raw.origin and bool(raw.id)
 
 
 def _found_dead(why: str, at: datetime, attempt: int, stage: Stage = Stage.HANDLE) -> Failure:

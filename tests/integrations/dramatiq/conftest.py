@@ -1,0 +1,152 @@
+"""A shop on a broker: its producer, its workers, its store and the command line that sends letters back."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import signal
+import sys
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from pathlib import Path
+
+import pytest
+
+from redrive.errors import StoreUnavailable
+from redrive.forensics.query import Query
+from redrive.model import Letter
+from redrive.stores.sqlite import open_store
+from redrive.testing.waiting import until
+from tests.admin.process import Process, python, redrive
+
+ROOT = Path(__file__).parents[3]
+BROKERS = ("rabbitmq", "redis")
+
+
+class Worker:
+    """`dramatiq` as a process."""
+
+    def __init__(self, child: asyncio.subprocess.Process) -> None:
+        self.child = child
+
+    async def stop(self) -> None:
+        await self._end(signal.SIGTERM)
+
+    async def kill(self) -> None:
+        """As the kernel does it: with all its processes, and no warning."""
+        await self._end(signal.SIGKILL)
+
+    async def _end(self, number: int) -> None:
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(self.child.pid, number)
+        await self.child.wait()
+
+
+class Shop:
+    """The app of `shop.py` in a directory of its own, on a queue of its own."""
+
+    def __init__(self, place: Path, broker: str, queue: str, **more: str) -> None:
+        self.place = place
+        self.broker = broker
+        self.queue = queue
+        self.store = f"sqlite:///{place / 'letters.db'}"
+        self.environment = {"BROKER": broker, "QUEUE": queue, "PLACE": str(place), "STORE": self.store, **more}
+
+    @property
+    def transport(self) -> str:
+        return f"dramatiq+{self.broker}"
+
+    def configure(self) -> None:
+        lines = [f'store = "{self.store}"', "[transports]", f'dramatiq = "{self.transport}"']
+        (self.place / "redrive.toml").write_text("\n".join(lines))
+
+    def mend(self) -> None:
+        (self.place / "mended").touch()
+
+    def lines(self, name: str) -> list[str]:
+        file = self.place / name
+        return file.read_text().splitlines() if file.exists() else []
+
+    async def send(self, program: str) -> str:
+        """Run Python in a process that has the app, as whoever produces messages does."""
+        child = await asyncio.create_subprocess_exec(
+            sys.executable, "-c", f"from tests.integrations.dramatiq.shop import *\n{program}",
+            cwd=ROOT, env=self._environment(), stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE,
+        )  # fmt: skip
+        out, errors = await child.communicate()
+        assert child.returncode == 0, errors.decode()
+        return out.decode().strip()
+
+    @contextlib.asynccontextmanager
+    async def worker(self, *words: str, command: str = "dramatiq") -> AsyncIterator[Worker]:
+        log = (self.place / "worker.log").open("ab")
+        child = await asyncio.create_subprocess_exec(
+            str(Path(sys.executable).parent / command),
+            "tests.integrations.dramatiq.shop", "--processes", "1", "--threads", "2", "--worker-shutdown-timeout", "2000", *words,
+            cwd=ROOT, env=self._environment(), stdout=log, stderr=log, start_new_session=True,
+        )  # fmt: skip
+        worker = Worker(child)
+        try:
+            yield worker
+        finally:
+            await worker.kill()
+            log.close()
+
+    def redrive(self, *words: str) -> contextlib.AbstractAsyncContextManager[Process]:
+        return redrive(self.place, *words)
+
+    async def run(self, *words: str) -> str:
+        """What `redrive …` says."""
+        async with self.redrive(*words) as process:
+            assert process.child.stdout is not None
+            said = (await process.child.stdout.read()).decode()
+            assert await process.end() == 0, said + await process.errors()
+            return said
+
+    async def letters(self) -> Sequence[Letter]:
+        if not (self.place / "letters.db").exists():
+            return ()
+        store = open_store(self.store)
+        try:
+            return (await store.letters.search(Query(), limit=10_000)).letters
+        except StoreUnavailable:
+            return ()
+        finally:
+            await store.aclose()
+
+    async def letter(self, count: int = 1) -> Letter:
+        """The one letter, once there are so many failures in it."""
+        await until(lambda: self._has(1, count), what=f"a letter with {count} failures")
+        [letter] = await self.letters()
+        return letter
+
+    async def until_letters(self, number: int) -> Sequence[Letter]:
+        await until(lambda: self._has(number, 1), what=f"{number} letters; {self._log()}")
+        return await self.letters()
+
+    async def _has(self, number: int, failures: int) -> bool:
+        letters = await self.letters()
+        return len(letters) >= number and all(len(letter.failures) >= failures for letter in letters)
+
+    def _log(self) -> str:
+        return (self.place / "worker.log").read_text()[-3000:] if (self.place / "worker.log").exists() else ""
+
+    def _environment(self) -> Mapping[str, str]:
+        ours = {name: value for name, value in os.environ.items() if not name.startswith("REDRIVE_")}
+        return {**ours, **self.environment}
+
+
+@pytest.fixture
+def broker_url(request: pytest.FixtureRequest) -> str:
+    server = request.getfixturevalue(f"{request.param}_server")
+    return str(server.url)
+
+
+@pytest.fixture
+def shop(tmp_path: Path, broker_url: str) -> Iterator[Shop]:
+    made = Shop(tmp_path, broker_url, f"shop-{tmp_path.name}")
+    made.configure()
+    yield made
+
+
+__all__ = ["BROKERS", "Shop", "Worker", "python"]
