@@ -7,7 +7,7 @@ import contextlib
 import os
 import signal
 import sys
-from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from pathlib import Path
 
 import pytest
@@ -82,7 +82,8 @@ class Shop:
         log = (self.place / "worker.log").open("ab")
         child = await asyncio.create_subprocess_exec(
             str(Path(sys.executable).parent / command),
-            "tests.integrations.dramatiq.shop", "--processes", "1", "--threads", "2", "--worker-shutdown-timeout", "2000", *words,
+            "tests.integrations.dramatiq.shop", "--processes", "1", "--threads", "2",
+            "--worker-shutdown-timeout", "2000", *words,
             cwd=ROOT, env=self._environment(), stdout=log, stderr=log, start_new_session=True,
         )  # fmt: skip
         worker = Worker(child)
@@ -143,10 +144,10 @@ def broker_url(request: pytest.FixtureRequest) -> str:
 
 
 @pytest.fixture
-def shop(tmp_path: Path, broker_url: str) -> Iterator[Shop]:
+def shop(tmp_path: Path, broker_url: str) -> Shop:
     made = Shop(tmp_path, broker_url, f"shop-{tmp_path.name}")
     made.configure()
-    yield made
+    return made
 
 
 __all__ = ["BROKERS", "Shop", "Worker", "python"]

@@ -22,7 +22,7 @@ from msgspec.structs import replace
 from redrive.clock import microseconds, moment
 from redrive.collect.foreign import moment_of
 from redrive.flow.lineage import BY_HAND, LETTER, REPLAY, RETRIES, unsent
-from redrive.integrations.letters import failure_told
+from redrive.integrations.letters import failure_in
 from redrive.model import Failure, Headers, Message
 from redrive.untrusted import UNREADABLE, is_too_deep
 
@@ -84,16 +84,7 @@ def attempts_before(options: Mapping[str, Any]) -> tuple[Failure, ...]:
         return noted
     millis = options.get("requeue_timestamp")
     at = moment_of(millis if isinstance(millis, int) else None, datetime.fromtimestamp(0, UTC))
-    return (failure_in(traceback, at, number),)
-
-
-def failure_in(traceback: str, at: datetime, attempt: int, *, worker: str = "") -> Failure:
-    """The failure that a traceback of Python tells of: its last line that is not indented names it."""
-    lines = [line for line in traceback.strip().splitlines() if line and not line[0].isspace()]
-    kind, _, text = (lines[-1] if lines else "").partition(": ")
-    if not kind or not kind.replace(".", "").replace("_", "").isalnum():
-        kind, text = "dramatiq.Unknown", traceback[:_LONGEST_TEXT]
-    return failure_told(kind, text, at=at, attempt=attempt, stack=traceback, worker=worker)
+    return (failure_in(traceback, at=at, attempt=number),)
 
 
 def original(fields: Mapping[str, Any], queue: str) -> dict[str, Any]:

@@ -10,6 +10,7 @@ Dramatiq makes of every middleware anyway.
 from __future__ import annotations
 
 import json
+import logging
 import os
 import socket
 import sys
@@ -20,7 +21,6 @@ from typing import Any
 from dramatiq import Broker, Middleware, get_encoder
 from dramatiq.broker import MessageProxy
 from dramatiq.errors import ActorNotFound
-from dramatiq.logging import get_logger
 from dramatiq.middleware import AgeLimit, Retries, SkipMessage
 from msgspec import Struct
 from msgspec.structs import replace
@@ -47,6 +47,7 @@ from redrive.integrations.letters import failure_of, letter_of
 from redrive.integrations.reporter import Reporter
 from redrive.model import Category, Failure, Headers, Letter, Message, Reason, Stage, letter_id
 
+log = logging.getLogger("redrive")
 _STATE = "redrive"  # under this name a MessageProxy keeps what became of it
 
 
@@ -88,7 +89,6 @@ class RedriveDramatiq(Middleware):
         self._version = version
         self._clock = clock or SystemClock()
         self._local = threading.local()
-        self._log = get_logger(__name__, type(self))
 
     # -- of the worker ------------------------------------------------------------------------------------------------
 
@@ -96,7 +96,7 @@ class RedriveDramatiq(Middleware):
         """Deliver what an earlier worker has left."""
         order = [type(each) for each in broker.middleware]
         if Retries in order and order.index(type(self)) < order.index(Retries):
-            self._log.warning("%s stands before Retries: let it be added after it, to see each attempt", type(self))
+            log.warning("RedriveDramatiq is asked before Retries: add it after that, so that it sees each attempt")
         self._reporter.start()
 
     def after_worker_shutdown(self, broker: Broker, worker: Any) -> None:
@@ -164,9 +164,7 @@ class RedriveDramatiq(Middleware):
         assert attempt.failure is not None
         is_readable, made = self._message(message)
         failures = (*attempt.before, attempt.failure)
-        letter = letter_of(
-            made, failures, transport=self._transport, now=attempt.failure.at, reason=attempt.reason
-        )
+        letter = letter_of(made, failures, transport=self._transport, now=attempt.failure.at, reason=attempt.reason)
         return letter if is_readable else replace(letter, message=without_lineage(letter.message))
 
     def _message(self, message: MessageProxy) -> tuple[bool, Message]:
@@ -225,4 +223,4 @@ def _is_too_old(broker: Broker, message: MessageProxy) -> bool:
     actor = broker.actors.get(message.actor_name)
     limit = message.options.get("max_age") or (actor and actor.options.get("max_age", limits[0])) or limits[0]
     age = SystemClock().now().timestamp() * 1000 - message.message_timestamp
-    return bool(limit) and age >= limit
+    return isinstance(limit, int | float) and 0 < limit <= age

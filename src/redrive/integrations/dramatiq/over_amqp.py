@@ -20,6 +20,7 @@ from redrive.transports.rabbitmq.properties import Properties
 from redrive.transports.rabbitmq.publisher import Parcel
 from redrive.transports.rabbitmq.transport import RabbitTransport
 
+DEAD = ".XQ"
 _SCHEME = "dramatiq+"
 _PERSISTENT = 2
 _HIGHEST = 255
@@ -35,6 +36,17 @@ class DramatiqOverAmqp(RabbitTransport):
     async def send(self, messages: Sequence[Message]) -> Sequence[SendResult]:
         results = iter(await super().send([message for message in messages if message.header(UNFIT) is None]))
         return [next(results) if (why := message.header(UNFIT)) is None else unfit(why) for message in messages]
+
+    async def dead(self) -> dict[str, int]:
+        """How many dead messages lie in each dead-letter queue, by the management API."""
+        from redrive.transports.rabbitmq.management import Management
+
+        management = Management(self.options.management_url, vhost=self.options.vhost)
+        try:
+            held = await management.holding()
+        finally:
+            await management.aclose()
+        return {name: count for name, count in held.items() if name.endswith(DEAD)}
 
     def _parcel_of(self, message: Message) -> Parcel:
         properties = Properties(delivery_mode=_PERSISTENT, priority=_priority(message.body))

@@ -24,12 +24,12 @@ from redrive.drivers.redis import doubts as doubts_of
 from redrive.errors import ConfigError, TransportUnavailable
 from redrive.flow.lineage import LETTER, REPLAY
 from redrive.integrations.dramatiq.envelope import REDIS_ID, UNFIT, fields_in, outgoing
-from redrive.integrations.dramatiq.over_amqp import unfit
+from redrive.integrations.dramatiq.over_amqp import DEAD, unfit
 from redrive.model import Done, Message
 from redrive.transports.base import ACCEPTED, Delivery, Depth, Features, SendResult, Settlement
 
 _SCHEME, _NAMESPACE = "dramatiq+", "dramatiq"
-_DEAD, _DELAYED = ".XQ", ".DQ"
+_DELAYED = ".DQ"
 _POLL = 0.5  # seconds between looks at a dead-letter queue that is empty
 _AT_ONCE = 500
 
@@ -88,8 +88,8 @@ class DramatiqOverRedis:
     # -- collecting ---------------------------------------------------------------------------------------------------
 
     async def receive(self, source: str, limit: int) -> Sequence[Delivery]:
-        if not source.endswith(_DEAD):
-            raise ConfigError(f"Dramatiq runs the messages of {source!r} itself: collect from {source}{_DEAD}")
+        if not source.endswith(DEAD):
+            raise ConfigError(f"Dramatiq runs the messages of {source!r} itself: collect from {source}{DEAD}")
         held = self._held.setdefault(source, set())
         while True:
             found = [(id, at, body) for id, at, body in await self._dead(source, limit + len(held)) if id not in held]
@@ -155,7 +155,7 @@ class DramatiqOverRedis:
         found: dict[str, int] = {}
         cursor = b"0"
         while True:
-            cursor, keys = await self._link.command("SCAN", cursor, "MATCH", f"{self.namespace}:*{_DEAD}")
+            cursor, keys = await self._link.command("SCAN", cursor, "MATCH", f"{self.namespace}:*{DEAD}")
             for key in keys:
                 name = key.decode("utf-8", "replace").removeprefix(f"{self.namespace}:")
                 found[name] = int(await self._link.command("ZCARD", key))
@@ -196,6 +196,4 @@ def open_transport(url: str, *, clock: Clock, lease: timedelta) -> DramatiqOverR
     namespace = options.pop("namespace", _NAMESPACE)
     if not namespace:
         raise ConfigError("namespace= in a URL of Dramatiq's Redis is empty: it is that of the RedisBroker")
-    return DramatiqOverRedis(
-        urlunsplit(parts._replace(query=urlencode(options))), namespace=namespace, clock=clock
-    )
+    return DramatiqOverRedis(urlunsplit(parts._replace(query=urlencode(options))), namespace=namespace, clock=clock)
