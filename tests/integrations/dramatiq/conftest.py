@@ -7,17 +7,27 @@ import contextlib
 import os
 import signal
 import sys
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
+import dramatiq
 import pytest
+from dramatiq.brokers.rabbitmq import RabbitmqBroker
+from dramatiq.brokers.redis import RedisBroker
 
+from redrive import Redrive
+from redrive.config.settings import Settings
 from redrive.errors import StoreUnavailable
 from redrive.forensics.query import Query
-from redrive.model import Letter
+from redrive.model import Letter, State
+from redrive.service import Service
+from redrive.service.service import ReplayReport
+from redrive.stores.base import EntryStatus
 from redrive.stores.sqlite import open_store
 from redrive.testing.waiting import until
-from tests.admin.process import Process, python, redrive
+from tests.admin.process import Process, redrive
 
 ROOT = Path(__file__).parents[3]
 BROKERS = ("rabbitmq", "redis")
@@ -56,6 +66,11 @@ class Shop:
     def transport(self) -> str:
         return f"dramatiq+{self.broker}"
 
+    @property
+    def transport_url(self) -> str:
+        """What a name of a queue can follow."""
+        return self.transport.rstrip("/") + ("" if self.broker.startswith("redis") else "/%2F")
+
     def configure(self) -> None:
         lines = [f'store = "{self.store}"', "[transports]", f'dramatiq = "{self.transport}"']
         (self.place / "redrive.toml").write_text("\n".join(lines))
@@ -67,8 +82,58 @@ class Shop:
         file = self.place / name
         return file.read_text().splitlines() if file.exists() else []
 
-    async def send(self, program: str) -> str:
-        """Run Python in a process that has the app, as whoever produces messages does."""
+    def send(self, actor: str, *arguments: Any, **options: Any) -> dramatiq.Message[Any]:
+        """Send a message, as whoever produces them does; he needs no middleware of ours."""
+        message: dramatiq.Message[Any] = dramatiq.Message(self.queue, actor, arguments, {}, options)
+        with self.producer() as broker:
+            broker.enqueue(message)
+        return message
+
+    @contextlib.contextmanager
+    def producer(self) -> Iterator[dramatiq.Broker]:
+        if self.broker.startswith("redis"):
+            redis = RedisBroker(url=self.broker)
+            yield redis
+            redis.client.close()
+        else:
+            rabbitmq = RabbitmqBroker(url=self.broker)
+            rabbitmq.declare_queue(self.queue, ensure=True)
+            yield rabbitmq
+            rabbitmq.close()
+
+    def dead(self) -> int:
+        """How many messages lie in the dead-letter queue."""
+        with self.producer() as broker:
+            if isinstance(broker, RedisBroker):
+                return int(broker.client.zcard(f"dramatiq:{self.queue}.XQ"))
+            return int(broker.get_queue_message_counts(self.queue)[2])  # type: ignore[attr-defined]
+
+    def left(self) -> int:
+        """How many messages wait, or are with a worker."""
+        with self.producer() as broker:
+            if isinstance(broker, RedisBroker):
+                key = f"dramatiq:{self.queue}"
+                return int(broker.client.hlen(f"{key}.msgs")) + int(broker.client.hlen(f"{key}.DQ.msgs"))
+            return sum(broker.get_queue_message_counts(self.queue)[:2])  # type: ignore[attr-defined]
+
+    async def replay(self) -> ReplayReport:
+        """Send all letters back."""
+        settings = Settings(store=self.store, transports={"dramatiq": self.transport})
+        async with Redrive(settings=settings) as app:
+            service = Service(app)
+            replay = await service.replay(Query(states=(State.PENDING, State.EXHAUSTED, State.SENT)), actor="ann")
+            return await service.run_replay(replay.id)
+
+    async def entries(self, replay: str) -> dict[EntryStatus, int]:
+        """What became of the letters of a replay."""
+        store = open_store(self.store)
+        try:
+            return dict(await store.ledger.tally(replay))
+        finally:
+            await store.aclose()
+
+    async def python(self, program: str) -> str:
+        """Run Python in a process that has the app."""
         child = await asyncio.create_subprocess_exec(
             sys.executable, "-c", f"from tests.integrations.dramatiq.shop import *\n{program}",
             cwd=ROOT, env=self._environment(), stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE,
@@ -125,6 +190,12 @@ class Shop:
         await until(lambda: self._has(number, 1), what=f"{number} letters; {self._log()}")
         return await self.letters()
 
+    async def is_state(self, state: State) -> bool:
+        return {letter.state for letter in await self.letters()} == {state}
+
+    async def has(self, states: Mapping[State, int]) -> bool:
+        return Counter(letter.state for letter in await self.letters()) == states
+
     async def _has(self, number: int, failures: int) -> bool:
         letters = await self.letters()
         return len(letters) >= number and all(len(letter.failures) >= failures for letter in letters)
@@ -148,6 +219,3 @@ def shop(tmp_path: Path, broker_url: str) -> Shop:
     made = Shop(tmp_path, broker_url, f"shop-{tmp_path.name}")
     made.configure()
     return made
-
-
-__all__ = ["BROKERS", "Shop", "Worker", "python"]

@@ -39,6 +39,7 @@ class Ours(Struct, frozen=True, omit_defaults=True):
 
     headers: dict[str, str] = {}
     sent_at: int = 0  # microseconds
+    timestamp: int = 0  # its message_timestamp before: AgeLimit counts from when it was sent back
     failures: tuple[Failure, ...] = ()
 
     @property
@@ -90,7 +91,8 @@ def attempts_before(options: Mapping[str, Any]) -> tuple[Failure, ...]:
 def original(fields: Mapping[str, Any], queue: str) -> dict[str, Any]:
     """The message as it was first sent to that queue."""
     options = {name: value for name, value in fields["options"].items() if name not in _OF_RETRIES}
-    return {**fields, "queue_name": queue, "options": options}
+    first = ours_in(fields["options"]).timestamp or fields["message_timestamp"]
+    return {**fields, "queue_name": queue, "options": options, "message_timestamp": first}
 
 
 def fields_in(body: bytes) -> dict[str, Any] | None:
@@ -117,17 +119,20 @@ def outgoing(message: Message, options: Mapping[str, Any] | None = None) -> byte
     if fields is None:
         return message.body
     lineage = {name: value.decode("ascii", "replace") for name, value in message.headers if name in _LINEAGE}
-    kept = {**fields["options"], **(options or {})}
+    fields = {**fields, "options": {**fields["options"], **(options or {})}}
     if lineage:
-        kept[OPTION] = {"headers": lineage, "sent_at": microseconds(message.enqueued_at)}
-    return written({**fields, "options": kept})
+        now, first = microseconds(message.enqueued_at), fields["message_timestamp"]
+        ours = Ours(lineage, now, first if isinstance(first, int) else 0)
+        fields["options"][OPTION] = msgspec.to_builtins(ours)
+        fields["message_timestamp"] = now // 1000
+    return written(fields)
 
 
 def message_of(
     fields: Mapping[str, Any], body: bytes, queue: str, *, ours: Ours = NOTHING, headers: Headers = ()
 ) -> Message:
     """The message of a letter. One that was sent back was enqueued when it was sent."""
-    millis = fields.get("message_timestamp")
+    millis = ours.timestamp or fields.get("message_timestamp")
     first = moment_of(millis if isinstance(millis, int) else None, datetime.fromtimestamp(0, UTC))
     named = (ACTOR, str(fields["actor_name"]).encode("utf-8", "replace"))
     return Message(

@@ -13,7 +13,7 @@ import os
 from collections.abc import Callable
 from pathlib import Path
 from types import TracebackType
-from typing import Any
+from typing import Any, ClassVar
 
 from msgspec.structs import replace
 from redis.exceptions import RedisError
@@ -194,11 +194,11 @@ def telling(job_class: type[Job]) -> type[Job]:
         return job_class
 
     class RedriveJob(job_class):  # type: ignore[misc,valid-type]
-        redrive: dict[str, bytes] = {}
+        redrive: ClassVar[dict[str, bytes]] = {}  # of each job, once it is read
 
         def restore(self, raw_data: Any) -> Any:
             found = {_text(name): value for name, value in raw_data.items()}
-            self.redrive = {name: _bytes(found[name]) for name in OURS if name in found}
+            vars(self)["redrive"] = {name: _bytes(found[name]) for name in OURS if name in found}
             return super().restore(raw_data)
 
     return RedriveJob

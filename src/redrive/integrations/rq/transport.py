@@ -193,8 +193,7 @@ def _result(answer: str) -> SendResult:
 
 
 def _message(job: Failed, source: str) -> Message:
-    made = message_of(job.id, {**job.fields, "origin": source.encode()})
-    return made
+    return message_of(job.id, {**job.fields, "origin": source.encode()})
 
 
 def _traceback(fields: dict[str, bytes], results: Sequence[tuple[bytes, object]]) -> str:
