@@ -64,9 +64,11 @@ SERVERS_mongodb := mongodb
 SERVERS_opensearch := opensearch
 SERVERS_postgresql := postgresql
 SERVERS_postgresql_store := postgresql
+SERVERS_dramatiq := redis rabbitmq
+SERVERS_rq := redis
 SERVERS_processes := redis rabbitmq kafka
 FAMILIES := $(sort $(foreach name,$(ONLY),$(firstword $(subst /, ,$(name)))))
-MEASURED := $(or $(FAMILIES),redis redis_store kafka pipeline rabbitmq mongodb opensearch postgresql postgresql_store processes)
+MEASURED := $(or $(FAMILIES),redis redis_store kafka pipeline rabbitmq mongodb opensearch postgresql postgresql_store processes dramatiq rq)
 BENCH_SERVERS := $(sort $(foreach family,$(MEASURED),$(SERVERS_$(family))))
 
 install: $(VENV)/.dev ## make .venv with Redrive and the tools

@@ -93,13 +93,17 @@ class Shop:
     def producer(self) -> Iterator[dramatiq.Broker]:
         if self.broker.startswith("redis"):
             redis = RedisBroker(url=self.broker)
-            yield redis
-            redis.client.close()
+            try:
+                yield redis
+            finally:
+                redis.client.connection_pool.disconnect()
         else:
             rabbitmq = RabbitmqBroker(url=self.broker)
-            rabbitmq.declare_queue(self.queue, ensure=True)
-            yield rabbitmq
-            rabbitmq.close()
+            try:
+                rabbitmq.declare_queue(self.queue, ensure=True)
+                yield rabbitmq
+            finally:
+                rabbitmq.close()
 
     def dead(self) -> int:
         """How many messages lie in the dead-letter queue."""
@@ -172,7 +176,7 @@ class Shop:
     async def letters(self) -> Sequence[Letter]:
         if not (self.place / "letters.db").exists():
             return ()
-        store = open_store(self.store)
+        store = open_store(f"sqlite:///{self.place / 'letters.db'}")
         try:
             return (await store.letters.search(Query(), limit=10_000)).letters
         except StoreUnavailable:
@@ -190,11 +194,17 @@ class Shop:
         await until(lambda: self._has(number, 1), what=f"{number} letters; {self._log()}")
         return await self.letters()
 
+    async def until_lines(self, name: str, number: int) -> None:
+        await until(lambda: len(self.lines(name)) >= number, what=f"{number} are {name}; {self._log()}")
+
     async def is_state(self, state: State) -> bool:
         return {letter.state for letter in await self.letters()} == {state}
 
     async def has(self, states: Mapping[State, int]) -> bool:
         return Counter(letter.state for letter in await self.letters()) == states
+
+    async def resolved(self, id: str) -> bool:
+        return State.RESOLVED in {letter.state for letter in await self.letters() if letter.message.id == id}
 
     async def _has(self, number: int, failures: int) -> bool:
         letters = await self.letters()

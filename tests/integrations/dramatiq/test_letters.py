@@ -83,8 +83,8 @@ async def test_every_kind_of_death_is_a_letter(shop: Shop) -> None:
 
 @both
 async def test_a_pipeline_goes_on_when_its_dead_message_is_replayed(shop: Shop) -> None:
-    first = dramatiq.Message(shop.queue, "charge", ("o-3",), {}, {})
-    last = dramatiq.Message(shop.queue, "confirm", (), {}, {})
+    first: dramatiq.Message[str] = dramatiq.Message(shop.queue, "charge", ("o-3",), {}, {})
+    last: dramatiq.Message[None] = dramatiq.Message(shop.queue, "confirm", (), {}, {})
     with shop.producer() as broker:
         dramatiq.pipeline([first, last], broker=broker).run()
     async with shop.worker():

@@ -26,7 +26,7 @@ from redrive.service.service import ReplayReport
 from redrive.stores.base import EntryStatus
 from redrive.stores.sqlite import open_store
 from redrive.testing.waiting import until
-from tests.admin.process import redrive
+from tests.admin.process import Process, redrive
 from tests.servers.redis import Redis as RedisServer
 
 ROOT = Path(__file__).parents[3]
@@ -61,7 +61,7 @@ class Shop:
         """A worker in a group of processes of its own; killed with all of them."""
         with (self.place / "worker.log").open("ab") as log:
             child = await asyncio.create_subprocess_exec(
-                sys.executable, *(words or SCRIPT),
+                *(words if words and words[0] != "-c" else (sys.executable, *(words or SCRIPT))),
                 cwd=ROOT, env={**self._environment(), **environment}, stdout=log, stderr=log, start_new_session=True,
             )  # fmt: skip
             try:
@@ -70,6 +70,9 @@ class Shop:
                 kill(child)
                 await child.wait()
                 await asyncio.to_thread(self._kill_horses)
+
+    def asked(self, *words: str) -> contextlib.AbstractAsyncContextManager[Process]:
+        return redrive(self.place, *words)
 
     async def run(self, *words: str) -> str:
         """What `redrive …` says."""
@@ -96,7 +99,7 @@ class Shop:
     async def letters(self) -> Sequence[Letter]:
         if not (self.place / "letters.db").exists():
             return ()
-        store = open_store(self.store)
+        store = open_store(f"sqlite:///{self.place / 'letters.db'}")
         try:
             return (await store.letters.search(Query(), limit=10_000)).letters
         except StoreUnavailable:
@@ -111,6 +114,9 @@ class Shop:
 
         await until(there, what=f"{number} letters with {failures} failures; {self.log()}")
         return await self.letters()
+
+    async def until_lines(self, name: str, number: int) -> None:
+        await until(lambda: len(self.lines(name)) >= number, what=f"{number} are {name}; {self.log()}")
 
     async def is_state(self, state: State) -> bool:
         return {letter.state for letter in await self.letters()} == {state}
@@ -145,4 +151,4 @@ def kill(child: asyncio.subprocess.Process) -> None:
 def shop(tmp_path: Path, redis_server: RedisServer) -> Iterator[Shop]:
     made = Shop(tmp_path, redis_server.url)
     yield made
-    made.redis.close()
+    made.redis.connection_pool.disconnect()

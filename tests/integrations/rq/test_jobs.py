@@ -107,7 +107,11 @@ async def test_failed_jobs_are_collected_and_never_unpickled(shop: Shop) -> None
     FailedJobRegistry(queue=shop.queue).add(job, exc_string="Traceback (most recent call last):\nValueError: no\n")
     assert json.loads(await shop.run("collect", f"rq+{shop.url}/{shop.name}", "--json")) == {"collected": 1}
     [letter] = await shop.letters()
-    assert (letter.last.type, letter.last.message, letter.foreign) == ("rq.Unknown", "RQ keeps no traceback of it", True)
+    assert (letter.last.type, letter.last.message, letter.foreign) == (
+        "rq.Unknown",
+        "RQ keeps no traceback of it",
+        True,
+    )
     assert b"it was unpickled" in letter.message.body
     await shop.replay()
     assert await shop.is_state(State.SENT), "nobody says what becomes of it"

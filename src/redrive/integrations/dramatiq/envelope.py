@@ -78,7 +78,7 @@ def retries_in(options: Mapping[str, Any]) -> int:
 
 
 def attempts_before(options: Mapping[str, Any]) -> tuple[Failure, ...]:
-    """What is known of the attempts before this one: what we noted, or the traceback that Dramatiq keeps of the last."""
+    """What is known of the attempts before this one: what we noted, or the traceback that Dramatiq keeps of one."""
     noted = ours_in(options).failures
     traceback, number = options.get("traceback"), retries_in(options)
     if noted or not isinstance(traceback, str) or not number:

@@ -26,7 +26,7 @@ from redrive.flow.lineage import LETTER, REPLAY
 from redrive.integrations.dramatiq.envelope import REDIS_ID, UNFIT, fields_in, outgoing
 from redrive.integrations.dramatiq.over_amqp import DEAD, unfit
 from redrive.model import Done, Message
-from redrive.transports.base import ACCEPTED, Delivery, Depth, Features, SendResult, Settlement
+from redrive.transports.base import ACCEPTED, Delivery, Depth, Features, SendResult, Settlement, refused
 
 _SCHEME, _NAMESPACE = "dramatiq+", "dramatiq"
 _DELAYED = ".DQ"
@@ -73,12 +73,13 @@ class DramatiqOverRedis:
     # -- sending ------------------------------------------------------------------------------------------------------
 
     async def send(self, messages: Sequence[Message]) -> Sequence[SendResult]:
-        fit = [message for message in messages if message.header(UNFIT) is None]
+        answers = [_refusal(message) for message in messages]
+        fit = [message for message, answer in zip(messages, answers, strict=True) if answer is None]
         for first in range(0, len(fit), _AT_ONCE):
             calls = [self._call(message) for message in fit[first : first + _AT_ONCE]]
             await self._link.run_all(_enqueue(), calls)
         self._sent |= {message.source for message in fit}
-        return [ACCEPTED if (why := message.header(UNFIT)) is None else unfit(why) for message in messages]
+        return [answer or ACCEPTED for answer in answers]
 
     def _call(self, message: Message) -> tuple[list[str], list[str | bytes]]:
         id = _redis_id(message)
@@ -176,6 +177,16 @@ class DramatiqOverRedis:
 
 def _enqueue() -> Script:
     return script("redrive.integrations.dramatiq", "enqueue")
+
+
+def _refusal(message: Message) -> SendResult | None:
+    """Why it is not sent. Bytes that Dramatiq cannot decode would end its consumer on Redis, with all that it holds."""
+    if (why := message.header(UNFIT)) is not None:
+        return unfit(why)
+    is_pickle = message.body[:1] == b"\x80" and message.body[-1:] == b"."
+    if fields_in(message.body) is None and not is_pickle and message.header(REDIS_ID) is None:
+        return refused("it is neither JSON nor a pickle: a worker of Dramatiq could not get past it")
+    return None
 
 
 def _redis_id(message: Message) -> str:

@@ -13,7 +13,7 @@ import os
 from collections.abc import Callable
 from pathlib import Path
 from types import TracebackType
-from typing import Any, ClassVar
+from typing import Any
 
 from msgspec.structs import replace
 from redis.exceptions import RedisError
@@ -81,7 +81,7 @@ class RedriveRQ:
     def attach(self, worker: BaseWorker) -> None:
         """Hear everything that becomes of this worker's jobs."""
         self._worker = worker
-        worker.push_exc_handler(self)  # type: ignore[no-untyped-call]
+        worker.push_exc_handler(self)
         worker.job_class = telling(worker.job_class)
         for queue in worker.queues:
             queue.job_class = telling(queue.job_class)
@@ -190,15 +190,16 @@ class RedriveRQ:
 
 def telling(job_class: type[Job]) -> type[Job]:
     """That class of jobs, whose jobs know which of their fields are ours: RQ reads them all, and forgets these."""
-    if hasattr(job_class, "redrive"):
+    if getattr(job_class, "tells_redrive", False):
         return job_class
 
     class RedriveJob(job_class):  # type: ignore[misc,valid-type]
-        redrive: ClassVar[dict[str, bytes]] = {}  # of each job, once it is read
+        tells_redrive = True
+        redrive: dict[str, bytes]
 
         def restore(self, raw_data: Any) -> Any:
             found = {_text(name): value for name, value in raw_data.items()}
-            vars(self)["redrive"] = {name: _bytes(found[name]) for name in OURS if name in found}
+            self.redrive = {name: _bytes(found[name]) for name in OURS if name in found}
             return super().restore(raw_data)
 
     return RedriveJob

@@ -1,7 +1,7 @@
 """Workers for `rq worker --worker-class redrive.integrations.rq.RedriveWorker`.
 
-REDRIVE_STORE is the URL of the store, REDRIVE_SPOOL the directory in which letters wait for it, REDRIVE_RQ_TRANSPORT the
-name of the way back, if it is not `rq`.
+REDRIVE_STORE is the URL of the store, REDRIVE_SPOOL the directory in which letters wait for it, REDRIVE_RQ_TRANSPORT
+the name of the way back, if it is not `rq`.
 """
 
 from __future__ import annotations
