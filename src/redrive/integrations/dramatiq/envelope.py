@@ -112,7 +112,7 @@ def written(fields: Mapping[str, Any], raw: bytes = b"") -> bytes:
     return raw if raw and json.loads(raw) == fields else made
 
 
-def outgoing(message: Message, options: Mapping[str, Any] | None = None) -> bytes:
+def sent_body(message: Message, options: Mapping[str, Any] | None = None) -> bytes:
     """The body of a message that is sent back: with our lineage among its options, and with `options`. What is not
     JSON goes as it is."""
     fields = fields_in(message.body)

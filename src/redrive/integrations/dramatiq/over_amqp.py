@@ -12,7 +12,7 @@ from datetime import timedelta
 from msgspec.structs import replace
 
 from redrive.clock import Clock
-from redrive.integrations.dramatiq.envelope import UNFIT, fields_in, outgoing
+from redrive.integrations.dramatiq.envelope import UNFIT, fields_in, sent_body
 from redrive.model import Message
 from redrive.transports.base import SendResult, refused
 from redrive.transports.rabbitmq.options import BuryIn, Options, Redeliveries, options_of
@@ -50,7 +50,7 @@ class DramatiqOverAmqp(RabbitTransport):
 
     def _parcel_of(self, message: Message) -> Parcel:
         properties = Properties(delivery_mode=_PERSISTENT, priority=_priority(message.body))
-        return Parcel("", message.source, properties, outgoing(message))
+        return Parcel("", message.source, properties, sent_body(message))
 
 
 def unfit(why: bytes) -> SendResult:

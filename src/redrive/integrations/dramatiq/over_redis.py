@@ -23,7 +23,7 @@ from redrive.drivers.redis import Link, Script, script
 from redrive.drivers.redis import doubts as doubts_of
 from redrive.errors import ConfigError, TransportUnavailable
 from redrive.flow.lineage import LETTER, REPLAY
-from redrive.integrations.dramatiq.envelope import REDIS_ID, UNFIT, fields_in, outgoing
+from redrive.integrations.dramatiq.envelope import REDIS_ID, UNFIT, fields_in, sent_body
 from redrive.integrations.dramatiq.over_amqp import DEAD, unfit
 from redrive.model import Done, Message
 from redrive.transports.base import ACCEPTED, Delivery, Depth, Features, SendResult, Settlement, refused
@@ -84,7 +84,7 @@ class DramatiqOverRedis:
     def _call(self, message: Message) -> tuple[list[str], list[str | bytes]]:
         id = _redis_id(message)
         queue = self.key(message.source)
-        return [queue, f"{queue}.msgs"], [id, outgoing(message, {"redis_message_id": id})]
+        return [queue, f"{queue}.msgs"], [id, sent_body(message, {"redis_message_id": id})]
 
     # -- collecting ---------------------------------------------------------------------------------------------------
 
