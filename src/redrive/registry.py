@@ -76,6 +76,12 @@ def naming(setting: str) -> Iterator[None]:
         raise ConfigError(f"{setting}: {error}") from error
 
 
+def schemes_of(name: str) -> list[str]:
+    """The schemes of the transports that the system of that name brings: its letters go back through one of them."""
+    system = systems().get(name)
+    return [] if system is None else list(system.transports)
+
+
 def require_transport(url: str) -> None:
     """Raise what is wrong with the scheme of that URL, or MissingExtra. Nothing is opened."""
     with _with_extra(url, TRANSPORTS):

@@ -18,7 +18,7 @@ from redrive.integrations.courier import Courier, batches
 from redrive.integrations.letters import failure_of, failure_told, letter_of
 from redrive.integrations.reporter import Reporter
 from redrive.integrations.reports import Died, Noted, Succeeded, packed
-from redrive.integrations.spool import Spool
+from redrive.integrations.spool import Spool, default_directory
 from redrive.model import Letter, Message, State, letter_id
 from redrive.stores.base import EntryStatus, Letters
 from redrive.stores.memory import MemoryStore
@@ -281,6 +281,17 @@ def test_a_disk_that_takes_nothing_is_said_and_raises_nothing(tmp_path: Path, ca
     reporter.directory.rmdir()
     assert not reporter.died(made("t1"))
     assert "'t1' from 'celery.tasks' could not be written" in caplog.text
+
+
+def test_files_of_one_name_in_two_directories_have_two_spools(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    places = {}
+    for name in ("a", "b"):
+        (tmp_path / name).mkdir()
+        monkeypatch.chdir(tmp_path / name)
+        places[name] = [default_directory("sqlite:///letters.db"), default_directory("sqlite:////srv/letters.db")]
+    assert places["a"][0] != places["b"][0]
+    assert places["a"][1] == places["b"][1]
 
 
 def test_a_store_of_which_nobody_has_heard_is_refused_at_once(tmp_path: Path) -> None:

@@ -102,6 +102,11 @@ class Spool:
 
 
 def default_directory(store: str) -> Path:
-    """Where reports for that store wait, if nobody says otherwise: the same for all workers of this user."""
+    """Where reports for that store wait, if nobody says otherwise: the same for all workers of this user.
+
+    A file that is named from where a program runs is another file in another directory.
+    """
+    is_relative = store.startswith("sqlite:///") and not store.startswith("sqlite:////")
+    store = f"{store} in {Path.cwd()}" if is_relative else store
     state = os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state"
     return Path(state) / "redrive" / "spool" / hashlib.blake2b(store.encode(), digest_size=8).hexdigest()

@@ -19,6 +19,7 @@ from redrive.forensics.transfer import letters_of, line_of
 from redrive.forensics.views import Detail, Summary, detail, summary
 from redrive.forensics.ways_back import not_configured
 from redrive.model import UNRESOLVED, Letter, LetterId, State
+from redrive.registry import schemes_of
 from redrive.service.asking import AUDIT, bounded
 from redrive.service.sources import OfSources
 from redrive.stores.base import REPLAYABLE, Cursor, Entry, EntryStatus, Group
@@ -165,7 +166,8 @@ class Service(OfSources):
         """Raise NoWayBack for the first of them whose transport this process does not have, or cannot open."""
         for letter in letters:
             if letter.transport not in self.app.transport_names:
-                raise NoWayBack(letter.id, letter.transport, self.app.transport_names)
+                schemes = schemes_of(letter.transport)
+                raise NoWayBack(letter.id, letter.transport, self.app.transport_names, schemes)
             self.app.transport(letter.transport)
 
     async def archive(self, query: Query, *, actor: str, progress: Progress = lambda moved: None) -> int:
