@@ -5,8 +5,6 @@ from __future__ import annotations
 from redrive.app import Redrive
 from redrive.doctor.findings import Finding, fine, warning
 from redrive.errors import RedriveError
-from redrive.integrations.dramatiq.over_amqp import DramatiqOverAmqp
-from redrive.integrations.dramatiq.over_redis import DramatiqOverRedis
 
 _DAYS = "7 days after it died, if `dead_message_ttl` does not say otherwise"
 
@@ -21,6 +19,9 @@ async def examine(app: Redrive) -> list[Finding]:
 
 
 async def _examined(app: Redrive, name: str) -> list[Finding]:
+    from redrive.integrations.dramatiq.over_amqp import DramatiqOverAmqp
+    from redrive.integrations.dramatiq.over_redis import DramatiqOverRedis
+
     transport = app.transport(name)
     about = f"transports.{name}"
     assert isinstance(transport, DramatiqOverAmqp | DramatiqOverRedis)

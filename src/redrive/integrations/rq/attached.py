@@ -82,9 +82,9 @@ class RedriveRQ:
         """Hear everything that becomes of this worker's jobs."""
         self._worker = worker
         worker.push_exc_handler(self)
-        worker.job_class = telling(worker.job_class)
+        worker.job_class = with_our_fields(worker.job_class)
         for queue in worker.queues:
-            queue.job_class = telling(queue.job_class)
+            queue.job_class = with_our_fields(queue.job_class)
         around = {
             "handle_job_failure": self._around_failure,
             "handle_job_success": self._around_success,
@@ -188,13 +188,13 @@ class RedriveRQ:
         self._reporter.delivers = not is_horse
 
 
-def telling(job_class: type[Job]) -> type[Job]:
+def with_our_fields(job_class: type[Job]) -> type[Job]:
     """That class of jobs, whose jobs know which of their fields are ours: RQ reads them all, and forgets these."""
-    if getattr(job_class, "tells_redrive", False):
+    if getattr(job_class, "keeps_our_fields", False):
         return job_class
 
     class RedriveJob(job_class):  # type: ignore[misc,valid-type]
-        tells_redrive = True
+        keeps_our_fields = True
         redrive: dict[str, bytes]
 
         def restore(self, raw_data: Any) -> Any:

@@ -9,7 +9,6 @@ from redrive.app import Redrive
 from redrive.doctor.findings import Finding, fine, warning
 from redrive.errors import RedriveError
 from redrive.integrations.rq.fields import Fields, text_in
-from redrive.integrations.rq.transport import RqTransport
 
 _SHORT = timedelta(days=7)
 
@@ -24,6 +23,8 @@ async def examine(app: Redrive) -> list[Finding]:
 
 
 async def _examined(about: str, transport: object) -> list[Finding]:
+    from redrive.integrations.rq.transport import RqTransport
+
     assert isinstance(transport, RqTransport)
     try:
         await transport.check()
