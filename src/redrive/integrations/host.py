@@ -98,9 +98,9 @@ class InProcess:
             self._process.wait(timeout)
 
 
-def started(directory: Path, url: str) -> Host:
-    """A courier for that directory and that store, running."""
-    return InProcess(directory, url) if _threads_are_patched() else InThread(directory, url)
+def started(directory: Path, url: str, apart: bool = False) -> Host:
+    """A courier for that directory and that store, running; in a process of its own, if it has to be `apart`."""
+    return InProcess(directory, url) if apart or _threads_are_patched() else InThread(directory, url)
 
 
 def _threads_are_patched() -> bool:

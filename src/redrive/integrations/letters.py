@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from datetime import datetime
 
@@ -15,6 +16,8 @@ from redrive.forensics.fingerprint import fingerprint, frames_in, own_frames, st
 from redrive.model import Failure, Letter, Message, Reason, State, letter_id
 
 _classifier = Classifier()
+_NAME = re.compile(r"[^\W\d]\w*(\.[^\W\d]\w*)*")
+_LONGEST_TEXT = 500
 
 
 def failure_of(error: BaseException, *, at: datetime, attempt: int = 1, worker: str = "", version: str = "") -> Failure:
@@ -56,6 +59,15 @@ def failure_told(
         code=(verdict.code if verdict else None) or told.code,
         frames=frames_in(stack) or told.frames,
     )
+
+
+def failure_in(traceback: str, *, at: datetime, attempt: int = 1, worker: str = "") -> Failure:
+    """The failure that a traceback of Python, as a text, tells of: its last line that is not indented names it."""
+    lines = [line for line in traceback.strip().splitlines() if line and not line[0].isspace()]
+    kind, _, text = (lines[-1] if lines else "").partition(": ")
+    if not _NAME.fullmatch(kind):
+        kind, text = "python.Unknown", traceback.strip()[:_LONGEST_TEXT]
+    return failure_told(kind, text, at=at, stack=traceback, attempt=attempt, worker=worker)
 
 
 def letter_of(

@@ -26,10 +26,18 @@ class Reporter:
     store    the URL of the store that letters go to
     spool    the directory in which they wait for it; by default one for this user and store
     fsync    a letter survives a crash of the machine, too, before its message is acknowledged
+    apart    the courier is a process of its own: where a worker forks for each task, a thread of ours could hold a lock
+             of a library that the child waits for
     """
 
     def __init__(
-        self, store: str, *, spool: str | Path | None = None, fsync: bool = True, clock: Clock | None = None
+        self,
+        store: str,
+        *,
+        spool: str | Path | None = None,
+        fsync: bool = True,
+        apart: bool = False,
+        clock: Clock | None = None,
     ) -> None:
         if store.startswith("memory:"):
             raise ConfigError("memory:// is seen by this process alone: letters need a store that others can open")
@@ -43,6 +51,8 @@ class Reporter:
                 f"letters cannot wait in {directory}: {error}. Name another directory (spool=…)"
             ) from None
         self._clock = clock or SystemClock()
+        self._apart = apart
+        self.delivers = True  # False: only write, because another process delivers
         self._host: Host | None = None
         self._pid = 0
         self._starting = threading.Lock()
@@ -59,7 +69,7 @@ class Reporter:
             return
         with self._starting:
             if self._pid != os.getpid():
-                self._host, self._pid = started(self.directory, self._url), os.getpid()
+                self._host, self._pid = started(self.directory, self._url, self._apart), os.getpid()
 
     def died(self, letter: Letter) -> bool:
         """Keep that letter; whether it is on disk. If not, the log says why, with what died."""
@@ -89,6 +99,8 @@ class Reporter:
         except Exception:
             log.exception("%s could not be written to %s, and is not kept", what, self.directory)
             return False
+        if not self.delivers:
+            return True
         try:
             self.start()
             if self._host is not None:

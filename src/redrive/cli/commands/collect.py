@@ -140,4 +140,6 @@ def _plain_reader(scheme: str, name: str, transport: str | None, source: str | N
             from redrive.collect.sqs import SqsReader
 
             return SqsReader(name, transport=transport or "default", source=source)
-    raise Stopped(f"{scheme}:// cannot be collected from: it is kafka://, kafka+ssl://, amqp://, amqps:// or sqs://")
+    read = [each for format in formats().values() for each in format.schemes]
+    schemes = ", ".join(f"{each}://" for each in dict.fromkeys(["kafka", "kafka+ssl", "amqp", "amqps", "sqs", *read]))
+    raise Stopped(f"{name!r} of {scheme}:// cannot be collected from: what is collected from are {schemes}")
