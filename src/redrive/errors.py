@@ -102,10 +102,12 @@ class UnknownIncident(UsageError):
 class NoWayBack(UsageError):
     """The transport that a letter goes back through is not configured in this process."""
 
-    def __init__(self, letter_id: str, transport: str, known: Iterable[str]) -> None:
+    def __init__(self, letter_id: str, transport: str, known: Iterable[str], schemes: Iterable[str] = ()) -> None:
+        like = " or ".join(f"{scheme}://…" for scheme in schemes)
         super().__init__(
             f"letter {letter_id} goes back through the transport {transport!r}, which is not configured here "
-            f"(there is {', '.join(sorted(known))}): set `transports.{transport}`, or retry it where it is"
+            f"(there is {', '.join(sorted(known))}): set `transports.{transport}`{f' to {like}' if like else ''} "
+            f"(REDRIVE_TRANSPORTS_{transport.upper().replace('-', '_')}), or retry it where it is"
         )
 
 

@@ -33,6 +33,7 @@ TRANSPORTS = {
     "kafka+ssl": "redrive.transports.kafka.transport:open_transport",
     "postgresql": "redrive.transports.postgresql:open_transport",
     "postgres": "redrive.transports.postgresql:open_transport",
+    "sqs": "redrive.transports.sqs:open_transport",
 }
 STORES = {
     "memory": "redrive.stores.memory:open_store",
@@ -74,6 +75,12 @@ def naming(setting: str) -> Iterator[None]:
         yield
     except ConfigError as error:
         raise ConfigError(f"{setting}: {error}") from error
+
+
+def schemes_of(name: str) -> list[str]:
+    """The schemes of the transports that the system of that name brings: its letters go back through one of them."""
+    system = systems().get(name)
+    return [] if system is None else list(system.transports)
 
 
 def require_transport(url: str) -> None:

@@ -106,7 +106,8 @@ class Resend:
         try:
             transport = self._transports[name]
         except KeyError:
-            return {letter.id: refused(f"this process has no transport {name!r}") for letter in letters}
+            why = f"this process has no transport {name!r}: set `transports.{name}`"
+            return {letter.id: refused(why) for letter in letters}
         except (ConfigError, MissingExtra) as error:
             return {letter.id: refused(f"transport {name!r} cannot be opened here: {error}") for letter in letters}
         edited = [letter for letter in letters if letter.version]

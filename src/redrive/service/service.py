@@ -22,6 +22,7 @@ from redrive.forensics.query import Query
 from redrive.forensics.transfer import Line, line_of, lines_of
 from redrive.forensics.views import Detail, Summary, detail, summary
 from redrive.model import UNRESOLVED, Letter, LetterId, State
+from redrive.registry import schemes_of
 from redrive.service.asking import AUDIT, bounded
 from redrive.service.edits import Edits
 from redrive.service.planning import Plan, plan_of
@@ -233,7 +234,8 @@ class Service(OfSources):
         """Raise NoWayBack for the first of them whose transport this process does not have, or cannot open."""
         for letter in letters:
             if letter.transport not in self.app.transport_names:
-                raise NoWayBack(letter.id, letter.transport, self.app.transport_names)
+                schemes = schemes_of(letter.transport)
+                raise NoWayBack(letter.id, letter.transport, self.app.transport_names, schemes)
             self.app.transport(letter.transport)
 
     async def unarchive(self, query: Query, *, actor: str, every: bool = False) -> int:

@@ -207,7 +207,8 @@ async def test_a_letter_of_a_transport_that_this_process_has_not_is_skipped_with
     await replays.run(replay.id, runner="a")
     assert [one.message.id for one in await _queued(world)] == [ours.message.id]
     entries, _ = await world.letters.ledger.entries(replay.id, status=EntryStatus.SKIPPED)
-    assert [(one.letter, one.note) for one in entries] == [(foreign.id, "this process has no transport 'kafka'")]
+    why = "this process has no transport 'kafka': set `transports.kafka`"
+    assert [(one.letter, one.note) for one in entries] == [(foreign.id, why)]
     left = await world.letter_of(foreign.message)
     assert (left.state, left.owner, left.resends) == (State.PENDING, None, 0)
 
