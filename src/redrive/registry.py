@@ -33,6 +33,7 @@ TRANSPORTS = {
     "kafka+ssl": "redrive.transports.kafka.transport:open_transport",
     "postgresql": "redrive.transports.postgresql:open_transport",
     "postgres": "redrive.transports.postgresql:open_transport",
+    "sqs": "redrive.transports.sqs:open_transport",
 }
 STORES = {
     "memory": "redrive.stores.memory:open_store",

@@ -13,6 +13,7 @@ import pytest
 from tests.servers.chromium import Chromium
 from tests.servers.consul import Consul
 from tests.servers.consumers import Consumers
+from tests.servers.elasticmq import ElasticMQ
 from tests.servers.kafka import Kafka
 from tests.servers.mongodb import MongoDB
 from tests.servers.needs import Needs
@@ -37,6 +38,7 @@ NEEDS_OF_FIXTURE: Mapping[str, Needs] = {
     "pgbouncer_server": PgBouncer.needs,
     "pgbouncer_url": PgBouncer.needs,
     "opensearch_server": OpenSearch.needs,
+    "elasticmq_server": ElasticMQ.needs,
     "consul_server": Consul.needs,
     "prometheus_server": Prometheus.needs,
     "alertmanager_server": Alertmanager.needs,
@@ -177,6 +179,11 @@ def pgbouncer_url(pgbouncer_server: PgBouncer, postgresql_url: str) -> str:
 @pytest.fixture(scope="session")
 def opensearch_server(server_pool: ServerPool) -> OpenSearch:
     return server_pool.shared("opensearch_server", OpenSearch)
+
+
+@pytest.fixture(scope="session")
+def elasticmq_server(server_pool: ServerPool) -> ElasticMQ:
+    return server_pool.shared("elasticmq_server", ElasticMQ)
 
 
 @pytest.fixture(scope="session")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Collection, Hashable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from datetime import datetime
+from datetime import datetime, timedelta
 from enum import StrEnum
 from types import TracebackType
 from typing import Any, Protocol, runtime_checkable
@@ -525,14 +525,44 @@ class HasTopology(Protocol):
         ...
 
 
+class Demand(Struct, frozen=True):
+    """What the handler of a source asks of its queue."""
+
+    source: str
+    attempts: int
+    timeout: timedelta  # of one attempt
+    waits: timedelta  # between all its attempts, together
+    longest_wait: timedelta  # between two of them
+
+
+class Advice(Struct, frozen=True):
+    """What is wrong with a source, and how to mend it. Both are for people."""
+
+    text: str
+    mend: str
+    is_failure: bool = False  # something does not work, or is lost
+
+
+@runtime_checkable
+class Advises(Protocol):
+    """A transport whose sources are set up by others, and that can say what is wrong with them."""
+
+    async def advice(self, demands: Sequence[Demand]) -> Sequence[Advice]:
+        """Look at how these sources are set up. Makes and changes nothing."""
+        ...
+
+
 __all__ = [
     "ACCEPTED",
+    "Advice",
+    "Advises",
     "Block",
     "CannotReturn",
     "CommitsWork",
     "CountsBegun",
     "DeadLetterPlace",
     "Delivery",
+    "Demand",
     "Depth",
     "Examined",
     "Features",
