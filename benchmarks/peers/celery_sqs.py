@@ -8,6 +8,8 @@ from typing import Any
 
 from benchmarks.peers import needed
 
+_PATIENCE = 60  # seconds
+
 
 def consume(endpoint: str, total: int) -> float:
     """Tasks a second, from the start of the worker to the last."""
@@ -29,7 +31,8 @@ def consume(endpoint: str, total: int) -> float:
     worker = needed("celery.contrib.testing.worker")
     began = time.perf_counter()
     with worker.start_worker(app, pool="threads", concurrency=10, perform_ping_check=False, loglevel="ERROR"):
-        done.wait()
+        if not done.wait(_PATIENCE):
+            raise RuntimeError(f"Celery has {left} of {total} tasks left after {_PATIENCE} s")
         return total / (time.perf_counter() - began)
 
 

@@ -118,9 +118,11 @@ class Api:
             region = options.region or session.get_config_variable("region")
             if region is None and options.endpoint is None:
                 raise ConfigError("SQS: no region is set: write it like sqs://?region=eu-central-1, or set AWS_REGION")
-            found = session.create_client("sqs", region_name=region or "us-east-1", endpoint_url=options.endpoint)
-            async with found as client:
-                self._endpoint, self.region = client.meta.endpoint_url, client.meta.region_name
+            if options.endpoint is not None:  # then there is nothing to look up, which takes a moment
+                self._endpoint, self.region = options.endpoint, region or "us-east-1"
+            else:
+                async with session.create_client("sqs", region_name=region) as client:
+                    self._endpoint, self.region = client.meta.endpoint_url, client.meta.region_name
             self._credentials = await session.get_credentials()
         except BotoCoreError as error:
             raise ConfigError(f"SQS: {error}") from error
