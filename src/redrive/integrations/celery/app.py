@@ -7,6 +7,7 @@ import time
 from pathlib import Path
 from typing import Any
 
+import msgspec
 from billiard.einfo import ExceptionInfo
 from billiard.exceptions import TimeLimitExceeded, WorkerLostError
 from celery import signals
@@ -18,7 +19,7 @@ from redrive.errors import ConfigError
 from redrive.flow.attempt import text_of, type_name
 from redrive.integrations.celery.attempts import earlier, keep_attempts
 from redrive.integrations.celery.consumer import step_for
-from redrive.integrations.celery.notes import KIND, note_of
+from redrive.integrations.celery.notes import KIND, Note, note_of
 from redrive.integrations.celery.request import error_of
 from redrive.integrations.celery.wire import identity, kept, lineage_of
 from redrive.integrations.letters import failure_of, failure_told, letter_of
@@ -68,7 +69,10 @@ class RedriveCelery:
         if self._watch is None:
             reporter = Reporter(self.store, clock=self._clock, **self._options)
             self._watch = Watch(reporter, self._transport, self._clock)
-        self._watch.begin(note_of(consumer, self._transport, self._clock.now()))
+        try:
+            self._watch.begin(note_of(consumer, self._transport, self._clock.now()))
+        except Exception:  # settings of a kind that nobody has thought of: the doctor says nothing of them
+            log.exception("this worker could not note how it is set up")
         return self._watch
 
     def _in_child(self, **_: Any) -> None:
@@ -89,9 +93,9 @@ class Watch:
         self._transport = transport
         self._clock = clock
 
-    def begin(self, note: dict[str, Any]) -> None:
+    def begin(self, note: Note) -> None:
         """Deliver what an earlier worker has left, and note how this one is set up."""
-        self._reporter.noted(KIND, f"celery/{note['app']}", note)
+        self._reporter.noted(KIND, f"celery/{note.app}", msgspec.to_builtins(note))
 
     def close(self) -> None:
         """Deliver what waits, as far as the store answers."""

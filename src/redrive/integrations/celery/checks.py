@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
 from redrive.doctor.findings import Finding, fine, warning
-from redrive.integrations.celery.notes import KIND
+from redrive.integrations.celery.notes import KIND, Note, read_note
 
 if TYPE_CHECKING:
     from redrive.app import Redrive
@@ -14,20 +14,17 @@ if TYPE_CHECKING:
 
 async def examine(app: Redrive) -> list[Finding]:
     """Findings for each app of Celery that has told this store of itself."""
-    noted = [document.body for document in await app.store.documents.list(KIND)]
-    apps = [note for note in noted if note.get("integration") == "celery"]
-    return [finding for note in apps for finding in _findings(note, app.transport_names)]
+    notes = [read_note(document.body) for document in await app.store.documents.list(KIND)]
+    return [finding for note in notes if note for finding in _findings(note, app.transport_names)]
 
 
-def _findings(note: Mapping[str, Any], transports: list[str]) -> Iterator[Finding]:
-    about = f"celery {note['app']}"
-    yield fine(
-        about, f"{note['tasks']} tasks, broker {note['broker']}, last seen {note['at'][:19]} at {note['worker']}"
-    )
-    if note["transport"] not in transports:
-        yield warning(about, "its letters cannot be replayed from here", way_to(note["transport"], note["broker"]))
+def _findings(note: Note, transports: list[str]) -> Iterator[Finding]:
+    about = f"celery {note.app}"
+    yield fine(about, f"{note.tasks} tasks, broker {note.broker}, last seen {note.at} at {note.worker}")
+    if note.transport not in transports:
+        yield warning(about, "its letters cannot be replayed from here", way_to(note.transport, note.broker))
     yield from _of_lost_workers(about, note)
-    if note["broker"].startswith(("redis", "sentinel")):
+    if note.broker.startswith(("redis", "sentinel")):
         yield from _of_redis(about, note)
 
 
@@ -41,25 +38,25 @@ def way_to(name: str, broker: str) -> str:
     )
 
 
-def _of_lost_workers(about: str, note: Mapping[str, Any]) -> Iterator[Finding]:
-    if note["acked_early"]["count"]:
+def _of_lost_workers(about: str, note: Note) -> Iterator[Finding]:
+    if note.acked_early.count:
         yield warning(
             about,
-            f"{_said(note['acked_early'])}: acknowledged before they run: a worker that is killed loses what it runs",
+            f"{note.acked_early}: acknowledged before they run: a worker that is killed loses what it runs",
             "set task_acks_late = True if they can be run twice, and task_reject_on_worker_lost = False, so that a "
             "task that kills its worker becomes a letter",
         )
-    if note["requeued_when_lost"]["count"]:
+    if note.requeued_when_lost.count:
         yield warning(
             about,
-            f"{_said(note['requeued_when_lost'])}: task_reject_on_worker_lost lets a task that kills its worker kill "
+            f"{note.requeued_when_lost}: task_reject_on_worker_lost lets a task that kills its worker kill "
             "the next one, for ever",
             "set task_reject_on_worker_lost = False, so that it becomes a letter; or quorum queues with a limit",
         )
 
 
-def _of_redis(about: str, note: Mapping[str, Any]) -> Iterator[Finding]:
-    timeout, longest = note["visibility_timeout"], note["longest_limit"]
+def _of_redis(about: str, note: Note) -> Iterator[Finding]:
+    timeout, longest = note.visibility_timeout, note.longest_limit
     if longest and longest >= timeout:
         yield warning(
             about,
@@ -67,16 +64,10 @@ def _of_redis(about: str, note: Mapping[str, Any]) -> Iterator[Finding]:
             "another worker as well",
             f"set broker_transport_options = {{'visibility_timeout': {int(longest * 2)}}}, or a shorter time_limit",
         )
-    if note["without_limit"]["count"]:
+    if note.without_limit.count:
         yield warning(
             about,
-            f"{_said(note['without_limit'])}: no time limit, and what runs longer than the visibility timeout of "
+            f"{note.without_limit}: no time limit, and what runs longer than the visibility timeout of "
             f"{timeout:g} s runs twice",
             "set task_time_limit to less than the visibility timeout",
         )
-
-
-def _said(named: Mapping[str, Any]) -> str:
-    names, count = named["first"], named["count"]
-    more = f" and {count - len(names)} more" if count > len(names) else ""
-    return f"{', '.join(names)}{more}"

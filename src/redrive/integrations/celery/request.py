@@ -66,7 +66,7 @@ class RedriveRequest(Request):  # type: ignore[misc]
             self._bury_if_forgotten()
 
     def acknowledge(self) -> Any:
-        if not self.acknowledged and not self._bury():
+        if self._dying is not None and not self.acknowledged and not self._bury():
             return self._give_back()
         return super().acknowledge()
 
