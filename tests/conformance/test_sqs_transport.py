@@ -1,6 +1,6 @@
-"""The transport on SQS keeps every promise: standard and FIFO queues on ElasticMQ, and standard queues on moto.
+"""The transport on SQS keeps every promise: standard and FIFO queues, on ElasticMQ.
 
-Both have a clock that the test moves together with the transport's own, so hours take no time.
+It has a clock that the test moves together with the transport's own, so hours take no time.
 """
 
 from __future__ import annotations
