@@ -13,6 +13,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias, TypeVar
 
 from redrive.clock import Clock, SystemClock
+from redrive.config.code_version import version_of
 from redrive.config.durations import Duration, duration
 from redrive.config.load import load
 from redrive.config.settings import Settings
@@ -66,6 +67,9 @@ class Redrive:
 
     Without arguments it is embedded: one SQLite file, `redrive.db`, holds queue and letters. What is given here
     wins over the configuration file and the environment.
+
+    version   of your own code, noted in failures and told by workers. By default that of the distribution which the
+              module of a handler belongs to, or what git calls its directory
     """
 
     def __init__(
@@ -77,6 +81,7 @@ class Redrive:
         config: Path | None = None,
         clock: Clock | None = None,
         classifier: Classifier | None = None,
+        version: str | None = None,
     ) -> None:
         self.settings = settings or load(config)
         self.clock: Clock = clock or SystemClock()
@@ -86,6 +91,7 @@ class Redrive:
         self.span: Span | None = None
         self.batch_span: BatchSpan | None = None
         self.notifiers: list[Notifier] = []  # your own, beside those of `alerts.urls`
+        self._version = self.settings.version if version is None else text_of("version", version)
         self.inject: Inject | None = None  # adds the trace to what is sent (telemetry/tracing.py)
         self._declared: dict[str, str] = {}
         self._transports: dict[str, Transport] = {}
@@ -165,6 +171,15 @@ class Redrive:
     def sources(self) -> set[str]:
         """Those with a handler here, and those declared."""
         return {*self.handlers, *self._declared}
+
+    @property
+    def version(self) -> str:
+        """The version of the user's code: as given, as set, or as found once there is a handler; empty: not known."""
+        if not self._version:
+            modules = (handler.name.partition(":")[0] for handler in self.handlers.values())
+            own = next((module for module in modules if not module.startswith("redrive.")), None)
+            self._version = "" if own is None else version_of(own)
+        return self._version
 
     def known_transport(self, source: str) -> str | None:
         """The name of the transport of that source, if it has a handler here or is declared."""
@@ -427,7 +442,7 @@ class Redrive:
             events=self.events,
             clock=self.clock,
             worker=self.settings.worker_name,
-            version=self.settings.version,
+            version=self.version,
             body_limit=self.settings.body_limit,
             batch=_fetched_at_once(handler, self.settings),
             lease=self.settings.lease,

@@ -16,7 +16,7 @@ from redrive.forensics.query import Query
 from redrive.forensics.stats import Stats
 from redrive.forensics.views import Detail
 from redrive.service import ReplayReport, Service, Sources, Summaries
-from redrive.stores.base import Cursor, Group
+from redrive.stores.base import Cursor
 
 Ids = Annotated[tuple[str, ...], Meta(min_length=1, max_length=1000)]
 Limit = Annotated[int, QueryParameter(ge=1, le=1000)]
@@ -77,14 +77,6 @@ async def archive_letters(
     return Archived(await service.archive(query or Query(), actor=actor))
 
 
-@get("/groups", role=Role.VIEWER)
-async def list_groups(
-    service: NamedDependency[Service], filters: NamedDependency[Query], limit: Limit = 50
-) -> list[Group]:
-    """Letters with one cause are one group; the largest first."""
-    return list(await service.groups(filters, limit=limit))
-
-
 @get("/stats", role=Role.VIEWER)
 async def show_stats(service: NamedDependency[Service]) -> Stats:
     """Letters by state, category and source, and how full the queues are. What did not answer within 5 seconds is in
@@ -117,7 +109,6 @@ router = Router(
         show_letter,
         retry_letters,
         archive_letters,
-        list_groups,
         show_stats,
         list_sources,
         show_audit,

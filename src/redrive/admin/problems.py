@@ -20,6 +20,7 @@ from redrive.errors import (
     NoWayBack,
     RedriveError,
     Unavailable,
+    UnknownGroup,
     UnknownIncident,
     UnknownLetter,
     UnknownReplay,
@@ -65,6 +66,7 @@ def problem(status: int, error: str, hint: str | None = None, headers: dict[str,
 
 
 _ANSWERS: dict[type[RedriveError], tuple[int, str | None]] = {
+    UnknownGroup: (404, "GET /api/groups lists them"),
     UnknownLetter: (404, "GET /api/letters lists them"),
     UnknownReplay: (404, "GET /api/replays lists them"),
     UnknownIncident: (404, "GET /api/incidents lists them"),

@@ -4,11 +4,23 @@ Everything shown is redacted; everything done names who did it, and is written t
 
 asking.py    what every part stands on: backends asked side by side, the audit trail
 sources.py   queues, workers, pauses; finding.py knows which sources there are
-service.py   letters, groups, replays, incidents
+groups.py    how groups stand, and what people say of them: fixed in a version, muted for a while
+service.py   letters, replays, incidents
 """
 
 from redrive.service.asking import AUDIT
+from redrive.service.groups import FixReport, GroupView
 from redrive.service.service import Plan, ReplayReport, Service, Summaries
 from redrive.service.sources import PauseReport, Sources
 
-__all__ = ["AUDIT", "PauseReport", "Plan", "ReplayReport", "Service", "Sources", "Summaries"]
+__all__ = [
+    "AUDIT",
+    "FixReport",
+    "GroupView",
+    "PauseReport",
+    "Plan",
+    "ReplayReport",
+    "Service",
+    "Sources",
+    "Summaries",
+]

@@ -243,6 +243,8 @@ _SAYS: Mapping[type[Event], Callable[[Any], Line]] = {
     facts.BackendUp: _as_is(logging.INFO, "backend_up"),
     facts.BreakerMoved: _as_is(logging.WARNING, "breaker_moved"),
     facts.ReplayMoved: _as_is(logging.INFO, "replay_moved"),
+    facts.GroupDeployed: _as_is(logging.INFO, "group_deployed"),
+    facts.GroupRegressed: _as_is(logging.WARNING, "group_regressed"),
     facts.LettersMoved: _as_is(logging.INFO, "letters_moved"),
     facts.LettersPruned: _as_is(logging.INFO, "letters_pruned"),
     facts.LettersRetried: _as_is(logging.DEBUG, "letters_retried"),

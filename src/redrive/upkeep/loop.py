@@ -17,6 +17,7 @@ from redrive.stores.base import Store
 from redrive.telemetry.events import BackendDown, Events, UpkeepRan
 from redrive.transports.base import Transport
 from redrive.upkeep.due import Due
+from redrive.upkeep.fixes import Fixes
 from redrive.upkeep.prune import Retention, prune
 from redrive.upkeep.replaying import Replaying
 from redrive.upkeep.rescue import rescue_cancelled, rescue_claims
@@ -46,6 +47,7 @@ class Upkeep:
         self._settings = settings
         self._owner = f"upkeep:{settings.worker_name}:{clock.new_id()}"
         self.replays = Replays(store, transports, events, clock)
+        self.fixes = Fixes(store, self.replays, events, clock)
         self._replaying = Replaying(self.replays, events, clock, owner=self._owner)
         self.due = Due(
             store,
@@ -74,6 +76,7 @@ class Upkeep:
             group.create_task(self._every("retries", self._settings.upkeep.interval, self.due.cycle))
             group.create_task(self._every("rescue", _RESCUE_EVERY, self.rescue))
             group.create_task(self._every("replays", _RESCUE_EVERY, self._replaying.begin))
+            group.create_task(self._every("fixes", _RESCUE_EVERY, self.fixes.cycle))
             group.create_task(self._every("prune", self._settings.upkeep.prune_every, self.prune))
 
     async def rescue(self) -> None:
