@@ -7,6 +7,7 @@ import contextvars
 import functools
 import inspect
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from datetime import timedelta
 from pathlib import Path
 from types import TracebackType
@@ -17,6 +18,7 @@ from redrive.config.code_version import version_of
 from redrive.config.durations import Duration, duration
 from redrive.config.load import load
 from redrive.config.settings import Settings
+from redrive.debugging.isolation import isolation
 from redrive.errors import ConfigError, MessageTooLarge, UnknownSource, UsageError, not_sent
 from redrive.flow.around import Around, arounds, wrapped, wrapped_batch
 from redrive.flow.callables import is_async, name_of, refusing
@@ -24,7 +26,7 @@ from redrive.flow.classify import Classifier
 from redrive.flow.context import BatchSpan, Context, Handler, Span
 from redrive.flow.decode import Decoder, batch_signature_of, decode_wants_message, encode, signature_of
 from redrive.flow.exactly_once import connection_parameter, given_connection, in_transactions
-from redrive.flow.threads import Threads
+from redrive.flow.threads import InThisThread, Threads
 from redrive.flow.validate import GivenHeaders, bytes_of, headers_of, moment_of, priority_of, text_of
 from redrive.limits import Fair, Limits, Rate
 from redrive.model import Holds, Message, MessageId
@@ -203,6 +205,8 @@ class Redrive:
             raise ConfigError(f"source {source!r} has a handler already: {self.handlers[source].name}")
         if transport not in self._urls and transport not in self._transports:
             raise ConfigError(f"transport {transport!r} is not configured: there is {', '.join(self._urls)}")
+        if (apart := isolation()) is not None:
+            function = apart.prepared(function)
         batching, default = wraps.batching, self.settings.concurrency if wraps.batching is None else 1
         width = default if concurrency is None else concurrency
         if not isinstance(width, int) or width < 1:
@@ -240,6 +244,7 @@ class Redrive:
             batch=batching.size if batching else None,
             within=batching.within if batching else timedelta(),
             exactly_once=wraps.exactly_once,
+            function=function,
         )
         if transport in self._transports:
             self._set_limits(self._transports[transport], [self.handlers[source]])
@@ -378,6 +383,8 @@ class Redrive:
 
     def transport(self, name: str = "default") -> Transport:
         """The transport of that name, opened when it is first needed."""
+        if (apart := isolation()) is not None:
+            return apart.transport
         if name not in self._transports:
             if name not in self._urls:
                 raise ConfigError(f"transport {name!r} is not configured: there is {', '.join(self._urls)}")
@@ -393,6 +400,15 @@ class Redrive:
             for handler in handlers:
                 if handler.limits.asks:
                     transport.limit(handler.source, handler.limits)
+
+    @contextmanager
+    def in_this_thread(self) -> Iterator[None]:
+        """Run sync handlers in the thread of the event loop meanwhile: for a debugger, which holds it up anyway."""
+        before, self._threads = self._threads, InThisThread("redrive-handler")
+        try:
+            yield
+        finally:
+            self._threads = before
 
     def use(self, name: str, transport: Transport) -> None:
         """That transport under that name, whatever the settings say of it."""
@@ -410,6 +426,8 @@ class Redrive:
 
     @property
     def store(self) -> Store:
+        if (apart := isolation()) is not None:
+            return apart.store
         if self._store is None:
             with naming("store"):
                 self._store = open_store(self._store_url)

@@ -12,6 +12,7 @@ from msgspec import Meta, Struct
 from redrive.access.tokens import Role, Token
 from redrive.admin.problems import Unreadable
 from redrive.admin.wire import from_url
+from redrive.forensics.carried import CarriedMessage
 from redrive.forensics.query import Query
 from redrive.forensics.stats import Stats
 from redrive.forensics.views import Detail
@@ -56,6 +57,15 @@ async def list_letters(
 async def show_letter(service: NamedDependency[Service], id: FromPath[str]) -> Detail:
     """Every attempt with its stack, headers, body and lineage, redacted. By the letter's id or its message's."""
     return await service.letter(id)
+
+
+@get("/letters/{id:str}/message", role=Role.VIEWER)
+async def carry_message(
+    request: Request[Any, Token, Any], service: NamedDependency[Service], actor: NamedDependency[str], id: FromPath[str]
+) -> CarriedMessage:
+    """The message alone, for `redrive debug --server`. An admin gets it as it is, which is noted in the audit trail;
+    everybody else gets it `redacted`."""
+    return await service.carried(id, actor=actor, raw=request.auth.role is Role.ADMIN)
 
 
 @post("/letters/retry", role=Role.OPERATOR, status_code=200)
@@ -107,6 +117,7 @@ router = Router(
     route_handlers=[
         list_letters,
         show_letter,
+        carry_message,
         retry_letters,
         archive_letters,
         show_stats,

@@ -34,6 +34,7 @@ TABLE = {
             "Send letters back to their source; shows the plan, then asks",
         ),
         "retry": (".retry:retry", "Send single letters back, now"),
+        "debug": (".debug:debug", "Run a handler on a letter's message under pdb, or write a test of it"),
         "archive": (".archive:archive", "Put letters away as done with; they are kept"),
         "fix": (".fix:fix", "Say in which version a group is fixed; its letters go back when it runs"),
         "mute": (".fix:mute", "Mute a group for a while: no alerts, not in the list"),

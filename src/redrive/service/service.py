@@ -14,6 +14,7 @@ from redrive.answers import Unanswered
 from redrive.app import Redrive
 from redrive.errors import NoWayBack, UnknownLetter, UsageError
 from redrive.flow.replay import Progress, Replay, selectable
+from redrive.forensics.carried import CarriedMessage, carried
 from redrive.forensics.query import Query
 from redrive.forensics.transfer import letters_of, line_of
 from redrive.forensics.views import Detail, Summary, detail, summary
@@ -87,6 +88,13 @@ class Service(OfGroups):
             if page.letters and id:
                 return page.letters[0]
         raise UnknownLetter(id)
+
+    async def carried(self, id: LetterId, *, actor: str | None = None, raw: bool = True) -> CarriedMessage:
+        """The message of a letter, to run a handler on it elsewhere: as it is (`raw`), or with its secrets masked."""
+        letter = await self.find(id)
+        if raw and actor is not None:
+            await self.note(actor, "unmask", letter.id)
+        return carried(letter, self.redactor, raw=raw)
 
     async def named(self, ids: Iterable[LetterId]) -> Query:
         """Exactly those letters, named as `letter` takes it; one that does not exist is an error."""

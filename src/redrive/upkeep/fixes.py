@@ -107,7 +107,7 @@ class Fixes:
         try:
             await self._replays.get(replay)
         except UnknownReplay:
-            query = Query(groups=(group,), before=self._clock.now())
+            query = Query(groups=(group,))
             if not await self._store.letters.count(selectable(query)):
                 return
             await self._replays.start(query, actor=f"fix by {fix.by}", reason=f"fixed in {fix.version}", id=replay)

@@ -14,6 +14,7 @@ from redrive.cli.options import as_json, every, filters, until_now, yes
 from redrive.cli.options import rate as a_rate
 from redrive.cli.output import error, letters_said, line, say, show, table, tell_json, width
 from redrive.cli.session import actor, ask, loaded
+from redrive.cli.shadow import Shadow, run_shadow, shadowing
 from redrive.flow.replay import Replay
 from redrive.forensics.query import Query
 from redrive.service import Plan, Service
@@ -27,6 +28,7 @@ _GROUPS_SHOWN = 8
 @click.option("--dry-run", is_flag=True, help="Show the plan, and send nothing.")
 @click.option("--rate", type=a_rate, metavar="50/s", help="At most so many letters a second (50, 50/s, 3000/m).")
 @click.option("--reason", default="", help="Why, for the audit trail.")
+@shadowing
 @waiting
 @yes
 @as_json
@@ -37,6 +39,7 @@ def replay(
     dry_run: bool,
     rate: float | None,
     reason: str,
+    shadow: Shadow | None,
     patience: Patience,
     yes: bool,
     as_json: bool,
@@ -48,8 +51,12 @@ def replay(
     \b
     redrive replay --group 4kq2m7pxw3ab --dry-run
     redrive replay --source orders --newer-than 1d --rate 50/s --wait
+    redrive replay --group 4kq2m7pxw3ab --shadow --handler shop:charge
     """
     not_empty(query, every=every, verb="replay")
+    if shadow is not None:
+        run_shadow(until_now(query), shadow, as_json=as_json)
+        return
     bounded, here = until_now(query), loaded().settings.transports
     plan = ask(lambda service: service.plan(query, transports=here))
     if dry_run and as_json:
