@@ -60,7 +60,9 @@ def _joined(letter: Letter, known: Mapping[LetterId, Letter], now: datetime) -> 
     named = _named(letter.message)
     origin = None if named is None else known.get(named)
     if origin is not None and _is_same(origin, letter):
-        return _again(origin, replace(letter, id=origin.id, message=origin.message), _replay(letter.message), now)
+        failures = tuple(replace(failure, edition=origin.version) for failure in letter.failures)
+        same = replace(letter, id=origin.id, message=origin.message, failures=failures)
+        return _again(origin, same, _replay(letter.message), now)
     if named == letter.id and origin is not None:  # another message, with copied headers: both are kept
         letter = _apart(letter)
     old = known.get(letter.id)

@@ -38,7 +38,7 @@ def letter_of(
     return Letter(
         id=letter_id(message.source, message.id),
         message=replace(message, attempt=1),
-        failures=merge_failures(delivery.failures, [failure]),
+        failures=_failures(delivery, failure, origin),
         state=State.EXHAUSTED if wait is None and origin is not None and origin.was_retried else State.PENDING,
         reason=reason,
         group=intern(fingerprint(failure)),  # there are few groups, and may be very many letters
@@ -79,7 +79,7 @@ def parked(delivery: Delivery, failure: Failure, after: timedelta, *, transport:
     return Letter(
         id=letter_id(message.source, message.id),
         message=replace(message, attempt=message.attempt + 1),
-        failures=merge_failures(delivery.failures, [failure]),
+        failures=_failures(delivery, failure, origin),
         state=State.PENDING,
         reason=Reason.PARKED,
         group=fingerprint(failure),
@@ -91,6 +91,14 @@ def parked(delivery: Delivery, failure: Failure, after: timedelta, *, transport:
         replay=origin.replay if origin else None,
         depends_on=dependencies(message),
     )
+
+
+def _failures(delivery: Delivery, failure: Failure, origin: Lineage | None) -> tuple[Failure, ...]:
+    """The failures of a message, each with the version of its letter that was sent back, if it was."""
+    failures = merge_failures(delivery.failures, [failure])
+    if origin is None:
+        return failures
+    return tuple(known if known.edition is not None else replace(known, edition=origin.version) for known in failures)
 
 
 def _wait(failure: Failure, policy: Policy, origin: Lineage | None, rng: Random) -> timedelta | None:

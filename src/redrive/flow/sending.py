@@ -7,6 +7,7 @@ from collections.abc import Collection, Sequence
 from msgspec import Struct
 
 from redrive.clock import Clock
+from redrive.flow.lineage import said_version
 from redrive.flow.resend import Resend, Results
 from redrive.flow.waiting import Wait, Waits
 from redrive.forensics.query import Query
@@ -95,8 +96,9 @@ class Sending:
         going |= await self._sent_before([id for id in ids if id not in results])
         await self._way.undo([letter for letter in claimed if letter.id in refused])
         now = self._clock.now()
+        versions = {letter.id: said_version(letter.version) for letter in claimed}
         await self._store.ledger.mark(
-            Entry(self._replay, id, EntryStatus.SENT, now)
+            Entry(self._replay, id, EntryStatus.SENT, now, versions.get(id, ""))
             if id in going
             else self._skipped(id, refused.get(id, _CHANGED))
             for id in ids

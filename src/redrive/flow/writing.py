@@ -12,7 +12,7 @@ from msgspec.structs import replace
 from redrive.errors import TransportUnavailable, Unavailable
 from redrive.flow.context import Context
 from redrive.flow.decision import Decision
-from redrive.flow.lineage import Lineage, lineage
+from redrive.flow.lineage import Lineage, lineage, said_version
 from redrive.model import UNRESOLVED, Bury, Letter, LetterId, Reason, Release, Stage, State, letter_id
 from redrive.stores.base import Entry, EntryStatus
 from redrive.stores.recording import record_each
@@ -218,5 +218,6 @@ async def _buried(place: DeadLetterPlace, letters: Sequence[Letter]) -> Sequence
 
 
 def _entry(origin: Lineage, status: EntryStatus, item: Decision, now: datetime) -> Entry:
-    note = f"{item.failure.type}: {item.failure.message}"[:200] if item.failure else ""
+    failed = f"{item.failure.type}: {item.failure.message}" if item.failure else ""
+    note = "; ".join(filter(None, (said_version(origin.version), failed)))[:200]
     return Entry(origin.replay or "", origin.letter, status, now, note)

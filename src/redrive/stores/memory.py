@@ -12,10 +12,27 @@ from heapq import heappop, heappush
 from itertools import count, islice
 from typing import Any
 
+from msgspec.structs import replace
+
 from redrive.clock import microseconds, moment
 from redrive.errors import BadQuery
 from redrive.forensics.query import Query, matches
-from redrive.model import Category, Letter, LetterId, MessageId, Owner, State, claimed, letter_id, moved, rejoined
+from redrive.model import (
+    Category,
+    Letter,
+    LetterId,
+    MessageId,
+    Owner,
+    Revision,
+    State,
+    Version,
+    claimed,
+    edited,
+    letter_id,
+    moved,
+    rejoined,
+    version_of,
+)
 from redrive.stores.base import (
     MAY_BECOME,
     REPLAYABLE,
@@ -42,6 +59,7 @@ class MemoryStore:
 
     def __init__(self) -> None:
         self.letters = MemoryLetters()
+        self.versions = MemoryVersions(self.letters)
         self.ledger = MemoryLedger(self.letters)
         self.documents = MemoryDocuments()
 
@@ -65,6 +83,7 @@ class MemoryLetters:
         self._counts: Counter[tuple[str, State, Category]] = Counter()
         self._in_flight: set[LetterId] = set()
         self._schedule = _Schedule()
+        self._versions: dict[LetterId, dict[int, Version]] = {}  # those before the newest
 
     async def record(self, letters: Sequence[Letter]) -> None:
         for letter in letters:
@@ -145,6 +164,7 @@ class MemoryLetters:
         for id in gone:
             self._counts[_tallied(self._letters.pop(id))] -= 1
             del self._order[id]
+            self._versions.pop(id, None)
         self._pruned.update(gone)
         if len(self._pruned) > len(self._letters) + _FEW:
             self._sort()
@@ -169,6 +189,8 @@ class MemoryLetters:
     def _keep(self, old: Letter | None, new: Letter) -> None:
         if old is not None:
             self._counts[_tallied(old)] -= 1
+            if new.version > old.version:
+                self._versions.setdefault(old.id, {})[old.version] = version_of(old)
         self._counts[_tallied(new)] += 1
         self._letters[new.id] = new
         if new.state in _IN_FLIGHT:
@@ -236,6 +258,35 @@ class MemoryLetters:
         """The letters of a message: at most one of each source, whose id follows from both."""
         ids = {letter_id(source, id) for source, _, _ in self._counts}
         return (self._letters[known] for known in ids if known in self._letters)
+
+
+class MemoryVersions:
+    """Keeps the messages of letters as they were."""
+
+    def __init__(self, letters: MemoryLetters) -> None:
+        self._letters = letters
+
+    async def edit(self, revisions: Sequence[Revision]) -> Sequence[LetterId]:
+        letters = self._letters
+        won = []
+        for revision in revisions:
+            old = letters._letters.get(revision.letter)
+            if old is not None and (new := edited(old, revision)) is not None:
+                letters._keep(old, new)
+                won.append(new.id)
+        return won
+
+    async def list(self, letter: LetterId) -> Sequence[Version]:
+        kept = self._letters._versions.get(letter, {})
+        return [replace(kept[number], body=b"") for number in sorted(kept)]
+
+    async def get(self, letter: LetterId, number: int) -> Version | None:
+        return self._letters._versions.get(letter, {}).get(number)
+
+    async def keep(self, versions: Sequence[Version]) -> None:
+        for version in versions:
+            if version.letter in self._letters._letters:
+                self._letters._versions.setdefault(version.letter, {}).setdefault(version.number, version)
 
 
 class _Schedule:

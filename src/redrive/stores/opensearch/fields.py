@@ -52,6 +52,7 @@ class Fields(Struct, frozen=True, omit_defaults=True, gc=False, kw_only=True):
     lease_until: int | None = None
     replay: str | None = None
     depends_on: tuple[str, ...] = ()
+    version: int = 0  # of its message; the older ones are documents
     shape: Any = None
 
 
@@ -93,6 +94,7 @@ def fields_of(letter: Letter, arrival: int, shape: Any = None) -> Fields:
         lease_until=_micros(letter.lease_until),
         replay=None if letter.replay is None else whole(letter.replay),
         depends_on=tuple(map(whole, letter.depends_on)),
+        version=letter.version,
         shape=shape,
     )
 

@@ -14,7 +14,7 @@ from redrive.clock import microseconds, moment
 from redrive.drivers.postgresql.link import copy, rows
 from redrive.drivers.postgresql.pool import Connection
 from redrive.forensics.query import Query
-from redrive.model import Category, Letter, LetterId, Owner, State, rejoined
+from redrive.model import Category, Letter, LetterId, Owner, Revision, State, edited, rejoined, version_of
 from redrive.stores.base import AT_REST, MAY_BECOME, Cursor, Group, Page, Tally
 from redrive.stores.postgresql.access import Access
 from redrive.stores.postgresql.codec import (
@@ -29,6 +29,7 @@ from redrive.stores.postgresql.codec import (
     unclean,
 )
 from redrive.stores.postgresql.query import Condition, beyond, cursor_of, in_order, is_counted, where
+from redrive.stores.postgresql.versions import version_row
 from redrive.stores.rounds import by_id, rounds
 from redrive.stores.shape import Shape, decoded
 
@@ -158,9 +159,33 @@ class PostgresLetters:
         known = {letter.id: letter for letter in (letter_of(row, self._shape) for row in found)}
         await self._copy(connection, [letter for letter in letters if letter.id not in known])
         joined = [rejoined(known[letter.id], letter) for letter in letters if letter.id in known]
-        changed = [dict(zip(INSERTED, row_of(new, self._shape), strict=True)) for new in joined if new is not None]
-        if changed:
+        await self._write_over(connection, known, [new for new in joined if new is not None])
+
+    async def edit(self, revisions: Sequence[Revision]) -> Sequence[LetterId]:
+        """Edit letters in one transaction; returns those that were as expected."""
+        parameters = {"ids": cleaned_all(revision.letter for revision in revisions)}
+
+        async def work(connection: Connection) -> list[LetterId]:
+            found = await rows(connection, self._sql("known"), parameters)
+            known = {letter.id: letter for letter in (letter_of(row, self._shape) for row in found)}
+            new = [edited(known[item.letter], item) for item in revisions if item.letter in known]
+            changed = [letter for letter in new if letter is not None]
+            await self._write_over(connection, known, changed)
+            return [letter.id for letter in changed]
+
+        return await self._access.run(work)
+
+    async def _write_over(
+        self, connection: Connection, known: Mapping[LetterId, Letter], letters: Sequence[Letter]
+    ) -> None:
+        """Write letters over those that are known, and locked. What the message of one was is kept first."""
+        replaced = [known[letter.id] for letter in letters if letter.version > known[letter.id].version]
+        versions = [version_row(version_of(letter)) for letter in replaced]
+        if versions:
+            await connection.cursor().executemany(self._sql("keep_version").encode(), versions)
+        if letters:
             statement = self._sql("rejoin", inserted=_NAMES, values=_VALUES)
+            changed = [dict(zip(INSERTED, row_of(letter, self._shape), strict=True)) for letter in letters]
             await connection.cursor().executemany(statement.encode(), changed)
 
     async def _copy(self, connection: Connection, letters: Sequence[Letter]) -> None:

@@ -14,17 +14,29 @@ from msgspec.structs import replace
 from redrive.clock import microseconds, moment
 from redrive.drivers.sqlite.database import clauses
 from redrive.forensics.query import Query
-from redrive.model import Category, Letter, LetterId, Owner, State, claimed, rejoined
+from redrive.model import (
+    Category,
+    Letter,
+    LetterId,
+    Owner,
+    Revision,
+    State,
+    claimed,
+    edited,
+    rejoined,
+    version_of,
+)
 from redrive.stores.base import AT_REST, MAY_BECOME, Cursor, Group, Page, Tally
 from redrive.stores.rounds import by_id, rounds
 from redrive.stores.shape import Shape, decoded, encoded
 from redrive.stores.sqlite.access import Access, as_json
 from redrive.stores.sqlite.query import arms, cursor_of, is_counted, numbered, position, where
+from redrive.stores.sqlite.versions import version_row
 
 _SQL = clauses(__package__, "letters")
 _COLUMNS = (
     "seq, created_at, state, updated_at, next_retry_at, expires_at, owner, lease_until, retries, resends, replay, "
-    "body, document"
+    "archived_from, body, document"
 )
 
 
@@ -148,8 +160,21 @@ class SqliteLetters:
         assert old is not None
         new = rejoined(old, letter)
         if new is not None:
-            connection.execute(_SQL["rejoin"], dict(zip(_INSERTED, self._row(new), strict=True)))
+            self._write_over(connection, old, new)
         return new is not None
+
+    def change(self, connection: sqlite3.Connection, revision: Revision) -> bool:
+        """Edit a letter, within a transaction; returns whether it was as expected."""
+        old = self._get(connection, revision.letter)
+        new = None if old is None else edited(old, revision)
+        if old is not None and new is not None:
+            self._write_over(connection, old, new)
+        return new is not None
+
+    def _write_over(self, connection: sqlite3.Connection, old: Letter, new: Letter) -> None:
+        if new.version > old.version:
+            connection.execute(_SQL["keep_version"], version_row(version_of(old)))
+        connection.execute(_SQL["rejoin"], dict(zip(_INSERTED, self._row(new), strict=True)))
 
     def _get(self, connection: sqlite3.Connection, id: LetterId) -> Letter | None:
         row = connection.execute(_SQL["get"].replace("{columns}", _COLUMNS), {"id": id}).fetchone()
@@ -183,6 +208,7 @@ class SqliteLetters:
             letter.retries,
             letter.resends,
             letter.replay,
+            letter.archived_from and str(letter.archived_from),
             message.body,
             document,
         )
@@ -209,6 +235,7 @@ class SqliteLetters:
             retries,
             resends,
             replay,
+            archived_from,
             body,
             document,
         ) = row
@@ -225,6 +252,7 @@ class SqliteLetters:
             retries=retries,
             resends=resends,
             replay=replay,
+            archived_from=archived_from and State(archived_from),
         )
 
 
@@ -252,6 +280,7 @@ _INSERTED = [
     "retries",
     "resends",
     "replay",
+    "archived_from",
     "body",
     "document",
 ]

@@ -3,8 +3,8 @@
 -- name: insert
 INSERT INTO letters (id, state, category, source, group_id, created_at, updated_at, next_retry_at, expires_at,
                      priority, owner, lease_until, transport, tenant, message_id, error_type, error_message, code,
-                     key, correlation_id, retries, resends, replay, body, document)
-VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
+                     key, correlation_id, retries, resends, replay, archived_from, body, document)
+VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
 ON CONFLICT (id) DO NOTHING;
 
 -- name: last
@@ -20,7 +20,7 @@ UPDATE letters SET state = :state, category = :category, group_id = :group_id, c
        next_retry_at = :next_retry_at, expires_at = :expires_at, owner = NULL, lease_until = NULL,
        transport = :transport, error_type = :error_type, error_message = :error_message, code = :code,
        retries = :retries, replay = :replay, body = :body, priority = :priority, tenant = :tenant, key = :key,
-       correlation_id = :correlation_id, document = :document
+       correlation_id = :correlation_id, archived_from = :archived_from, document = :document
 WHERE id = :id;
 
 -- name: count_new
@@ -103,7 +103,9 @@ UPDATE letters SET state = :to, updated_at = :now, owner = NULL, lease_until = N
        next_retry_at = CASE WHEN :to IN ('pending', 'exhausted') AND state IN ('retrying', 'replaying')
                             THEN next_retry_at END,
        resends = resends - (:to IN ('pending', 'exhausted') AND state IN ('retrying', 'replaying')),
-       retries = retries - (:to IN ('pending', 'exhausted') AND state = 'retrying')
+       retries = retries - (:to IN ('pending', 'exhausted') AND state = 'retrying'),
+       archived_from = CASE WHEN :to <> 'archived' THEN NULL WHEN state = 'archived' THEN archived_from
+                            WHEN state IN ('retrying', 'replaying') THEN 'exhausted' ELSE state END
 WHERE id IN (SELECT value FROM json_each(:ids))
   AND state IN (SELECT value FROM json_each(:expect))
   AND (:owner IS NULL OR owner = :owner)
@@ -129,3 +131,17 @@ SELECT id, created_at, seq FROM letters WHERE {where} AND +state IN ('pending', 
 INSERT INTO ledger (replay, letter_id, status, at, note) VALUES (:replay, :letter, :status, :at, :note)
 ON CONFLICT (replay, letter_id) DO UPDATE SET status = excluded.status, at = excluded.at, note = excluded.note
 WHERE excluded.status IN ('resolved', 'failed') OR status IN ('selected');
+
+-- name: keep_version
+-- As a crash may have left it, it is written again.
+INSERT OR REPLACE INTO versions (letter_id, number, facts, body) VALUES (?, ?, ?, ?);
+
+-- name: adopt_version
+INSERT OR IGNORE INTO versions (letter_id, number, facts, body)
+SELECT :letter, :number, :facts, :body WHERE EXISTS (SELECT 1 FROM letters WHERE id = :letter);
+
+-- name: versions
+SELECT facts FROM versions WHERE letter_id = ? ORDER BY number;
+
+-- name: version
+SELECT facts, body FROM versions WHERE letter_id = ? AND number = ?;
