@@ -8,16 +8,15 @@ import httpx
 import pytest
 
 from redrive.access.tokens import Role
-from redrive.telemetry.events import MessageBuried
+from redrive.testing.builders import make_failure, make_letter, make_message
 from tests.admin.conftest import SECRET, Client, Shop
 
 
 @pytest.fixture
 async def operator(client: Client, shop: Shop) -> httpx.AsyncClient:
     """Of a shop with one letter."""
-    shop.app._version = "1.4.1"
-    await shop.app.send("orders", {"id": 1}, id="m1")
-    await shop.until(MessageBuried)
+    failure = make_failure(version="1.4.1")
+    await shop.app.store.letters.record([make_letter(make_message(id="m1"), failure)])
     return await client(Role.OPERATOR)
 
 

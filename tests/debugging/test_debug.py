@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import os
 import pty
 import select
@@ -189,8 +190,7 @@ def test_a_hostile_letter_writes_no_code_into_the_test(shell: Shell) -> None:
     text = text_of_test(carried(letter, Redactor(), raw=True), 'shop:"""\nboom()')
     names: dict[str, object] = {}
     exec(compile(text, "test.py", "exec"), names)
-    fixture = names["message"]
-    made = fixture.__wrapped__() if hasattr(fixture, "__wrapped__") else fixture._fixture_function()  # type: ignore[attr-defined]
+    made = inspect.unwrap(names["message"])()  # type: ignore[arg-type]
     assert (made.source, made.id, made.body) == (letter.message.source, letter.message.id, letter.message.body)
     assert "x" not in names
 
