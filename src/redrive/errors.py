@@ -89,6 +89,16 @@ class UnknownReplay(UsageError):
         super().__init__(f"no replay {replay_id!r}: list them with `redrive replays`")
 
 
+class ReplayExists(UsageError):
+    """A replay of that id was made of another selection."""
+
+    def __init__(self, replay_id: str) -> None:
+        super().__init__(
+            f"replay {replay_id!r} exists already, and selected other letters: give the new one an id of its own, "
+            f"or ask with the same query again to get the one there is"
+        )
+
+
 class UnknownIncident(UsageError):
     """There is no such incident."""
 

@@ -265,6 +265,7 @@ OFF = {
     "utilisation": None,
     "backend_down": None,
     "breaker": False,
+    "replay_paused": False,
 }
 
 

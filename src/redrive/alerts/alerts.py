@@ -25,6 +25,7 @@ from redrive.alerts.masking import UrlMask
 from redrive.alerts.model import Alert, Notifier, Severity
 from redrive.alerts.notifiers import open_notifiers
 from redrive.alerts.regressions import Regressions
+from redrive.alerts.replays import PausedReplays
 from redrive.alerts.rules import BY_NAME, EXHAUSTED, Pen
 from redrive.alerts.watch import Watch
 from redrive.clock import Clock
@@ -80,6 +81,7 @@ class Alerts:
         self._watch = Watch(self._chosen, clock, pen, self._woken.set)
         self._groups = Groups(store.letters, self._chosen, self._watch, pen)
         self._regressions = Regressions(store.documents, self._chosen, pen)
+        self._replays = PausedReplays(store.documents, self._chosen, pen)
         self._dispatcher = Dispatcher(
             [Courier(notifier, events, clock, mask) for notifier in notifiers], clock, events, owner
         )
@@ -214,6 +216,7 @@ class Alerts:
         await self._write_down(self.incidents)
         found = await self.incidents.list()
         if await self._turns.take("look", self._chosen.interval * 0.9):
+            self._take(await self._replays.look(self._clock.now()))  # written down in the next round
             found = await self._looked_at(found)
         if self._ends and await self._turns.take(f"ends-{'-'.join(sorted(self._ends))}", self._chosen.interval * 0.9):
             found = await self._ended(found)

@@ -87,6 +87,13 @@ BREAKER = Rule(
     lambda t: "the circuit breaker of a target is open",
     lasting=True,
 )
+REPLAY_PAUSED = Rule(
+    "ReplayPaused",
+    Severity.ERROR,
+    "alerts.replay_paused",
+    lambda t: "a replay paused by itself, and waits for somebody",
+    lasting=True,
+)
 REGRESSED = Rule(
     "GroupRegressed",
     Severity.ERROR,
@@ -102,7 +109,7 @@ DEPLOYED = Rule(
     lasting=False,
     gone=lambda group: Query(groups=(group,), states=(State.PENDING, State.EXHAUSTED)),
 )
-RULES = (EXHAUSTED, NEW_GROUP, GROWING, FAILING, FILLING, DOWN, BREAKER, REGRESSED, DEPLOYED)
+RULES = (EXHAUSTED, NEW_GROUP, GROWING, FAILING, FILLING, DOWN, BREAKER, REPLAY_PAUSED, REGRESSED, DEPLOYED)
 BY_NAME = {rule.name: rule for rule in RULES}
 
 

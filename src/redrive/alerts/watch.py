@@ -13,6 +13,7 @@ from redrive.clock import Clock
 from redrive.config.durations import spoken
 from redrive.config.settings import Alerts as Thresholds
 from redrive.flow.breaker import Position
+from redrive.flow.replay_document import ReplayState
 from redrive.model import Failure, Reason, State
 from redrive.telemetry import events as facts
 from redrive.telemetry.events import Event
@@ -97,6 +98,7 @@ class Watch:
             facts.BackendUp: self._up,
             facts.BreakerMoved: self._moved,
             facts.GroupDeployed: self._was_deployed,
+            facts.ReplayMoved: self._replay_moved,
         }
 
     def __call__(self, event: Event) -> None:
@@ -206,6 +208,10 @@ class Watch:
             self._open.pop(event.target, None)
         elif len(self._open) < _MOST:
             self._open.setdefault(event.target, False)
+            self._wake()
+
+    def _replay_moved(self, event: facts.ReplayMoved) -> None:
+        if event.state == ReplayState.PAUSED:
             self._wake()
 
     # -- off the path --------------------------------------------------------------------------------------------------

@@ -3,33 +3,38 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Collection, Iterable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterable, Mapping, Sequence
+from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 from msgspec import Struct
 
 from redrive.alerts.incidents import Incident, Incidents, IncidentState
-from redrive.answers import Unanswered
+from redrive.answers import Unanswered, ask_each
 from redrive.app import Redrive
 from redrive.errors import NoWayBack, UnknownLetter, UsageError
-from redrive.flow.replay import Progress, Replay, selectable
+from redrive.flow.guard import Guard
+from redrive.flow.replay import Progress, Replay
+from redrive.flow.replay_document import DEADLINE
 from redrive.forensics.carried import CarriedMessage, carried
 from redrive.forensics.query import Query
 from redrive.forensics.transfer import letters_of, line_of
 from redrive.forensics.views import Detail, Summary, detail, summary
-from redrive.forensics.ways_back import not_configured
 from redrive.model import UNRESOLVED, Letter, LetterId, State
 from redrive.service.asking import AUDIT, bounded
 from redrive.service.groups import OfGroups
-from redrive.stores.base import REPLAYABLE, Cursor, Entry, EntryStatus, Group
+from redrive.service.planning import Plan, plan_of
+from redrive.stores.base import Cursor, Entry, EntryStatus, Group
 from redrive.stores.paging import every_page
 from redrive.telemetry.events import LettersMoved, LettersPruned
+from redrive.transports.base import HasSources
 
 if TYPE_CHECKING:
     from redrive.doctor import Diagnosis
 
 _BATCH = 500
+_TARGETS = 20  # of a plan, that are asked whether they are there
 
 
 class Summaries(Struct, frozen=True):
@@ -37,16 +42,6 @@ class Summaries(Struct, frozen=True):
 
     letters: list[Summary]
     after: Cursor | None
-
-
-class Plan(Struct, frozen=True):
-    """What a replay would do, before anybody says yes."""
-
-    total: int  # letters it would send
-    sources: dict[str, int]
-    groups: list[Group]
-    left_out: int  # selected, but resolved, archived, sent or on their way already
-    not_configured: dict[str, int] = {}  # transports that this process does not have -> letters that would be skipped
 
 
 class ReplayReport(Struct, frozen=True):
@@ -106,28 +101,58 @@ class Service(OfGroups):
 
     # -- acting --------------------------------------------------------------------------------------------------
 
-    async def plan(self, query: Query, *, transports: Collection[str] | None = None) -> Plan:
-        """What a replay of that query would send, from a process that has these transports, or those of this one."""
+    async def plan(self, query: Query, *, transports: Collection[str] | None = None, rate: float | None = None) -> Plan:
+        """What a replay of that query would send, from a process that has these transports, or those of this one, and
+        what speaks against it."""
         await self._check(query)
-        letters = self.app.store.letters
-        wanted = _narrowed(selectable(query), REPLAYABLE)
-        groups = [] if wanted is None else list(await letters.groups(wanted, limit=10_000))
-        total = 0 if wanted is None else await letters.count(wanted)
-        sources: dict[str, int] = {}
-        for source in {name for group in groups for name in group.sources}:
-            if wanted is not None:
-                sources[source] = await letters.count(msgspec.structs.replace(wanted, sources=(source,)))
-        left_out = await letters.count(query) - total
         here = self.app.transport_names if transports is None else transports
-        missing = {} if wanted is None else await not_configured(letters, wanted, total, here)
-        return Plan(total, sources, self._redacted(groups[:20]), left_out, missing)
+        plan = await plan_of(self.app.store.letters, query, transports=here, rate=rate, now=self.app.clock.now())
+        targets = await self._missing_targets(plan)
+        warnings = [self.redactor.text(text) for text in (*plan.warnings, *targets)]
+        return msgspec.structs.replace(plan, groups=self._redacted(plan.groups), warnings=warnings)
+
+    async def _missing_targets(self, plan: Plan) -> list[str]:
+        """Targets of a plan that do not answer, or are not there."""
+        targets = [target.partition("/") for target in plan.targets][:_TARGETS]
+        here = [(name, source) for name, _, source in targets if name in self.app.transport_names]
+        found = await ask_each({f"{name}/{source}": self._has(name, source) for name, source in here})
+        silent = [f"target {target.backend} does not answer: {target.why}" for target in found.unanswered]
+        return [*silent, *(f"target {name} is missing: its broker has no such source" for name in _not(found.found))]
+
+    def _has(self, name: str, source: str) -> Callable[[], Awaitable[bool]]:
+        async def has() -> bool:
+            transport = self.app.transport(name)
+            await transport.depths()
+            return not isinstance(transport, HasSources) or await transport.has_source(source)
+
+        return has
 
     async def replay(
-        self, query: Query, *, actor: str, rate: float | None = None, reason: str = "", id: str | None = None
+        self,
+        query: Query,
+        *,
+        actor: str,
+        rate: float | None = None,
+        reason: str = "",
+        id: str | None = None,
+        guard: Guard | None = None,
+        guard_many: bool = False,
+        ordered: bool = False,
+        deadline: timedelta = DEADLINE,
     ) -> Replay:
-        """Freeze the selection; `run_replay` sends it. The same id again gives the replay it already made."""
+        """Freeze the selection; `run_replay` sends it. The same id and query again give the replay that they made."""
         await self._check(query)
-        replay = await self.replays.start(query, actor=actor, rate=rate, reason=reason, id=id)
+        replay = await self.replays.start(
+            query,
+            actor=actor,
+            rate=rate,
+            reason=reason,
+            id=id,
+            guard=guard,
+            guard_many=guard_many,
+            ordered=ordered,
+            deadline=deadline,
+        )
         await self.note(actor, "replay", f"{replay.id}: {_letters(replay.total)}")
         return replay
 
@@ -143,8 +168,44 @@ class Service(OfGroups):
         await self.note(actor, "cancel", id)
         return await self.replay_report(id)
 
+    async def pause_replay(self, id: str, *, actor: str, why: str = "") -> ReplayReport:
+        """Send no more of it until somebody resumes it."""
+        await self.replays.pause(id, actor=actor, why=why)
+        await self.note(actor, "pause-replay", f"{id}: {why}" if why else id)
+        return await self.replay_report(id)
+
+    async def resume_replay(self, id: str, *, actor: str) -> Replay:
+        """Go on with it; `run_replay` sends."""
+        replay = await self.replays.resume(id, actor=actor)
+        await self.note(actor, "resume-replay", id)
+        return replay
+
+    async def pace_replay(self, id: str, *, rate: float | None, guard: Guard | None, actor: str) -> ReplayReport:
+        """Let it send that many a second, and be that careful, from now on."""
+        replay = await self.replays.change_pace(id, rate=rate, guard=guard)
+        said = "as fast as it goes" if replay.rate is None else f"{replay.rate:g} a second"
+        await self.note(actor, "pace-replay", f"{id}: {said}, {'no guard' if replay.guard is None else 'guarded'}")
+        return await self.replay_report(id)
+
+    async def list_replays(self, limit: int = 50) -> list[Replay]:
+        """Replays, newest first, with their secrets masked."""
+        return [self._masked(replay) for replay in await self.replays.list(limit)]
+
     async def replay_report(self, id: str) -> ReplayReport:
-        return ReplayReport(await self.replays.get(id), await self.app.store.ledger.tally(id))
+        replay = await self.replays.get(id)
+        return ReplayReport(self._masked(replay), await self.app.store.ledger.tally(id))
+
+    def _masked(self, replay: Replay) -> Replay:
+        """The replay as it is shown: errors of letters may hold secrets."""
+        if replay.paused is None:
+            return replay
+        text = self.redactor.text
+        cases = tuple(
+            msgspec.structs.replace(case, before=text(case.before), now=text(case.now))
+            for case in replay.paused.compared
+        )
+        paused = msgspec.structs.replace(replay.paused, why=text(replay.paused.why), compared=cases)
+        return msgspec.structs.replace(replay, paused=paused)
 
     async def replay_entries(
         self, id: str, *, status: EntryStatus | None = None, after: Cursor | None = None, limit: int = 50
@@ -276,16 +337,14 @@ class Service(OfGroups):
         return [msgspec.structs.replace(group, message=self.redactor.text(group.message)) for group in groups]
 
 
-def _narrowed(query: Query, states: tuple[State, ...]) -> Query | None:
-    """The query narrowed to these states; None if that leaves nothing."""
-    left = tuple(state for state in states if query.states is None or state in query.states)
-    return msgspec.structs.replace(query, states=left) if left else None
-
-
 def _at_rest(letter: Letter) -> Letter:
     """The letter as it is imported: one that was on its way is pending, since nobody here has it on its way."""
     state = State.PENDING if letter.state in (State.RETRYING, State.REPLAYING) else letter.state
     return msgspec.structs.replace(letter, state=state, owner=None, lease_until=None)
+
+
+def _not(answers: Mapping[str, bool]) -> list[str]:
+    return [name for name, yes in answers.items() if not yes]
 
 
 def _letters(count: int) -> str:

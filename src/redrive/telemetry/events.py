@@ -139,12 +139,13 @@ class BreakerMoved(Event, frozen=True):
 
 
 class ReplayMoved(Event, frozen=True):
-    """A replay started, ended, or was cancelled."""
+    """A replay started, paused, went on, ended, or was cancelled."""
 
     replay: str
     state: str
     actor: str
     total: int
+    why: str = ""  # it is paused
 
 
 class GroupDeployed(Event, frozen=True):

@@ -12,6 +12,7 @@ from datetime import datetime, timedelta
 
 from redrive.clock import Clock
 from redrive.errors import UnknownReplay
+from redrive.flow.guard import Guard
 from redrive.flow.replay import Replays, selectable
 from redrive.forensics.deployment import Deployment, Running, deployment
 from redrive.forensics.marks import Fix, GroupState, Mark, Marks
@@ -24,8 +25,6 @@ from redrive.stores.paging import every_page
 from redrive.telemetry.events import Events, GroupDeployed, GroupRegressed
 from redrive.upkeep.heartbeat import EVERY, beats
 
-CANARY = 5
-"""Letters that go back first."""
 _MOST_READ = 5000  # letters of a group that are looked at in one round
 _LATE = timedelta(minutes=5)  # by which a letter may be written after its time, or a clock be behind ours
 
@@ -110,7 +109,8 @@ class Fixes:
             query = Query(groups=(group,))
             if not await self._store.letters.count(selectable(query)):
                 return
-            await self._replays.start(query, actor=f"fix by {fix.by}", reason=f"fixed in {fix.version}", id=replay)
+            actor, reason = f"fix by {fix.by}", f"fixed in {fix.version}"
+            await self._replays.start(query, actor=actor, reason=reason, id=replay, guard=Guard())
         await self._marks.change_fix(group, fix.id, replay=replay)
 
     async def _regressed(self, group: str, fix: Fix) -> bool:

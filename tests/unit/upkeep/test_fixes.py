@@ -103,6 +103,7 @@ async def test_two_servers_start_one_replay_of_what_was_there(world: World) -> N
     for _ in range(3):
         await asyncio.gather(*(server.cycle() for server in servers))
     [replay] = await world.replays()
+    assert (await world.service.replays.get(replay)).guard is not None  # a canary goes first
     entries, _ = await world.store.ledger.entries(replay)
     assert [entry.status for entry in entries] == [EntryStatus.SELECTED, EntryStatus.SELECTED]
     assert (await world.service.group("g")).fix.replay == replay  # type: ignore[union-attr]
