@@ -26,6 +26,8 @@ from redrive.flow.classify import Classifier
 from redrive.flow.context import BatchSpan, Context, Handler, Span
 from redrive.flow.decode import Decoder, batch_signature_of, decode_wants_message, encode, signature_of
 from redrive.flow.exactly_once import connection_parameter, given_connection, in_transactions
+from redrive.flow.held import KeyHolds
+from redrive.flow.storms import StormGuard
 from redrive.flow.threads import InThisThread, Threads
 from redrive.flow.validate import GivenHeaders, bytes_of, headers_of, moment_of, priority_of, text_of
 from redrive.limits import Fair, Limits, Rate
@@ -35,10 +37,12 @@ from redrive.registry import naming, open_store, open_transport
 from redrive.stores.base import Store
 from redrive.telemetry.events import Events
 from redrive.transports.base import (
+    DeadLetterPlace,
     HasDeadLetterPlace,
     KeepsLimits,
     KeepsOrder,
     KnowsWorkers,
+    MovesKeys,
     SendResult,
     SendStatus,
     SendsWithin,
@@ -445,6 +449,7 @@ class Redrive:
             transport.join_as(self.settings.worker)
         if isinstance(transport, KeepsOrder):
             by_key = transport.features.ordered_by == "key"  # elsewhere order is kept where it is asked for
+            by_key |= handler.policy.on_death is not None and not handler.limits.fair  # what is held is to be in order
             transport.keep_order(handler.source, holds or (Holds.KEY if by_key else Holds.NOTHING))
         elif holds not in (None, Holds.NOTHING):
             raise ConfigError(
@@ -452,6 +457,7 @@ class Redrive:
             )
         if handler.limits.asks:
             _limit(transport, handler)
+        place = transport.dead_letter_place(handler.source) if isinstance(transport, HasDeadLetterPlace) else None
         context = Context(
             handler=handler,
             transport=transport,
@@ -466,11 +472,44 @@ class Redrive:
             lease=self.settings.lease,
             span=self.span,
             batch_span=self.batch_span,
-            dead_letter_place=(
-                transport.dead_letter_place(handler.source) if isinstance(transport, HasDeadLetterPlace) else None
-            ),
+            dead_letter_place=place,
+            holds=self._key_holds(handler, transport, place),
+            storm=self._storm_guard(handler),
         )
         return in_transactions(context) if handler.exactly_once else context
+
+    def _key_holds(self, handler: Handler, transport: Transport, place: DeadLetterPlace | None) -> KeyHolds | None:
+        """Which keys of that source are held, where its policy holds them."""
+        rule = handler.policy.on_death
+        if rule is None:
+            return None
+        if place is not None and place.replaces_store:
+            raise ConfigError(
+                f"{handler.source!r}: on_death='hold-key' needs its letters in the store, to know which are resolved. "
+                "Leave out `dlq_only` of its transport"
+            )
+        return KeyHolds(
+            self.store.documents,
+            self.clock,
+            transport=handler.transport,
+            source=handler.source,
+            rule=rule,
+            # keys in order, and any worker may get the next one: what another has held a moment ago must be known
+            always_fresh=isinstance(transport, KeepsOrder) and not isinstance(transport, MovesKeys),
+        )
+
+    def _storm_guard(self, handler: Handler) -> StormGuard | None:
+        rule = handler.policy.storm
+        if rule is None:
+            return None
+        return StormGuard(
+            self.store.documents,
+            self.clock,
+            transport=handler.transport,
+            source=handler.source,
+            worker=self.settings.worker_name,
+            rule=rule,
+        )
 
     async def aclose(self) -> None:
         """Let go of transports and store. A transport that hangs or fails keeps no other open."""

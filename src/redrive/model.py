@@ -67,6 +67,11 @@ class Reason(StrEnum):
     TOO_LARGE = "too-large"  # over the body limit
     CRASHED = "crashed"  # delivered more often than it may be attempted: it takes its worker down
     PARKED = "parked"  # waits here for a retry that its transport cannot delay itself
+    BEHIND = "behind"  # it was not attempted: another message of its key is dead, and it follows that one
+
+
+WAITING = (Reason.PARKED, Reason.BEHIND)
+"""The reasons of letters that are not dead: their message waits in the store, and goes on by itself."""
 
 
 class Stage(StrEnum):
@@ -83,6 +88,13 @@ class Holds(StrEnum):
     KEY = "key"  # the messages of its key; all others go on
     PARTITION = "partition"  # everything behind it: strict order
     NOTHING = "nothing"  # it steps aside, and what is behind it goes first
+
+
+class OnDeath(StrEnum):
+    """What becomes of the messages behind one that dies, of its key."""
+
+    GO_ON = "go-on"  # they are handled as if nothing had happened
+    HOLD_KEY = "hold-key"  # they are set aside as letters, and follow when it is resolved or archived
 
 
 class BatchFailure(StrEnum):
@@ -304,8 +316,8 @@ def rejoined(old: Letter, new: Letter) -> Letter | None:
         failures=failures,
         created_at=max(old.created_at, new.created_at),
         resends=old.resends,
-        replay=new.replay if new.reason is Reason.PARKED else old.replay,
-        depends_on=old.depends_on,
+        replay=new.replay if new.reason in WAITING else old.replay,
+        depends_on=new.depends_on if new.reason is Reason.BEHIND else old.depends_on,
         owner=None,
         lease_until=None,
     )

@@ -37,6 +37,7 @@ ROLES = {
     "GET /api/fairness": Role.VIEWER,
     "GET /api/sources": Role.VIEWER,
     "GET /api/pauses": Role.VIEWER,
+    "GET /api/held-keys": Role.VIEWER,
     "GET /api/workers": Role.VIEWER,
     "GET /api/queue": Role.VIEWER,
     "POST /api/pauses": Role.OPERATOR,

@@ -103,6 +103,7 @@ def test_rules_are_listed_with_their_thresholds(shell: Shell, place: Path) -> No
         "LettersExhausted",
         "GroupGrowing",
         "BackendDown",
+        "SourceStorm",
         "ReplayPaused",
     }
     assert "alerts.backend_down" in shell("alerts", "rules").stdout

@@ -21,7 +21,8 @@ from tests.docs.transcript import agrees, shape
 _STAYS = re.compile(r"redrive (?:run|up|demo)\b")
 # Commands that only look: whoever does not see yet what the page shows looks again.
 _LOOKS = re.compile(
-    r"redrive (?:groups|letters|show|stats|replays|incidents)\b(?! (?:pause|resume|pace|cancel|ack|note|resolve)\b)"
+    r"redrive (?:groups|letters|show|stats|replays|incidents|held|pause --list)\b"
+    r"(?! (?:pause|resume|pace|cancel|ack|note|resolve)\b)"
 )
 _EXPORT = re.compile(r"export (?P<name>\w+)=(?P<value>.+)")
 _PLACE = re.compile(r"\b(LETTER|ID|GROUP|REPLAY|INCIDENT)\b")

@@ -87,6 +87,13 @@ BREAKER = Rule(
     lambda t: "the circuit breaker of a target is open",
     lasting=True,
 )
+STORM = Rule(
+    "SourceStorm",
+    Severity.CRITICAL,
+    "alerts.storm",
+    lambda t: "a source is paused, because it buries more than its policy allows",
+    lasting=True,
+)
 REPLAY_PAUSED = Rule(
     "ReplayPaused",
     Severity.ERROR,
@@ -109,7 +116,19 @@ DEPLOYED = Rule(
     lasting=False,
     gone=lambda group: Query(groups=(group,), states=(State.PENDING, State.EXHAUSTED)),
 )
-RULES = (EXHAUSTED, NEW_GROUP, GROWING, FAILING, FILLING, DOWN, BREAKER, REPLAY_PAUSED, REGRESSED, DEPLOYED)
+RULES = (
+    EXHAUSTED,
+    NEW_GROUP,
+    GROWING,
+    FAILING,
+    FILLING,
+    DOWN,
+    BREAKER,
+    REPLAY_PAUSED,
+    STORM,
+    REGRESSED,
+    DEPLOYED,
+)
 BY_NAME = {rule.name: rule for rule in RULES}
 
 

@@ -24,6 +24,7 @@ TABLE = {
         "groups": (".groups:groups", "Letters by root cause: start here when it burns"),
         "stats": (".stats:stats", "Letters and queues, counted"),
         "queue": (".queue:queue", "The messages of a source: ready, delayed, leased and by whom"),
+        "held": (".held:held", "Keys that a dead letter holds, and how many wait behind it"),
         "workers": (".workers:workers", "Who works on what, since when, with how many in hand"),
         "replays": (".replays:replays", "What was replayed, and what became of each letter"),
         "incidents": (".incidents:incidents", "What is wrong now, and who works on it"),

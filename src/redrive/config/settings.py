@@ -125,6 +125,7 @@ class Alerts(Struct, frozen=True, kw_only=True):
         timedelta(minutes=1)
     )
     breaker: Annotated[bool, About("Whether an open circuit breaker is an alert")] = True
+    storm: Annotated[bool, About("Whether a source that the storm guard has paused is an alert")] = True
     replay_paused: Annotated[bool, About("Whether a replay that paused by itself is an alert")] = True
     regressed: Annotated[bool, About("Whether a fixed group that letters die of again is an alert")] = True
     deployed: Annotated[

@@ -1,7 +1,7 @@
 // One letter, whole: every attempt with its stack, headers, body, and what can be done with it.
 
 import { get, post } from "./api.js";
-import { due, el, find, moment, openDialog, toast } from "./dom.js";
+import { due, el, find, moment, number, openDialog, toast } from "./dom.js";
 import { category, state } from "./views.js";
 
 export async function openLetter(id, mayAct, changed) {
@@ -64,6 +64,8 @@ function facts(letter) {
     ["Sent back", letter.resends ? `${letter.resends} times` : null],
     ["Replay", letter.replay],
     ["Waits for", letter.depends_on.join(", ") || null],
+    ["Behind letter", letter.head],
+    ["Behind it", letter.behind ? `${number(letter.behind)} letters of its key` : null],
   ];
   return el("dl.facts", {}, rows.filter(([, value]) => value).map(([name, value]) => [el("dt", {}, name), el("dd", {}, value)]));
 }

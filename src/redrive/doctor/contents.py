@@ -15,6 +15,7 @@ from redrive.doctor.findings import Finding, failure, fine, warning
 from redrive.errors import nearest
 from redrive.flow.pauses import pauses_of
 from redrive.flow.replay import Replays
+from redrive.flow.storms import storms
 from redrive.forensics.marks import GroupState, Marks
 from redrive.forensics.query import Query
 from redrive.forensics.redact import Redactor
@@ -43,7 +44,7 @@ async def contents(app: Redrive, store: Store, transports: Mapping[str, Transpor
     for name, transport in transports.items():
         alone = {name: transport}
         rules += [(f"transports.{name}", rule) for rule in (_unhandled(app, alone), _paused(app, store, alone))]
-    rules += [("store", _open_door(app, store))]
+    rules += [("store", _stormed(store)), ("store", _open_door(app, store))]
     return await _found_by(rules)
 
 
@@ -175,6 +176,7 @@ async def _untouched(app: Redrive, name: str, transport: Transport, waiting: Map
     idle = [source for source, depth in waiting.items() if depth.ready and not depth.leased]
     kept = pauses_of(transport, name, app.store.documents, app.clock) if idle else None
     paused = set() if kept is None else {pause.source for pause in await kept.pauses()}
+    paused |= {state.source for _, state in await storms(app.store.documents, transport=name)} if idle else set()
     idle = [source for source in idle if source not in paused]
     if idle:
         await app.clock.sleep(_A_WHILE)
@@ -199,6 +201,17 @@ async def _paused(app: Redrive, store: Store, transports: Mapping[str, Transport
                 f"{paused.source!r} is paused by {paused.by} since {since}{why}: nobody receives anything of it",
                 f"redrive resume {shlex.quote(paused.source)}",
             )
+
+
+async def _stormed(store: Store) -> AsyncIterator[Finding]:
+    for _, storm in await storms(store.documents):
+        since = f"{storm.at:%Y-%m-%d %H:%M} UTC"
+        yield warning(
+            "queues",
+            f"{storm.source!r} is in a storm since {since} ({storm.why}): it is paused, and tried with one message "
+            f"at a time; {storm.failed:,} of these have failed",
+            f"mend what fails, and it goes on by itself; or: redrive resume {shlex.quote(storm.source)}",
+        )
 
 
 async def _open_door(app: Redrive, store: Store) -> AsyncIterator[Finding]:

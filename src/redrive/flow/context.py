@@ -12,6 +12,8 @@ from msgspec import Struct
 from redrive.clock import Clock
 from redrive.flow.classify import Classifier
 from redrive.flow.decode import Decoder
+from redrive.flow.held import KeyHolds
+from redrive.flow.storms import StormGuard
 from redrive.limits import Limits
 from redrive.model import Holds, Message
 from redrive.policy import Policy
@@ -62,6 +64,8 @@ class Context(Struct, frozen=True):
     batch_span: BatchSpan | None = None  # around each call of a batch handler
     one_store: bool = False  # the transport leases letters of this very store: what it cannot take now is tried again
     dead_letter_place: DeadLetterPlace | None = None  # of the transport itself; letters go there before the store
+    holds: KeyHolds | None = None  # which keys are held, where the policy holds them
+    storm: StormGuard | None = None  # pauses the source, where the policy has a rule for it
 
     @property
     def source(self) -> str:

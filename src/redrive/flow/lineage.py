@@ -11,7 +11,7 @@ from datetime import datetime
 from msgspec import Struct
 from msgspec.structs import replace
 
-from redrive.model import LETTER_HEADER, Letter, LetterId, Message, Reason, State, letter_id, with_headers
+from redrive.model import LETTER_HEADER, WAITING, Letter, LetterId, Message, Reason, State, letter_id, with_headers
 
 LETTER = LETTER_HEADER
 REPLAY, RETRIES, AFTER = "redrive-replay", "redrive-retries", "redrive-after"
@@ -60,12 +60,13 @@ def sent_back(letter: Letter, *, now: datetime, replay: str | None = None, by_ha
     """The letter's message as it goes out again: same id, the bytes of its newest version, only our own headers added.
 
     A time to live that killed the message once must not kill it again. What was only parked goes on as if it had
-    been delayed by its transport: with its attempts, its time to live and its replay, and its claim is no retry.
+    been delayed by its transport: with its attempts, its time to live and its replay, and its claim is no retry. So
+    does what was behind another of its key, but for its time to live: that it waited is not its own doing.
     """
-    was_parked = letter.reason is Reason.PARKED
+    was_parked = letter.reason in WAITING
     retries = letter.retries - (was_parked and letter.state is State.RETRYING)
     replay = letter.replay if replay is None and was_parked else replay
-    is_first = was_parked and not retries and replay is None
+    is_first = letter.reason is Reason.PARKED and not retries and replay is None
     headers = with_headers(
         letter.message.headers,
         redrive_letter=letter.id.encode(),

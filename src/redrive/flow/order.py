@@ -18,7 +18,7 @@ from hashlib import blake2b
 from itertools import islice
 from typing import TypeAlias
 
-from redrive.model import Letter, LetterId, Reason, State
+from redrive.model import WAITING, Letter, LetterId, State
 
 MOST_AHEAD = 20_000
 """Letters with a key that may be on their way at once."""
@@ -53,10 +53,10 @@ def line_of(letter: Letter) -> Line | None:
 
 
 def fate_of(letter: Letter | None) -> Fate:
-    """A letter that was parked waits for its next attempt, which is no death."""
+    """A letter that was parked, or is behind another of its key, waits for its next attempt, which is no death."""
     if letter is None or letter.state in (State.RESOLVED, State.ARCHIVED, State.SENT):
         return Fate.DONE
-    if letter.state in AT_REST and letter.reason is not Reason.PARKED:
+    if letter.state in AT_REST and letter.reason not in WAITING:
         return Fate.DIED
     return Fate.OPEN
 

@@ -8,6 +8,7 @@ from typing import Any, TypeVar
 
 from msgspec import Struct
 
+from redrive.flow.held import HeldKey
 from redrive.forensics.redact import Redactor
 from redrive.forensics.secrets import MASK
 from redrive.model import Category, Failure, Letter, Reason, Stage, State
@@ -72,6 +73,8 @@ class Detail(Summary, frozen=True, kw_only=True):
     depends_on: tuple[str, ...]
     owner: str | None
     lease_until: datetime | None
+    head: str | None  # the letter of its key that it waits for, where keys are held
+    behind: int  # how many letters of its key wait for it
 
 
 def summary(letter: Letter, redactor: Redactor) -> Summary:
@@ -79,9 +82,13 @@ def summary(letter: Letter, redactor: Redactor) -> Summary:
     return Summary(**_shared(letter, redactor))
 
 
-def detail(letter: Letter, redactor: Redactor) -> Detail:
-    """The whole letter, redacted."""
+def detail(letter: Letter, redactor: Redactor, held: HeldKey | None = None) -> Detail:
+    """The whole letter, redacted.
+
+    held    its key, if that is held
+    """
     message = letter.message
+    head, behind = (None, 0) if held is None else held.around(message.id)
     return Detail(
         **_shared(letter, redactor),
         key=None if message.key is None else masked(redactor.start, message.key),
@@ -101,6 +108,8 @@ def detail(letter: Letter, redactor: Redactor) -> Detail:
         depends_on=letter.depends_on,
         owner=letter.owner,
         lease_until=letter.lease_until,
+        head=head,
+        behind=behind,
     )
 
 

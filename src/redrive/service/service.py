@@ -15,6 +15,7 @@ from redrive.answers import Unanswered, ask_each
 from redrive.app import Redrive
 from redrive.errors import NoWayBack, UnknownLetter, UsageError
 from redrive.flow.guard import Guard
+from redrive.flow.held import held_key_of
 from redrive.flow.replay import Progress, Replay
 from redrive.flow.replay_document import DEADLINE
 from redrive.forensics.carried import CarriedMessage, carried
@@ -68,7 +69,8 @@ class Service(OfGroups):
 
     async def letter(self, id: LetterId) -> Detail:
         """The letter of that id, of the only id that begins so, or of the message with that id."""
-        return detail(await self.find(id), self.redactor)
+        letter = await self.find(id)
+        return detail(letter, self.redactor, await held_key_of(self.app.store.documents, letter))
 
     async def find(self, id: LetterId) -> Letter:
         """The letter itself, unredacted: for what goes back to a transport, never for what is shown."""

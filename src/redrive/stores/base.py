@@ -251,8 +251,8 @@ class Documents(Protocol):
         """The documents of a kind, ids descending, so that time-sorted ids come newest first."""
         ...
 
-    async def delete(self, kind: str, id: str) -> bool:
-        """Delete a document; returns whether there was one."""
+    async def delete(self, kind: str, id: str, *, expect: int | None = None) -> bool:
+        """Delete a document, with `expect` only if its version is that; returns whether it was deleted."""
         ...
 
 

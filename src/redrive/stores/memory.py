@@ -409,8 +409,12 @@ class MemoryDocuments:
         found = [document for document in self._documents.values() if document.kind == kind]
         return deepcopy(sorted(found, key=lambda document: document.id, reverse=True)[:limit])
 
-    async def delete(self, kind: str, id: str) -> bool:
-        return self._documents.pop((kind, id), None) is not None
+    async def delete(self, kind: str, id: str, *, expect: int | None = None) -> bool:
+        old = self._documents.get((kind, id))
+        if old is None or expect not in (None, old.version):
+            return False
+        del self._documents[kind, id]
+        return True
 
 
 def _group(id: str, letters: Sequence[Letter]) -> Group:

@@ -230,6 +230,16 @@ class KeepsOrder(Protocol):
 
 
 @runtime_checkable
+class MovesKeys(Protocol):
+    """A transport in which a key has one worker at a time, until it moves to another."""
+
+    @property
+    def moves(self) -> int:
+        """How often some have come to us; changed before the first message of theirs is received."""
+        ...
+
+
+@runtime_checkable
 class KnowsWorkers(Protocol):
     """A transport whose broker can know a worker by its name, and gives it what it had when it is started again."""
 
@@ -404,6 +414,8 @@ class Paused(Struct, frozen=True):
     at: datetime
     why: str = ""
     until: datetime | None = None  # when it ends by itself; None: when somebody resumes it
+    storm: bool = False  # the storm guard has done it, and ends it when what it tries succeeds
+    probe_at: datetime | None = None  # when that tries again
 
     def is_over(self, now: datetime) -> bool:
         return self.until is not None and self.until <= now
@@ -546,6 +558,7 @@ __all__ = [
     "KnowsWorkers",
     "Listing",
     "Lists",
+    "MovesKeys",
     "Outcome",
     "Pausable",
     "Paused",

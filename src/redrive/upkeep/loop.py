@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import math
 from collections.abc import Awaitable, Callable, Mapping
 from datetime import timedelta
 from typing import TYPE_CHECKING
@@ -18,6 +19,7 @@ from redrive.telemetry.events import BackendDown, Events, UpkeepRan
 from redrive.transports.base import Transport
 from redrive.upkeep.due import Due
 from redrive.upkeep.fixes import Fixes
+from redrive.upkeep.holding import Holding
 from redrive.upkeep.prune import Retention, prune
 from redrive.upkeep.replaying import Replaying
 from redrive.upkeep.rescue import rescue_cancelled, rescue_claims
@@ -60,6 +62,16 @@ class Upkeep:
             breaker=breaker,
         )
 
+        self.holding = Holding(
+            store,
+            transports,
+            events,
+            clock,
+            owner=self._owner,
+            lease=settings.upkeep.lease,
+            patience=2 * settings.lease,
+        )
+
     @classmethod
     def of(cls, app: Redrive) -> Upkeep:
         transports = dict(app.transports)  # opened now: a URL that is wrong is said at the start, not hours later
@@ -74,6 +86,7 @@ class Upkeep:
     async def _run(self) -> None:
         async with asyncio.TaskGroup() as group:
             group.create_task(self._every("retries", self._settings.upkeep.interval, self.due.cycle))
+            group.create_task(self._every("holds", self._settings.upkeep.interval, self.holding.cycle))
             group.create_task(self._every("rescue", _RESCUE_EVERY, self.rescue))
             group.create_task(self._every("replays", _RESCUE_EVERY, self._replaying.begin))
             group.create_task(self._every("fixes", _RESCUE_EVERY, self.fixes.cycle))
@@ -98,4 +111,4 @@ class Upkeep:
                 self._events.emit(BackendDown(backend=error.name, why=str(error), pause=span))
             except Exception:  # one that fails must not end the others: automatic retries go on without an archive
                 log.exception("%s failed, and is tried again in %s", work.__qualname__, span)
-            await self._clock.sleep(span.total_seconds())
+            await self._clock.sleep(min(span.total_seconds(), self.holding.soon if task == "holds" else math.inf))

@@ -118,6 +118,8 @@ def _facts(detail: Detail) -> Table:
         ("Sent back", tries if detail.resends else "never"),
         ("Replay", detail.replay),
         ("Waits for", ", ".join(detail.depends_on)),
+        ("Behind letter", detail.head),
+        ("Behind it", f"{detail.behind:,} letters of its key wait for it" if detail.behind else None),
         ("Held by", detail.owner),
         ("Kept until", _time(detail.expires_at)),
     ]

@@ -175,6 +175,9 @@ class SqliteLetters:
         if new.version > old.version:
             connection.execute(_SQL["keep_version"], version_row(version_of(old)))
         connection.execute(_SQL["rejoin"], dict(zip(_INSERTED, self._row(new), strict=True)))
+        if new.depends_on != old.depends_on:
+            connection.execute(_SQL["depend_no_more"], (new.id,))
+            connection.executemany(_SQL["depend"], [(new.id, id) for id in new.depends_on])
 
     def _get(self, connection: sqlite3.Connection, id: LetterId) -> Letter | None:
         row = connection.execute(_SQL["get"].replace("{columns}", _COLUMNS), {"id": id}).fetchone()

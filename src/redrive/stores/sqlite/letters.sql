@@ -31,6 +31,9 @@ ON CONFLICT DO UPDATE SET count = count + excluded.count;
 INSERT INTO groups (id, error_type, message, category, first_at, last_at) VALUES (?, ?, ?, ?, ?, ?)
 ON CONFLICT (id) DO UPDATE SET first_at = min(first_at, excluded.first_at), last_at = max(last_at, excluded.last_at);
 
+-- name: depend_no_more
+DELETE FROM dependencies WHERE letter_id = ?;
+
 -- name: depend
 INSERT OR IGNORE INTO dependencies (letter_id, message_id) VALUES (?, ?);
 
