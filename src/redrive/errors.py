@@ -6,6 +6,7 @@ RedriveError
 ├── UsageError             a call is wrong; the message says what to do instead
 │   ├── UnknownSource        no such source; the nearest names are given
 │   ├── UnknownLetter        no such letter
+│   ├── UnknownGroup         no such group
 │   ├── UnknownReplay        no such replay
 │   ├── UnknownIncident      no such incident
 │   ├── NoWayBack            the transport that a letter goes back through is not configured here
@@ -73,6 +74,13 @@ class UnknownLetter(UsageError):
 
     def __init__(self, letter_id: str) -> None:
         super().__init__(f"no letter {letter_id!r}: list them with `redrive letters`")
+
+
+class UnknownGroup(UsageError):
+    """There is no such group."""
+
+    def __init__(self, group_id: str) -> None:
+        super().__init__(f"no group {group_id!r}: list them with `redrive groups --closed`")
 
 
 class UnknownReplay(UsageError):

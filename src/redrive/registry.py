@@ -13,6 +13,7 @@ from importlib.metadata import entry_points
 from typing import Any, Literal
 
 from redrive.clock import Clock
+from redrive.debugging.isolation import isolation
 from redrive.errors import ConfigError, MissingExtra, nearest
 from redrive.stores.base import Store
 from redrive.systems.base import resolved
@@ -53,12 +54,16 @@ STORES = {
 
 def open_transport(url: str, *, clock: Clock, lease: timedelta) -> Transport:
     """The transport of that URL, ready to use."""
+    if (apart := isolation()) is not None:
+        return apart.transport
     transport: Transport = _opened("transport", url, TRANSPORTS, clock=clock, lease=lease)
     return transport
 
 
 def open_store(url: str) -> Store:
     """The store of that URL, ready to use."""
+    if (apart := isolation()) is not None:
+        return apart.store
     store: Store = _opened("store", url, STORES)
     return store
 

@@ -22,6 +22,7 @@ from redrive.errors import (
     RedriveError,
     ReplayExists,
     Unavailable,
+    UnknownGroup,
     UnknownIncident,
     UnknownLetter,
     UnknownReplay,
@@ -69,6 +70,7 @@ def problem(status: int, error: str, hint: str | None = None, headers: dict[str,
 
 
 _ANSWERS: dict[type[RedriveError], tuple[int, str | None]] = {
+    UnknownGroup: (404, "GET /api/groups lists them"),
     UnknownLetter: (404, "GET /api/letters lists them"),
     UnknownReplay: (404, "GET /api/replays lists them"),
     ReplayExists: (409, "GET /api/replays/ID shows what it selected"),

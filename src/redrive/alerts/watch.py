@@ -8,7 +8,7 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from redrive.alerts.model import Alert
-from redrive.alerts.rules import BREAKER, DOWN, FAILING, FILLING, STORM, Pen
+from redrive.alerts.rules import BREAKER, DEPLOYED, DOWN, FAILING, FILLING, STORM, Pen, letters
 from redrive.clock import Clock
 from redrive.config.durations import spoken
 from redrive.config.settings import Alerts as Thresholds
@@ -89,6 +89,7 @@ class Watch:
         self._queues: dict[str, tuple[float, facts.QueueMeasured]] = {}  # when, and what
         self._outages: dict[str, _Outage] = {}
         self._open: dict[str, bool] = {}  # target -> whether it was told of since it opened
+        self._deployed: dict[str, facts.GroupDeployed] = {}  # since this was last asked
         self._storms: dict[tuple[str, str], facts.SourceStormed] = {}
         self._told_storms: set[tuple[str, str]] = set()
         self._on: dict[type[Event], Callable[[Any], None]] = {
@@ -98,6 +99,7 @@ class Watch:
             facts.BackendDown: self._down,
             facts.BackendUp: self._up,
             facts.BreakerMoved: self._moved,
+            facts.GroupDeployed: self._was_deployed,
             facts.SourceStormed: self._stormed,
             facts.StormEnded: self._calmed,
             facts.ReplayMoved: self._replay_moved,
@@ -133,10 +135,31 @@ class Watch:
 
     def conditions(self, now: datetime) -> list[Alert]:
         """The alerts of what is so now, as far as this process knows."""
-        lasting = (self._failing, self._filling, self._down_for_long, self._broken, self._in_storm)
-        return [alert for rule in lasting for alert in rule(now)]
+        rules = (self._failing, self._filling, self._down_for_long, self._broken, self._in_storm, self._now_deployed)
+        return [alert for rule in rules for alert in rule(now)]
 
     # -- on the path of a message --------------------------------------------------------------------------------------
+
+    def _was_deployed(self, event: facts.GroupDeployed) -> None:
+        if self._thresholds.deployed and event.letters and not event.auto and len(self._deployed) < _MOST:
+            self._deployed[event.group] = event
+            self._wake()
+
+    def _now_deployed(self, now: datetime) -> list[Alert]:
+        """The fixes that were deployed since this was last asked, and whose letters wait for somebody."""
+        found, self._deployed = self._deployed, {}
+        return [
+            self._pen.alert(
+                DEPLOYED,
+                group,
+                f"{event.version} runs everywhere: {letters(event.letters)} that it fixes can go back, with "
+                f"`redrive replay --group {group}`",
+                now,
+                group=group,
+                details={"group": group, "version": event.version},
+            )
+            for group, event in found.items()
+        ]
 
     def _buried(self, event: facts.MessageBuried) -> None:
         if event.reason is Reason.PARKED:  # a retry that waits is no death

@@ -16,6 +16,7 @@ from redrive.errors import nearest
 from redrive.flow.pauses import pauses_of
 from redrive.flow.replay import Replays
 from redrive.flow.storms import storms
+from redrive.forensics.marks import GroupState, Marks
 from redrive.forensics.query import Query
 from redrive.forensics.redact import Redactor
 from redrive.forensics.ways_back import not_configured
@@ -38,7 +39,7 @@ async def contents(app: Redrive, store: Store, transports: Mapping[str, Transpor
     """All checks of the contents, in the order in which a person would look. They are made at the same time: one that
     cannot be made is a finding, and takes no other with it."""
     rules: list[tuple[str, AsyncIterator[Finding]]] = []
-    rules += [("store", rule(app, store)) for rule in (cluster, _grows, _forgotten, _stuck, _no_way_back)]
+    rules += [("store", rule(app, store)) for rule in (cluster, _grows, _forgotten, _stuck, _no_way_back, _marked)]
     rules += [("store", _abandoned(app, store, transports))]
     for name, transport in transports.items():
         alone = {name: transport}
@@ -99,6 +100,28 @@ async def _stuck(app: Redrive, store: Store) -> AsyncIterator[Finding]:
             f"{count:,} of {source} retrying or replaying for more than an hour: nobody seems to receive them",
             f"does a worker run for {source}? `redrive stats` shows its queue; if that is empty, archive them",
         )
+
+
+async def _marked(app: Redrive, store: Store) -> AsyncIterator[Finding]:
+    """Groups that are fixed, and wait for a person."""
+    for mark in (await Marks(store.documents).all()).values():
+        fix = mark.fix
+        if fix is None:
+            continue
+        if fix.state is GroupState.REGRESSED:
+            yield warning(
+                "groups",
+                f"{mark.group} has regressed: fixed in {fix.version}, letter {fix.letter} died on {fix.regressed_in}",
+                f"`redrive show {fix.letter}` says how; then fix it in a newer version, or `redrive fix --undo`",
+            )
+        elif fix.state is GroupState.DEPLOYED and fix.replay is None:
+            waiting = await store.letters.count(Query(groups=(mark.group,), states=(State.PENDING, State.EXHAUSTED)))
+            if waiting:
+                yield warning(
+                    "groups",
+                    f"{mark.group} is fixed in {fix.version}, which runs everywhere: {waiting:,} of its letters wait",
+                    f"redrive replay --group {mark.group}",
+                )
 
 
 async def _on_their_way(store: Store) -> AsyncIterator[tuple[str, datetime]]:

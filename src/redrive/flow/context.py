@@ -43,6 +43,7 @@ class Handler(Struct, frozen=True):
     batch: int | None = None  # it takes lists of up to so many; None: one message at a time
     within: timedelta = timedelta()  # how long a batch that is not full waits for more
     exactly_once: bool = False  # its work and its ack are one transaction
+    function: Callable[..., Any] | None = None  # as the user wrote it, for who wants to look at it
 
 
 class Context(Struct, frozen=True):

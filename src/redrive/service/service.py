@@ -13,11 +13,12 @@ from msgspec import Struct
 from redrive.alerts.incidents import Incident, Incidents, IncidentState
 from redrive.answers import Unanswered, ask_each
 from redrive.app import Redrive
-from redrive.errors import NoWayBack, UnknownLetter, UnknownSource, UsageError
+from redrive.errors import NoWayBack, UnknownLetter, UsageError
 from redrive.flow.guard import Guard
 from redrive.flow.held import held_key_of
 from redrive.flow.replay import Progress, Replay
 from redrive.flow.replay_document import DEADLINE
+from redrive.forensics.carried import CarriedMessage, carried
 from redrive.forensics.query import Query
 from redrive.forensics.transfer import Line, line_of, lines_of
 from redrive.forensics.views import Detail, Summary, detail, summary
@@ -25,9 +26,9 @@ from redrive.model import UNRESOLVED, Letter, LetterId, State
 from redrive.registry import schemes_of
 from redrive.service.asking import AUDIT, bounded
 from redrive.service.edits import Edits
+from redrive.service.groups import OfGroups
 from redrive.service.planning import Plan, plan_of
 from redrive.service.repairs import Repairs
-from redrive.service.sources import OfSources
 from redrive.stores.base import Cursor, Entry, EntryStatus, Group
 from redrive.stores.paging import every_page
 from redrive.telemetry.events import LettersMoved, LettersPruned
@@ -54,7 +55,7 @@ class ReplayReport(Struct, frozen=True):
     entries: dict[EntryStatus, int]
 
 
-class Service(OfSources):
+class Service(OfGroups):
     """Everything that can be asked of Redrive, and done with it."""
 
     def __init__(self, app: Redrive, *, unanswered: Callable[[Unanswered], None] = lambda backend: None) -> None:
@@ -91,14 +92,16 @@ class Service(OfSources):
                 return page.letters[0]
         raise UnknownLetter(id)
 
+    async def carried(self, id: LetterId, *, actor: str | None = None, raw: bool = True) -> CarriedMessage:
+        """The message of a letter, to run a handler on it elsewhere: as it is (`raw`), or with its secrets masked."""
+        letter = await self.find(id)
+        if raw and actor is not None:
+            await self.note(actor, "unmask", letter.id)
+        return carried(letter, self.redactor, raw=raw)
+
     async def named(self, ids: Iterable[LetterId]) -> Query:
         """Exactly those letters, named as `letter` takes it; one that does not exist is an error."""
         return Query(ids=tuple([(await self.find(id)).id for id in ids]))
-
-    async def groups(self, query: Query, *, limit: int = 50) -> Sequence[Group]:
-        """The groups, the largest first."""
-        await self._check(query)
-        return self._redacted(await self.app.store.letters.groups(query, limit=bounded(limit)))
 
     async def count(self, query: Query) -> int:
         await self._check(query)
@@ -363,22 +366,6 @@ class Service(OfSources):
 
     def _redacted(self, groups: Sequence[Group]) -> list[Group]:
         return [msgspec.structs.replace(group, message=self.redactor.text(group.message)) for group in groups]
-
-    async def _check(self, query: Query) -> None:
-        """Raise UnknownSource for a source that nobody has ever seen: it is a typo, not an empty answer.
-
-        Transports are asked only for what neither the app nor the letters know. While one of them does not answer, it
-        may be a source of that one.
-        """
-        wanted = set(query.sources or ()) - self.app.sources
-        if wanted:
-            wanted -= {tally.source for tally in await self.app.store.letters.tallies()}
-        if not wanted:
-            return
-        known = await self.sources()
-        for source in sorted(wanted - {*known.sources}):
-            if not known.unanswered:
-                raise UnknownSource(source, known.sources)
 
 
 def check_every(query: Query, every: bool, verb: str) -> None:

@@ -12,7 +12,7 @@ from msgspec import Struct
 
 from redrive.answers import Answers, Unanswered, ask_each
 from redrive.app import Redrive
-from redrive.errors import UsageError
+from redrive.errors import UnknownSource, UsageError
 from redrive.flow.fits import fits
 from redrive.flow.held import held_keys
 from redrive.flow.pauses import SourcePause, pauses_of
@@ -199,6 +199,22 @@ class OfSources(Asking):
         known = self.app.sources | {tally.source for found in counted.found.values() for tally in found}
         known |= {source for found in queues.found.values() for source in found}
         return Sources(sorted(known), [*counted.unanswered, *queues.unanswered])
+
+    async def _check(self, query: Query) -> None:
+        """Raise UnknownSource for a source that nobody has ever seen: it is a typo, not an empty answer.
+
+        Transports are asked only for what neither the app nor the letters know. While one of them does not answer, it
+        may be a source of that one.
+        """
+        wanted = set(query.sources or ()) - self.app.sources
+        if wanted:
+            wanted -= {tally.source for tally in await self.app.store.letters.tallies()}
+        if not wanted:
+            return
+        known = await self.sources()
+        for source in sorted(wanted - {*known.sources}):
+            if not known.unanswered:
+                raise UnknownSource(source, known.sources)
 
     async def pause(
         self,

@@ -59,6 +59,8 @@ class Group(Struct, frozen=True):
     states: dict[State, int]  # how many in each
     first_at: datetime
     last_at: datetime
+    first_version: str = ""  # of the user's code, in the first failure of its oldest letter; empty: it said none
+    last_version: str = ""  # in the last failure of its newest letter
 
 
 class Tally(Struct, frozen=True):

@@ -419,6 +419,7 @@ class MemoryDocuments:
 
 def _group(id: str, letters: Sequence[Letter]) -> Group:
     newest = max(letters, key=lambda letter: letter.updated_at)
+    oldest, youngest = min(letters, key=_created), max(letters, key=_created)
     return Group(
         id=id,
         count=len(letters),
@@ -429,7 +430,13 @@ def _group(id: str, letters: Sequence[Letter]) -> Group:
         states=dict(Counter(letter.state for letter in letters)),
         first_at=min(letter.failures[0].at for letter in letters),
         last_at=max(letter.last.at for letter in letters),
+        first_version=oldest.failures[0].version,
+        last_version=youngest.last.version,
     )
+
+
+def _created(letter: Letter) -> datetime:
+    return letter.created_at
 
 
 def _cursor(created_at: datetime, number: int) -> Cursor:

@@ -195,6 +195,24 @@ class ReplayMoved(Event, frozen=True):
     why: str = ""  # it is paused
 
 
+class GroupDeployed(Event, frozen=True):
+    """Every worker of a group's sources runs the version that the group is fixed in."""
+
+    group: str
+    version: str
+    auto: bool  # its letters go back by themselves
+    letters: int  # that wait for it
+
+
+class GroupRegressed(Event, frozen=True):
+    """A letter died on the version that its group is fixed in, or on a newer one."""
+
+    group: str
+    version: str  # that it is fixed in
+    died_on: str
+    letter: LetterId
+
+
 class LettersRetried(Event, frozen=True):
     """Automatic retries were sent back to their source."""
 
@@ -279,7 +297,7 @@ class ProcessDied(Event, frozen=True):
 class UpkeepRan(Event, frozen=True):
     """A task of upkeep came to its end; it is done again after `every`."""
 
-    task: str  # `retries`, `holds`, `rescue`, `replays`, `prune`
+    task: str  # `retries`, `holds`, `rescue`, `replays`, `prune`, `fixes`
     at: datetime
     every: timedelta
 

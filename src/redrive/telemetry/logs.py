@@ -249,6 +249,8 @@ _SAYS: Mapping[type[Event], Callable[[Any], Line]] = {
     facts.KeyHoldFull: _as_is(logging.WARNING, "key_hold_full"),
     facts.KeyReleased: _as_is(logging.WARNING, "key_released"),
     facts.ReplayMoved: _as_is(logging.INFO, "replay_moved"),
+    facts.GroupDeployed: _as_is(logging.INFO, "group_deployed"),
+    facts.GroupRegressed: _as_is(logging.WARNING, "group_regressed"),
     facts.LettersMoved: _as_is(logging.INFO, "letters_moved"),
     facts.LettersPruned: _as_is(logging.INFO, "letters_pruned"),
     facts.LettersRetried: _as_is(logging.DEBUG, "letters_retried"),

@@ -110,7 +110,7 @@ class Heartbeat:
             worker=app.settings.worker_name,
             host=socket.gethostname(),
             pid=os.getpid(),
-            version=app.settings.version,
+            version=app.version,
             redrive=__version__,
             started_at=self._started_at,
             at=app.clock.now(),

@@ -18,6 +18,7 @@ from redrive.stores.base import Store
 from redrive.telemetry.events import BackendDown, Events, UpkeepRan
 from redrive.transports.base import Transport
 from redrive.upkeep.due import Due
+from redrive.upkeep.fixes import Fixes
 from redrive.upkeep.holding import Holding
 from redrive.upkeep.prune import Retention, prune
 from redrive.upkeep.replaying import Replaying
@@ -48,6 +49,7 @@ class Upkeep:
         self._settings = settings
         self._owner = f"upkeep:{settings.worker_name}:{clock.new_id()}"
         self.replays = Replays(store, transports, events, clock)
+        self.fixes = Fixes(store, self.replays, events, clock)
         self._replaying = Replaying(self.replays, events, clock, owner=self._owner)
         self.due = Due(
             store,
@@ -87,6 +89,7 @@ class Upkeep:
             group.create_task(self._every("holds", self._settings.upkeep.interval, self.holding.cycle))
             group.create_task(self._every("rescue", _RESCUE_EVERY, self.rescue))
             group.create_task(self._every("replays", _RESCUE_EVERY, self._replaying.begin))
+            group.create_task(self._every("fixes", _RESCUE_EVERY, self.fixes.cycle))
             group.create_task(self._every("prune", self._settings.upkeep.prune_every, self.prune))
 
     async def rescue(self) -> None:

@@ -16,6 +16,7 @@ from redrive.cli.options import as_json, careful, every, filters, until_now, yes
 from redrive.cli.options import rate as a_rate
 from redrive.cli.output import error, letters_said, line, plain, say, show, table, tell_json, width
 from redrive.cli.session import actor, ask, loaded
+from redrive.cli.shadow import Shadow, run_shadow, shadowing
 from redrive.flow.guard import BY_ITSELF, Guard
 from redrive.flow.replay import Replay
 from redrive.forensics.query import Query
@@ -31,6 +32,7 @@ _GROUPS_SHOWN = 8
 @click.option("--rate", type=a_rate, metavar="50/s", help="At most so many letters a second (50, 50/s, 3000/m).")
 @careful
 @click.option("--reason", default="", help="Why, for the audit trail.")
+@shadowing
 @waiting
 @yes
 @as_json
@@ -42,6 +44,7 @@ def replay(
     rate: float | None,
     care: dict[str, Any],
     reason: str,
+    shadow: Shadow | None,
     patience: Patience,
     yes: bool,
     as_json: bool,
@@ -55,8 +58,12 @@ def replay(
     redrive replay --group 4kq2m7pxw3ab --dry-run
     redrive replay --group 4kq2m7pxw3ab --canary 5 --ramp 5,20,100 --guard 10%
     redrive replay --source orders --newer-than 1d --rate 50/s --wait
+    redrive replay --group 4kq2m7pxw3ab --shadow --handler shop:charge
     """
     not_empty(query, every=every, verb="replay")
+    if shadow is not None:
+        run_shadow(until_now(query), shadow, as_json=as_json)
+        return
     bounded, here = until_now(query), loaded().settings.transports
     plan = ask(lambda service: service.plan(query, transports=here, rate=rate))
     if dry_run and as_json:

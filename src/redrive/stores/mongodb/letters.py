@@ -98,13 +98,15 @@ class MongoLetters:
             await self._access.ready()
             cursor = await self._collection.aggregate(_groups_of(condition, limit), allowDiskUse=True, **options)
             rows = [row async for row in cursor]
-            newest = await asyncio.gather(*(self._newest_of(row["_id"], condition) for row in rows))
-        return [_group(row, store) for row, store in zip(rows, newest, strict=True) if store is not None]
+            newest = await asyncio.gather(*(self._end_of(row["_id"], condition, -1) for row in rows))
+            oldest = await asyncio.gather(*(self._end_of(row["_id"], condition, 1) for row in rows))
+        ends = zip(rows, newest, oldest, strict=True)
+        return [_group(row, last, first or last) for row, last, first in ends if last is not None]
 
-    async def _newest_of(self, group: str, condition: Fields) -> Fields | None:
-        """The fields of a group's newest letter; empty if its last one has just left."""
-        order = [(field, -1) for field in _PLACE]
-        fields = ["_store.error_type", "_store.error", "_store.category"]
+    async def _end_of(self, group: str, condition: Fields, way: int) -> Fields | None:
+        """The fields of a group's newest letter, or of its oldest; None if its last one has just left."""
+        order = [(field, way) for field in _PLACE]
+        fields = [f"_store.{name}" for name in ("error_type", "error", "category", "first_version", "last_version")]
         wanted = {"$and": [{"_store.group": group}, condition]}
         found = await self._collection.find_one(wanted, fields, sort=order)
         return None if found is None else dict(found["_store"])
@@ -414,7 +416,7 @@ def _groups_of(condition: Fields, limit: int) -> list[Fields]:
     ]
 
 
-def _group(row: Fields, newest: Fields) -> Group:
+def _group(row: Fields, newest: Fields, oldest: Fields) -> Group:
     states: Counter[State] = Counter()
     for member in row["members"]:
         states[State(member["state"])] += member["count"]
@@ -428,6 +430,8 @@ def _group(row: Fields, newest: Fields) -> Group:
         states=dict(states),
         first_at=moment(row["first"]),
         last_at=moment(row["last"]),
+        first_version=oldest.get("first_version", ""),
+        last_version=newest.get("last_version", ""),
     )
 
 

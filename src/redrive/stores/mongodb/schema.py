@@ -86,6 +86,8 @@ def written(letter: Letter, shape: Shape, seq: ObjectId, by: str, parts: int) ->
     }
     optional = {
         "code": last.code,
+        "first_version": letter.failures[0].version or None,
+        "last_version": last.version or None,
         "tenant": message.tenant,
         "replay": letter.replay,
         "owner": letter.owner,

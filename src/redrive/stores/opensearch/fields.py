@@ -44,6 +44,8 @@ class Fields(Struct, frozen=True, omit_defaults=True, gc=False, kw_only=True):
     text: str
     tenant: str | None = None
     code: str | None = None
+    first_version: str | None = None
+    last_version: str | None = None
     next_retry_at: int | None = None
     expires_at: int | None = None
     owner: str | None = None
@@ -84,6 +86,8 @@ def fields_of(letter: Letter, arrival: int, shape: Any = None) -> Fields:
         text=_text(letter),
         tenant=None if message.tenant is None else whole(message.tenant),
         code=None if last.code is None else whole(last.code),
+        first_version=letter.failures[0].version or None,
+        last_version=last.version or None,
         next_retry_at=_micros(letter.next_retry_at),
         expires_at=_micros(letter.expires_at),
         owner=None if letter.owner is None else whole(letter.owner),

@@ -274,6 +274,8 @@ def _without(ids: Iterable[LetterId], some: Collection[LetterId]) -> list[Letter
 def _by_group(limit: int) -> Json:
     shown = [f"redrive.{name}" for name in ("error_type", "error_message", "category")]
     example = {"size": 1, "sort": [{"redrive.updated_at": "desc"}], "_source": shown}
+    oldest = {"size": 1, "sort": by_age(oldest_first=True), "_source": ["redrive.first_version"]}
+    newest = {"size": 1, "sort": by_age(oldest_first=False), "_source": ["redrive.last_version"]}
     return {
         "terms": {
             "field": "redrive.group",
@@ -287,6 +289,8 @@ def _by_group(limit: int) -> Json:
             "first_at": {"min": {"field": "redrive.first_at"}},
             "last_at": {"max": {"field": "redrive.last_at"}},
             "example": {"top_hits": example},
+            "oldest": {"top_hits": oldest},
+            "newest": {"top_hits": newest},
         },
     }
 
@@ -304,7 +308,15 @@ def _group(bucket: Json) -> Group:
         states={State(state["key"]): state["doc_count"] for state in bucket["states"]["buckets"]},
         first_at=moment(int(bucket["first_at"]["value"])),
         last_at=moment(int(bucket["last_at"]["value"])),
+        first_version=_version(bucket, "oldest", "first_version"),
+        last_version=_version(bucket, "newest", "last_version"),
     )
+
+
+def _version(bucket: Json, end: str, field: str) -> str:
+    """The version in the letter at that end of a group; one that was written before it was kept has none."""
+    [hit] = bucket[end]["hits"]["hits"]
+    return str(hit["_source"].get("redrive", {}).get(field, ""))
 
 
 def _by_kind(after: Json | None) -> Json:

@@ -31,7 +31,7 @@ from redrive.stores.postgresql.codec import (
 from redrive.stores.postgresql.query import Condition, beyond, cursor_of, in_order, is_counted, where
 from redrive.stores.postgresql.versions import version_row
 from redrive.stores.rounds import by_id, rounds
-from redrive.stores.shape import Shape
+from redrive.stores.shape import Shape, decoded
 
 _AT_ONCE = -(1 << 63)
 _TYPES = list(INSERTED.values())
@@ -89,7 +89,14 @@ class PostgresLetters:
     async def groups(self, query: Query, *, limit: int = 50) -> Sequence[Group]:
         condition = where(query, await self._indexed(query))
         name = "groups" if is_counted(query) else "groups_scan"
-        return _groups(await self._fetch(name, {**condition.parameters, "limit": limit}, where=condition.sql))
+        found = await self._fetch(name, {**condition.parameters, "limit": limit}, where=condition.sql)
+        ends = await self._fetch("group_ends", {"ids": sorted({row[0] for row in found})}) if found else []
+        first = {id: decoded(self._shape, document).failures[0].version for id, document, _ in ends}
+        last = {id: decoded(self._shape, document).last.version for id, _, document in ends}
+        return [
+            replace(group, first_version=first.get(id, ""), last_version=last.get(id, ""))
+            for id, group in _groups(found)
+        ]
 
     async def tallies(self) -> Sequence[Tally]:
         found = await self._fetch("tallies", {})
@@ -230,12 +237,13 @@ def _urgency(letter: Letter, row: Row) -> tuple[int, int, int]:
     return letter.message.priority, _AT_ONCE if due is None else due, seq
 
 
-def _groups(found: Iterable[Row]) -> list[Group]:
-    """Rows of (group…, source, state, count) as groups, the largest first."""
+def _groups(found: Iterable[Row]) -> list[tuple[str, Group]]:
+    """Rows of (group…, source, state, count) as groups, the largest first, each with its id as it is written."""
     members: dict[str, list[Row]] = defaultdict(list)
     for row in found:
         members[row[0]].append(row)
-    return sorted(map(_group, members.values()), key=lambda group: (-group.count, group.id))
+    groups = [(id, _group(rows)) for id, rows in members.items()]
+    return sorted(groups, key=lambda pair: (-pair[1].count, pair[1].id))
 
 
 def _group(members: Sequence[Row]) -> Group:

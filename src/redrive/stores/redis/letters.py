@@ -310,11 +310,21 @@ class RedisLetters:
             states[group][state] += number
             sources[group].add(source)
         told = await self._access.command("HMGET", f"{self._access.letters}:groups", *largest)
-        return [
+        described = [
             _group(group, about, states[group], sources[group])
             for group, about in zip(largest, told, strict=True)
             if about is not None
         ]
+        return [await self._with_versions(group) for group in described]
+
+    async def _with_versions(self, group: Group) -> Group:
+        """The group with the versions in its oldest and its newest letter."""
+        query = Query(groups=(group.id,))
+        oldest, newest = [await self.search(query, limit=1, oldest_first=way) for way in (True, False)]
+        if not oldest.letters or not newest.letters:
+            return group  # its last letter has just left
+        first, last = oldest.letters[0].failures[0].version, newest.letters[0].last.version
+        return replace(group, first_version=first, last_version=last)
 
 
 _WON = ord("1")

@@ -78,8 +78,12 @@ class SqliteLetters:
         condition, parameters = where(query)
         statement = _SQL["groups" if is_counted(query) else "groups_scan"].replace("{where}", condition)
         parameters["limit"] = limit
-        rows = await self._access.read(lambda connection: connection.execute(statement, parameters).fetchall())
-        return _groups(rows)[:limit]
+
+        def work(connection: sqlite3.Connection) -> list[Group]:
+            found = _groups(connection.execute(statement, parameters).fetchall())[:limit]
+            return [self._with_versions(connection, group) for group in found]
+
+        return await self._access.read(work)
 
     async def tallies(self) -> Sequence[Tally]:
         rows = await self._access.read(lambda connection: connection.execute(_SQL["tallies"]).fetchall())
@@ -212,6 +216,14 @@ class SqliteLetters:
             document,
         )
 
+    def _with_versions(self, connection: sqlite3.Connection, group: Group) -> Group:
+        """The group with the versions in its oldest and its newest letter."""
+        ends = [connection.execute(statement, {"id": group.id}).fetchone() for statement in _GROUP_ENDS]
+        if None in ends:
+            return group  # it has no letter any more
+        oldest, newest = [decoded(self._shape, document) for (document,) in ends]
+        return replace(group, first_version=oldest.failures[0].version, last_version=newest.last.version)
+
     def _letter(self, row: tuple[Any, ...]) -> Letter:
         """The letter of a row: what the shape loads, and over it what changed since."""
         (
@@ -275,6 +287,9 @@ _INSERTED = [
     "body",
     "document",
 ]
+
+
+_GROUP_ENDS = [_SQL["group_end"].replace("{way}", way) for way in ("ASC", "DESC")]
 
 
 def _claimable(

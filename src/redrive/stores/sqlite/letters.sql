@@ -63,6 +63,10 @@ FROM (SELECT group_id, state, count(*) AS count, json_group_array(DISTINCT sourc
       WHERE {where} GROUP BY group_id, state) AS t
 JOIN groups AS g ON g.id = t.group_id;
 
+-- name: group_end
+-- The letter at one end of a group, from its index.
+SELECT document FROM letters WHERE group_id = :id ORDER BY created_at {way}, seq {way} LIMIT 1;
+
 -- name: tallies
 SELECT source, state, category, sum(count) FROM tallies WHERE count > 0 GROUP BY source, state, category;
 
