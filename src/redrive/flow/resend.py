@@ -106,8 +106,8 @@ class Resend:
         try:
             transport = self._transports[name]
         except KeyError:
-            why = f"this process has no transport {name!r}: set `transports.{name}`"
-            return {letter.id: refused(why) for letter in letters}
+            missing = refused(f"this process has no transport {name!r}: set `transports.{name}`")
+            return {letter.id: missing for letter in letters}
         except (ConfigError, MissingExtra) as error:
             return {letter.id: refused(f"transport {name!r} cannot be opened here: {error}") for letter in letters}
         edited = [letter for letter in letters if letter.version]
