@@ -84,6 +84,13 @@ def test_a_repair_is_looked_at_applied_shown_and_undone(shell: Shell) -> None:
     assert body_of(shell, "m2") == b'{"n": 2}'
 
 
+def test_what_a_repair_would_change_is_shown_masked(shell: Shell, kept: Letter) -> None:
+    (shell.place / "fix.py").write_text("def repair(message):\n    return {**message.json, 'n': 2}\n")
+    shown = shell("repair", "--source", "orders", "fix.py", "--dry-run")
+    assert '+  "n": 2' in shown.stdout + shown.stderr
+    assert "hunter2" not in shown.stdout + shown.stderr
+
+
 def test_a_repair_wants_a_script_letters_and_a_good_one(shell: Shell, kept: Letter) -> None:
     assert "name the script" in shell("repair", "--source", "orders", code=2).stderr
     assert "there is no file" in shell("repair", "--source", "orders", "no.py", code=2).stderr

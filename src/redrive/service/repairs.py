@@ -59,7 +59,7 @@ class Repair(Struct, frozen=True, kw_only=True):
 
 
 class Example(Struct, frozen=True):
-    """A letter that the script would change, and how; unmasked, as its script saw it."""
+    """A letter that the script would change, and how, masked as everything that is shown."""
 
     letter: LetterId
     diff: list[str]
@@ -195,7 +195,7 @@ class Repairs:
         spool.add(Proposal(letter.id, letter.version, body, headers))
         if len(examples) < _SHOWN:
             new = Version(letter.id, letter.version + 1, headers, len(body), None, body)
-            examples.append(Example(letter.id, difference(version_of(letter), new)))
+            examples.append(Example(letter.id, difference(version_of(letter), new, self._asking.redactor)))
 
     async def _apply_part(self, repair: Repair, batch: Sequence[Proposal]) -> Repair:
         part: dict[str, Any] = {"ids": [proposal.letter for proposal in batch]}
