@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from redrive.app import Redrive
 from redrive.doctor.findings import Finding, warning
-from redrive.integrations.bullmq.queues import BullQueue, queues_of
 from redrive.integrations.bullmq.system import system
-from redrive.integrations.bullmq.transport import BullTransport
 from redrive.integrations.checking import away, lost_ways, ways_back
+
+if TYPE_CHECKING:
+    from redrive.integrations.bullmq.queues import BullQueue
+    from redrive.integrations.bullmq.transport import BullTransport
 
 _MOST_NAMED = 5
 
@@ -15,7 +19,13 @@ _MOST_NAMED = 5
 async def examine(app: Redrive) -> list[Finding]:
     """Nothing is changed."""
     found = await lost_ways(app, "bullmq", "bullmq+redis")
-    for name in ways_back(app, system.transports):
+    names = ways_back(app, system.transports)
+    if not names:  # then its libraries need not be installed
+        return found
+    from redrive.integrations.bullmq.queues import queues_of
+    from redrive.integrations.bullmq.transport import BullTransport
+
+    for name in names:
         unreachable = await away(app, name)
         found += unreachable
         transport = app.transport(name)

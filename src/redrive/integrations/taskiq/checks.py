@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from redrive.app import Redrive
 from redrive.doctor.findings import Finding, warning
 from redrive.integrations.checking import away, lost_ways, samples_of, ways_back
 from redrive.integrations.taskiq.places import KIND
 from redrive.integrations.taskiq.system import system
-from redrive.integrations.taskiq.transport import TaskiqRedis
 from redrive.model import Letter
+
+if TYPE_CHECKING:
+    from redrive.integrations.taskiq.transport import TaskiqRedis
 
 _LIST = (
     "is a list (ListQueueBroker): a worker takes a task out of it before it runs it, so a worker that is killed loses"
@@ -22,7 +25,12 @@ _ALONE = "is a stream that no group of workers reads: what is sent back to it wa
 async def examine(app: Redrive) -> list[Finding]:
     """Nothing is changed."""
     found = await lost_ways(app, "taskiq", "taskiq+redis")
-    for name in ways_back(app, system.transports):
+    names = ways_back(app, system.transports)
+    if not names:  # then its libraries need not be installed
+        return found
+    from redrive.integrations.taskiq.transport import TaskiqRedis
+
+    for name in names:
         unreachable = await away(app, name)
         transport = app.transport(name)
         found += unreachable
