@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
+from redrive.doctor.cluster import is_made
 from redrive.doctor.findings import Finding, fine, warning
 from redrive.integrations.celery.notes import KIND, Note, read_note
 
@@ -13,7 +14,9 @@ if TYPE_CHECKING:
 
 
 async def examine(app: Redrive) -> list[Finding]:
-    """Findings for each app of Celery that has told this store of itself."""
+    """Findings for each app of Celery that has told this store of itself. A store that is not made yet stays so."""
+    if not await is_made(app.store):
+        return []
     notes = [read_note(document.body) for document in await app.store.documents.list(KIND)]
     return [finding for note in notes if note for finding in _findings(note, app.transport_names)]
 
