@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from redrive.app import Redrive
+from redrive.doctor.cluster import is_made
 from redrive.doctor.findings import Finding, failure
 from redrive.errors import RedriveError
 from redrive.forensics.query import Query
@@ -19,8 +20,11 @@ def ways_back(app: Redrive, schemes: Mapping[str, str]) -> list[str]:
 
 
 async def samples_of(app: Redrive, transport: str) -> Sequence[Letter]:
-    """The latest letters of that transport; none, if the store does not answer: another check says that."""
+    """The latest letters of that transport; none, if the store does not answer (another check says that), or is not
+    made yet: to look into it would make it."""
     try:
+        if not await is_made(app.store):
+            return ()
         return (await app.store.letters.search(Query(transports=(transport,)), limit=_SAMPLE)).letters
     except RedriveError:
         return ()
