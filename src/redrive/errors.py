@@ -10,6 +10,7 @@ RedriveError
 │   ├── UnknownIncident      no such incident
 │   ├── NoWayBack            the transport that a letter goes back through is not configured here
 │   ├── NotFound             no such thing of a system
+│   ├── ChangedMeanwhile     a letter is not as it was when it was read: nothing was written
 │   ├── MessageTooLarge      over the body limit
 │   ├── WrongOutcomes        a batch handler does not say in a readable way what became of its messages
 │   ├── SendRefused          a broker will never take some of the messages that were sent (NotSent)
@@ -112,6 +113,10 @@ class NotFound(UsageError):
     """There is no such thing; a system makes its own of it."""
 
     hint: str | None = None  # what to ask for instead
+
+
+class ChangedMeanwhile(UsageError):
+    """What was to be changed is not as it was when it was read: somebody was first, or it is on its way."""
 
 
 class MessageTooLarge(UsageError):

@@ -10,6 +10,7 @@ from litestar.params import FromPath, FromQuery, JSONBody, QueryParameter
 from msgspec import Meta, Struct
 
 from redrive.access.tokens import Role, Token
+from redrive.admin.edits import edit_letter, undo_edit
 from redrive.admin.problems import Unreadable
 from redrive.admin.wire import from_url
 from redrive.forensics.query import Query
@@ -29,16 +30,23 @@ class Named(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Selected(Struct, frozen=True, forbid_unknown_fields=True):
-    """Letters by their ids, or by a query."""
+    """Letters by their ids, or by a query. An empty query takes `all: true`, too."""
 
     ids: Ids | None = None
     query: Query | None = None
+    all: bool = False
 
 
 class Archived(Struct, frozen=True):
     """How many were archived."""
 
     archived: int
+
+
+class Unarchived(Struct, frozen=True):
+    """How many were taken back."""
+
+    unarchived: int
 
 
 @get("/letters", role=Role.VIEWER)
@@ -71,10 +79,21 @@ async def archive_letters(
     service: NamedDependency[Service], actor: NamedDependency[str], data: JSONBody[Selected]
 ) -> Archived:
     """Done with. What is on its way keeps its course."""
+    return Archived(await service.archive(await _query(service, data), actor=actor, every=data.all))
+
+
+@post("/letters/unarchive", role=Role.OPERATOR, status_code=200)
+async def unarchive_letters(
+    service: NamedDependency[Service], actor: NamedDependency[str], data: JSONBody[Selected]
+) -> Unarchived:
+    """Back to what they were: pending, exhausted, sent or resolved. None of them is retried by itself."""
+    return Unarchived(await service.unarchive(await _query(service, data), actor=actor, every=data.all))
+
+
+async def _query(service: Service, data: Selected) -> Query:
     if (data.ids is None) == (data.query is None):
         raise Unreadable("say which letters, by `ids` or by `query`, and not by both")
-    query = data.query if data.ids is None else await service.named(data.ids)
-    return Archived(await service.archive(query or Query(), actor=actor))
+    return await service.named(data.ids) if data.ids is not None else data.query or Query()
 
 
 @get("/groups", role=Role.VIEWER)
@@ -117,6 +136,9 @@ router = Router(
         show_letter,
         retry_letters,
         archive_letters,
+        unarchive_letters,
+        edit_letter,
+        undo_edit,
         list_groups,
         show_stats,
         list_sources,

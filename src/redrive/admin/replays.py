@@ -19,7 +19,7 @@ from redrive.flow.guard import Guard
 from redrive.flow.replay import Replay
 from redrive.flow.replay_document import DEADLINE
 from redrive.forensics.query import Query
-from redrive.service import Plan, ReplayReport, Service
+from redrive.service import Plan, ReplayReport, Service, check_every
 from redrive.stores.base import Cursor, Entry, EntryStatus
 
 Percent = Annotated[float, Meta(ge=0, le=100)]
@@ -42,6 +42,7 @@ class Order(Struct, frozen=True, forbid_unknown_fields=True):
     query: Query
     rate: Rate | None = None
     reason: Annotated[str, Meta(max_length=1000)] = ""
+    all: bool = False  # an empty query is meant
     id: Annotated[str, Meta(min_length=1, max_length=100)] | None = None
     canary: Annotated[int, Meta(ge=1)] | None = None  # letters that go first
     ramp: tuple[Percent, ...] | None = None  # percent of the selection that are gone after each further step
@@ -87,6 +88,7 @@ async def start_replay(
     data: JSONBody[Order],
 ) -> Replay:
     """The selection is frozen when this answers, its size is in `total`; the letters go out in the background."""
+    check_every(data.query, data.all, "replay")
     replay = await service.replay(
         data.query,
         actor=actor,

@@ -38,6 +38,9 @@ TABLE = {
         "archive": (".archive:archive", "Put letters away as done with; they are kept"),
         "pause": (".pause:pause", "Pause a source: no worker receives anything of it"),
         "resume": (".pause:resume", "Let a source that is paused go on"),
+        "unarchive": (".archive:unarchive", "Take archived letters back to what they were"),
+        "edit": (".edit:edit", "Change the body or headers of a letter; every version is kept"),
+        "repair": (".repair:repair", "Run a script of yours over many letters; asks first, and can be undone"),
         "purge": (".purge:purge", "Delete letters for good; asks first"),
     },
     "Move": {

@@ -25,6 +25,7 @@ from msgspec.structs import replace
 
 from redrive.clock import Clock
 from redrive.errors import ReplayExists, Unavailable, UsageError
+from redrive.flow.fits import Fits
 from redrive.flow.guard import BY_ITSELF, Baseline, Guard
 from redrive.flow.order import Order
 from redrive.flow.replay_document import (
@@ -57,7 +58,16 @@ _ID = re.compile(r"[\w.:-]{1,100}", re.ASCII)
 class Replays:
     """Starts, runs, pauses, resumes and cancels them."""
 
-    def __init__(self, store: Store, transports: Mapping[str, Transport], events: Events, clock: Clock) -> None:
+    def __init__(
+        self,
+        store: Store,
+        transports: Mapping[str, Transport],
+        events: Events,
+        clock: Clock,
+        *,
+        fits: Fits = lambda message: None,
+    ) -> None:
+        self._fits = fits
         self._store = store
         self._book = ReplayBook(store.documents)
         self._transports = transports
@@ -244,6 +254,7 @@ class Replays:
             owner=owner_of(replay.id),
             lease=LEASE,
             replay=replay.id,
+            fits=self._fits,
         )
 
     async def _let_go(self, replay: Replay) -> None:

@@ -19,11 +19,13 @@ from redrive.flow.held import held_key_of
 from redrive.flow.replay import Progress, Replay
 from redrive.flow.replay_document import DEADLINE
 from redrive.forensics.query import Query
-from redrive.forensics.transfer import letters_of, line_of
+from redrive.forensics.transfer import Line, line_of, lines_of
 from redrive.forensics.views import Detail, Summary, detail, summary
 from redrive.model import UNRESOLVED, Letter, LetterId, State
 from redrive.service.asking import AUDIT, bounded
+from redrive.service.edits import Edits
 from redrive.service.planning import Plan, plan_of
+from redrive.service.repairs import Repairs
 from redrive.service.sources import OfSources
 from redrive.stores.base import Cursor, Entry, EntryStatus, Group
 from redrive.stores.paging import every_page
@@ -57,6 +59,8 @@ class Service(OfSources):
     def __init__(self, app: Redrive, *, unanswered: Callable[[Unanswered], None] = lambda backend: None) -> None:
         super().__init__(app, unanswered=unanswered)
         self.incidents = Incidents(app.store.documents, app.clock, app.events)
+        self.edits = Edits(self)
+        self.repairs = Repairs(self, self.edits)
 
     # -- seeing --------------------------------------------------------------------------------------------------
 
@@ -69,7 +73,8 @@ class Service(OfSources):
     async def letter(self, id: LetterId) -> Detail:
         """The letter of that id, of the only id that begins so, or of the message with that id."""
         letter = await self.find(id)
-        return detail(letter, self.redactor, await held_key_of(self.app.store.documents, letter))
+        held = await held_key_of(self.app.store.documents, letter)
+        return detail(letter, self.redactor, held, await self.edits.versions(letter))
 
     async def find(self, id: LetterId) -> Letter:
         """The letter itself, unredacted: for what goes back to a transport, never for what is shown."""
@@ -231,8 +236,20 @@ class Service(OfSources):
                 raise NoWayBack(letter.id, letter.transport, self.app.transport_names)
             self.app.transport(letter.transport)
 
-    async def archive(self, query: Query, *, actor: str, progress: Progress = lambda moved: None) -> int:
-        """Archive letters, whatever their state, except those on their way. Returns how many."""
+    async def unarchive(self, query: Query, *, actor: str, every: bool = False) -> int:
+        """Take archived letters back to the states they had. None of them is retried by itself. Returns how many."""
+        check_every(query, every, "unarchive")
+        await self._check(query)
+        return await self.edits.unarchive(query, actor=actor)
+
+    async def archive(
+        self, query: Query, *, actor: str, progress: Progress = lambda moved: None, every: bool = False
+    ) -> int:
+        """Archive letters, whatever their state, except those on their way. Returns how many.
+
+        every   an empty query is meant: without it, every letter there is has to be said
+        """
+        check_every(query, every, "archive")
         await self._check(query)
         total = 0
         try:
@@ -245,10 +262,11 @@ class Service(OfSources):
         await self.note(actor, "archive", f"{_letters(total)} of {_said(query)}")
         return total
 
-    async def purge(self, query: Query, *, actor: str, progress: Progress = lambda gone: None) -> int:
-        """Delete letters for good, except those on their way. Returns how many."""
-        if query.is_empty:
-            raise UsageError("purge deletes for good: say which letters, by state, age, source or group")
+    async def purge(
+        self, query: Query, *, actor: str, progress: Progress = lambda gone: None, every: bool = False
+    ) -> int:
+        """Delete letters for good, and all their versions, except those on their way. Returns how many."""
+        check_every(query, every, "purge")
         await self._check(query)
         total = 0
         try:
@@ -266,17 +284,17 @@ class Service(OfSources):
         """The letters as JSON lines, oldest first, unredacted and byte-exact, a page at a time."""
         await self._check(query)
         async for page in every_page(self.app.store.letters, query, size=_BATCH, oldest_first=True):
-            yield b"".join(line_of(letter) for letter in page)
+            yield b"".join([line_of(letter, await self.edits.kept(letter)) for letter in page])
 
     async def import_letters(
         self, lines: Iterable[bytes], *, actor: str, name: str = "the input", progress: Progress = lambda n: None
     ) -> int:
         """Record what an export wrote. Importing it twice changes nothing. Returns how many lines there were."""
         total = 0
-        batch: list[Letter] = []
+        batch: list[Line] = []
         try:
-            for letter in letters_of(lines, name):
-                batch.append(_at_rest(letter))
+            for line in lines_of(lines, name):
+                batch.append(line)
                 if len(batch) == _BATCH:
                     total += await self._take_in(batch, progress)
                     batch = []
@@ -320,11 +338,20 @@ class Service(OfSources):
 
     # -- inside --------------------------------------------------------------------------------------------------
 
-    async def _take_in(self, batch: Sequence[Letter], progress: Progress) -> int:
+    async def _take_in(self, batch: Sequence[Line], progress: Progress) -> int:
         if batch:
-            await self.app.store.letters.record(batch)
+            await self.app.store.letters.record([_at_rest(line.letter) for line in batch])
+            for line in batch:
+                await self._take_in_versions(line)
             progress(len(batch))
         return len(batch)
+
+    async def _take_in_versions(self, line: Line) -> None:
+        """Keep the versions of a letter that was edited, unless the letter that is here has another history."""
+        if line.versions:
+            here = await self.app.store.letters.get(line.letter.id)
+            if here is not None and (here.version, here.edit) == (line.letter.version, line.letter.edit):
+                await self.app.store.versions.keep(line.versions)
 
     async def _archive_some(self, ids: Sequence[LetterId], actor: str) -> int:
         now = self.app.clock.now()
@@ -350,6 +377,15 @@ class Service(OfSources):
         for source in sorted(wanted - {*known.sources}):
             if not known.unanswered:
                 raise UnknownSource(source, known.sources)
+
+
+def check_every(query: Query, every: bool, verb: str) -> None:
+    """Refuse an empty query, which selects every letter, unless that was said."""
+    if query.is_empty and not every:
+        raise UsageError(
+            f"an empty query selects every letter: say which to {verb} (by state, group, source or age), or that all "
+            f"of them are meant (`all`)"
+        )
 
 
 def _at_rest(letter: Letter) -> Letter:

@@ -13,6 +13,7 @@ from msgspec import Struct
 from redrive.answers import Answers, Unanswered, ask_each
 from redrive.app import Redrive
 from redrive.errors import UsageError
+from redrive.flow.fits import fits
 from redrive.flow.held import held_keys
 from redrive.flow.pauses import SourcePause, pauses_of
 from redrive.flow.replay import Replays
@@ -54,7 +55,7 @@ class OfSources(Asking):
 
     def __init__(self, app: Redrive, *, unanswered: Callable[[Unanswered], None] = lambda backend: None) -> None:
         super().__init__(app, unanswered=unanswered)
-        self.replays = Replays(app.store, app.transports, app.events, app.clock)
+        self.replays = Replays(app.store, app.transports, app.events, app.clock, fits=fits(app.handlers))
         self._sources = SourceFinder(app)
         self._roll = Roll(EVERY)
 
