@@ -23,8 +23,8 @@ class Background:
         self.closing: list[Callable[[], Awaitable[None]]] = []  # what routes have opened
 
     def run(self, replay: str) -> None:
-        """Send it. If this server is at it already, it looks once more when it is done: it may just have been paused, and
-        let go of what somebody resumed meanwhile."""
+        """Send it. If this server is at it already, it looks once more when it is done: it may be letting go of what
+        was paused, and is resumed just now."""
         self._asked.add(replay)
         if replay not in self._tasks:
             task = self._tasks[replay] = asyncio.create_task(self._run(replay))
