@@ -20,6 +20,7 @@ from redrive.telemetry.events import (
     BackendDown,
     BackendUp,
     BreakerMoved,
+    GroupDeployed,
     LetterResolved,
     MessageBuried,
     QueueMeasured,
@@ -278,6 +279,8 @@ OFF = {
     "breaker": False,
     "storm": False,
     "replay_paused": False,
+    "regressed": False,
+    "deployed": False,
 }
 
 
@@ -291,6 +294,7 @@ async def test_every_rule_can_be_ended(clock: ManualClock, notifier: Remembering
         app.events.emit(QueueMeasured(name="dlq", size=100, most=100))
         app.events.emit(BreakerMoved(target="t", state="open"))
         app.events.emit(SourceStormed(source="orders", transport="default", why="all are buried"))
+        app.events.emit(GroupDeployed(group="g", version="2", auto=False, letters=3))
         for _ in range(10):
             away(app)
             await rounds(alerts, clock)
