@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import TypeVar
 
 from redrive.app import Redrive
 from redrive.doctor.cluster import is_made
+from redrive.doctor.files import is_missing
 from redrive.doctor.findings import Finding, failure
 from redrive.errors import RedriveError
 from redrive.forensics.query import Query
 from redrive.model import Letter
+from redrive.stores.base import Store
 
+T = TypeVar("T")
 _SAMPLE = 200
 
 
@@ -19,15 +23,22 @@ def ways_back(app: Redrive, schemes: Mapping[str, str]) -> list[str]:
     return [name for name, url in app.settings.transports.items() if url.partition("://")[0] in schemes]
 
 
-async def samples_of(app: Redrive, transport: str) -> Sequence[Letter]:
-    """The latest letters of that transport; none, if the store does not answer (another check says that), or is not
-    made yet: to look into it would make it."""
+async def asked_of_store(app: Redrive, question: Callable[[Store], Awaitable[T]]) -> T | None:
+    """The answer of the store; None, if it does not answer, which another check says, or is not there yet: to look into
+    it would make it."""
+    if is_missing(app.urls["store"]):
+        return None
     try:
-        if not await is_made(app.store):
-            return ()
-        return (await app.store.letters.search(Query(transports=(transport,)), limit=_SAMPLE)).letters
+        return await question(app.store) if await is_made(app.store) else None
     except RedriveError:
-        return ()
+        return None
+
+
+async def samples_of(app: Redrive, transport: str) -> Sequence[Letter]:
+    """The latest letters of that transport, as far as the store tells."""
+    query = Query(transports=(transport,))
+    page = await asked_of_store(app, lambda store: store.letters.search(query, limit=_SAMPLE))
+    return () if page is None else page.letters
 
 
 async def away(app: Redrive, transport: str) -> list[Finding]:

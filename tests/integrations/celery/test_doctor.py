@@ -35,7 +35,7 @@ async def findings(app: Any, **transports: str) -> list[tuple[str, str, str]]:
     store = MemoryStore()
     note = note_of(SimpleNamespace(app=app, hostname="w@shop"), "celery", NOW)
     await store.documents.put(KIND, "celery/shop", msgspec.to_builtins(note))
-    settings = Settings(transports={"default": "memory://", **transports})
+    settings = Settings(store="memory://", transports={"default": "memory://", **transports})
     async with Redrive(store=store, settings=settings) as redrive:
         return [(finding.level.value, finding.text, finding.mend) for finding in await examine(redrive)]
 

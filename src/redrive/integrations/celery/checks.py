@@ -5,19 +5,18 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from redrive.doctor.cluster import is_made
 from redrive.doctor.findings import Finding, fine, warning
 from redrive.integrations.celery.notes import KIND, Note, read_note
+from redrive.integrations.checking import asked_of_store
 
 if TYPE_CHECKING:
     from redrive.app import Redrive
 
 
 async def examine(app: Redrive) -> list[Finding]:
-    """Findings for each app of Celery that has told this store of itself. A store that is not made yet stays so."""
-    if not await is_made(app.store):
-        return []
-    notes = [read_note(document.body) for document in await app.store.documents.list(KIND)]
+    """Findings for each app of Celery that has told this store of itself."""
+    documents = await asked_of_store(app, lambda store: store.documents.list(KIND))
+    notes = [read_note(document.body) for document in documents or ()]
     return [finding for note in notes if note for finding in _findings(note, app.transport_names)]
 
 
