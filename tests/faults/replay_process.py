@@ -103,10 +103,11 @@ async def main(orders: Orders) -> int:
     async with app:
         worker = Worker(app, upkeep=False)
         task = asyncio.create_task(worker.run())
-        code = await _replay(orders)
-        worker.stop()
-        await task
-    return code
+        try:
+            return await _replay(orders)
+        finally:
+            worker.stop()
+            await task
 
 
 async def _replay(orders: Orders) -> int:

@@ -54,15 +54,18 @@ class Shop:
         async with self.app:
             worker = Worker(self.app, upkeep=False)
             task = asyncio.create_task(worker.run())
-            for number in range(LETTERS):
-                key = b"key-%d" % (number % KEYS)
-                await self.app.send(self.source, {"n": number}, id=f"order-{number:03}", key=key)
-            await until(self._all_died, what="all orders are letters")
             try:
+                await self._die()
                 yield
             finally:
                 worker.stop()
                 await asyncio.wait_for(task, 60)
+
+    async def _die(self) -> None:
+        for number in range(LETTERS):
+            key = b"key-%d" % (number % KEYS)
+            await self.app.send(self.source, {"n": number}, id=f"order-{number:03}", key=key)
+        await until(self._all_died, what="all orders are letters")
 
     async def _all_died(self) -> bool:
         return await self.service.count(Query(states=(State.PENDING,))) == LETTERS

@@ -15,7 +15,7 @@ from redrive.access.tokens import Role
 from redrive.admin.background import Background
 from redrive.admin.letters import Limit
 from redrive.errors import UsageError
-from redrive.flow.guard import Guard
+from redrive.flow.guard import MOST, Guard
 from redrive.flow.replay import Replay
 from redrive.flow.replay_document import DEADLINE
 from redrive.forensics.query import Query
@@ -44,7 +44,7 @@ class Order(Struct, frozen=True, forbid_unknown_fields=True):
     reason: Annotated[str, Meta(max_length=1000)] = ""
     all: bool = False  # an empty query is meant
     id: Annotated[str, Meta(min_length=1, max_length=100)] | None = None
-    canary: Annotated[int, Meta(ge=1)] | None = None  # letters that go first
+    canary: Annotated[int, Meta(ge=1, le=MOST)] | None = None  # letters that go first
     ramp: tuple[Percent, ...] | None = None  # percent of the selection that are gone after each further step
     guard: Percent | None = None  # when more percent of a step die again, it pauses
     guarded: bool | None = None
@@ -155,6 +155,8 @@ async def pace_replay(
     service: NamedDependency[Service], actor: NamedDependency[str], id: FromPath[str], data: JSONBody[NewPace]
 ) -> ReplayReport:
     """Change how fast it goes, and how carefully, while it runs or is paused."""
+    if data == NewPace():
+        raise UsageError("what is to change? Give a rate or `unlimited`, a guard or `guarded`")
     if (data.rate is not None and data.unlimited) or (data.guard is not None and data.guarded is False):
         raise UsageError("give a rate or `unlimited`, and a guard or `guarded: false`, but not both of them")
     now = await service.replays.get(id)

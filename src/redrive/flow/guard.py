@@ -20,6 +20,8 @@ ENOUGH = 100
 """Outcomes after which a share means something. Of a smaller step all of it counts."""
 BY_ITSELF = 100
 """A replay of more letters than this is guarded, if nobody says otherwise."""
+MOST = 1_000_000
+"""Letters in a canary, at most: more of them are no trial."""
 
 
 class Guard(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -31,8 +33,8 @@ class Guard(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
     def checked(self) -> Guard:
         """Itself. Raises UsageError for what makes no sense."""
-        if self.canary < 1:
-            raise UsageError(f"canary={self.canary}: at least 1 letter goes first")
+        if not 1 <= self.canary <= MOST:
+            raise UsageError(f"canary={self.canary}: at least 1 letter goes first, and at most {MOST:,}")
         if not 0 <= self.share <= 1:
             raise UsageError(f"guard={self.share:g}: the share of letters that may die again is 0% to 100%")
         rises = all(low < high for low, high in zip(self.ramp, self.ramp[1:], strict=False))
