@@ -105,6 +105,7 @@ def test_rules_are_listed_with_their_thresholds(shell: Shell, place: Path) -> No
         "BackendDown",
         "SourceStorm",
         "ReplayPaused",
+        "GroupRegressed",
     }
     assert "alerts.backend_down" in shell("alerts", "rules").stdout
 
