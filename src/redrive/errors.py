@@ -8,6 +8,7 @@ RedriveError
 │   ├── UnknownLetter        no such letter
 │   ├── UnknownGroup         no such group
 │   ├── UnknownReplay        no such replay
+│   ├── ReplayExists         a replay of that id was made of another selection
 │   ├── UnknownIncident      no such incident
 │   ├── NoWayBack            the transport that a letter goes back through is not configured here
 │   ├── NotFound             no such thing of a system
