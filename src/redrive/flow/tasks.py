@@ -32,3 +32,13 @@ async def cancel(tasks: Tasks) -> None:
     for task in tasks:
         task.cancel()
     await asyncio.gather(*tasks, return_exceptions=True)
+
+
+def is_to_end() -> bool:
+    """Whether somebody has cancelled the current task.
+
+    Asked after each call of a driver by tasks that go on for ever: the driver may have swallowed the cancellation, as
+    `asyncio.wait_for` of Python 3.11 does if what it waits for ends just then.
+    """
+    task = asyncio.current_task()
+    return task is not None and task.cancelling() > 0

@@ -22,6 +22,7 @@ from msgspec import Struct
 from redrive.errors import Unavailable
 from redrive.flow.receive import Consumer
 from redrive.flow.storm import Finished
+from redrive.flow.tasks import is_to_end
 from redrive.stores.base import Documents
 from redrive.transports.base import Lists
 from redrive.untrusted import UNREADABLE
@@ -82,6 +83,8 @@ class Heartbeat:
                 await self._documents.put(KIND, self.id, msgspec.to_builtins(self._beat()))
                 if number % _PRUNE_EVERY == 0:
                     await prune(self._documents, before=self._app.clock.now() - KEPT)
+            if is_to_end():
+                return
             number += 1
             if self._stopping.is_set():
                 await self._app.clock.sleep(EVERY.total_seconds())

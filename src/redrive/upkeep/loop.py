@@ -14,6 +14,7 @@ from redrive.config.settings import Settings
 from redrive.errors import Unavailable
 from redrive.flow.breaker import BreakerRule
 from redrive.flow.replay import Replays
+from redrive.flow.tasks import is_to_end
 from redrive.stores.base import Store
 from redrive.telemetry.events import BackendDown, Events, UpkeepRan
 from redrive.transports.base import Transport
@@ -111,4 +112,6 @@ class Upkeep:
                 self._events.emit(BackendDown(backend=error.name, why=str(error), pause=span))
             except Exception:  # one that fails must not end the others: automatic retries go on without an archive
                 log.exception("%s failed, and is tried again in %s", work.__qualname__, span)
+            if is_to_end():
+                return
             await self._clock.sleep(min(span.total_seconds(), self.holding.soon if task == "holds" else math.inf))

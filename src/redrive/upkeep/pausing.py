@@ -15,6 +15,7 @@ from redrive.clock import Clock
 from redrive.errors import Unavailable
 from redrive.flow.pauses import pauses_of
 from redrive.flow.receive import Consumer
+from redrive.flow.tasks import is_to_end
 from redrive.transports.base import FollowsPauses, Pausable, Paused, Transport
 
 if TYPE_CHECKING:
@@ -114,7 +115,7 @@ class PauseWatch:
                 group.create_task(self._look_on(watched))
 
     async def _look_on(self, watched: Watched) -> None:
-        while True:
+        while not is_to_end():
             await self._clock.sleep(_EVERY)
             await watched.look()
 
