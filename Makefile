@@ -60,13 +60,17 @@ SERVERS_redis_store := redis
 SERVERS_kafka := kafka
 SERVERS_pipeline := kafka
 SERVERS_rabbitmq := rabbitmq
+SERVERS_sqs := elasticmq
 SERVERS_mongodb := mongodb
 SERVERS_opensearch := opensearch
 SERVERS_postgresql := postgresql
 SERVERS_postgresql_store := postgresql
+SERVERS_celery := rabbitmq redis
+SERVERS_dramatiq := redis rabbitmq
+SERVERS_rq := redis
 SERVERS_processes := redis rabbitmq kafka
 FAMILIES := $(sort $(foreach name,$(ONLY),$(firstword $(subst /, ,$(name)))))
-MEASURED := $(or $(FAMILIES),redis redis_store kafka pipeline rabbitmq mongodb opensearch postgresql postgresql_store processes)
+MEASURED := $(or $(FAMILIES),celery dramatiq rq redis redis_store kafka pipeline rabbitmq sqs mongodb opensearch postgresql postgresql_store processes)
 BENCH_SERVERS := $(sort $(foreach family,$(MEASURED),$(SERVERS_$(family))))
 
 install: $(VENV)/.dev ## make .venv with Redrive and the tools

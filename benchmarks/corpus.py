@@ -58,9 +58,13 @@ def corpus(count: int) -> Corpus:
 
 def letters_table() -> str:
     """The statement that makes the table `letters`, and none of those for its indexes and triggers."""
-    schema = sql("redrive.drivers.sqlite", "schema")
-    start = schema.index("CREATE TABLE letters")
-    return schema[start : schema.index(");", start) + 2]
+    schema, more = sql("redrive.drivers.sqlite", "schema"), sql("redrive.drivers.sqlite", "versions")
+    start, added = schema.index("CREATE TABLE letters"), more.index("ALTER TABLE letters")
+    return f"{schema[start : schema.index(');', start) + 2]}\n{more[added : more.index(';', added) + 1]}"
+
+
+def _all_scripts() -> str:
+    return "\n\n".join(sql("redrive.drivers.sqlite", name) for name in ("schema", "versions"))
 
 
 def rows(letters: Iterable[Letter]) -> Iterator[tuple[object, ...]]:
@@ -77,7 +81,7 @@ def connect(path: Path, pragmas: tuple[str, ...] = PRAGMAS) -> sqlite3.Connectio
 
 
 def _named(count: int) -> Corpus:
-    source = sql("redrive.drivers.sqlite", "schema") + Path(samples.__file__).read_text() + _SQL["insert"]
+    source = _all_scripts() + Path(samples.__file__).read_text() + _SQL["insert"]
     key = sha256(source.encode()).hexdigest()[:12]
     stem = f"letters-{count}-{key}"
     return Corpus(scratch() / f"{stem}.db", scratch() / f"{stem}-bare.db", count)
@@ -115,7 +119,7 @@ def _make(made: Corpus) -> None:
 
 def _schema() -> tuple[str, str]:
     """The tables, and what comes after them: indexes on letters."""
-    statements = sql("redrive.drivers.sqlite", "schema").split("\n\n")
+    statements = _all_scripts().split("\n\n")
     whole = "\n\n".join(statements)
     lines = [line for line in whole.splitlines() if line.startswith("CREATE INDEX letters_")]
     return "\n".join(line for line in whole.splitlines() if line not in lines), "\n".join(lines)

@@ -13,7 +13,7 @@ import pytest
 
 TESTS = Path(__file__).parent
 LONG = (
-    *("faults", "systems", "trouble", "collect", "examples", "servers"),
+    *("faults", "systems", "trouble", "integrations", "collect", "examples", "servers"),
     *("conformance", "docs", "packaging", "console", "properties"),
 )
 

@@ -26,6 +26,8 @@ _TRANSPORTS = {
     "kafka": "redrive.transports.kafka.transport:KafkaTransport",
     "rabbitmq": "redrive.transports.rabbitmq.transport:RabbitTransport",
     "postgresql": "redrive.transports.postgresql:PostgresqlTransport",
+    "sqs": "redrive.transports.sqs.transport:SqsTransport",
+    "sqs fifo": "redrive.transports.sqs.transport:SqsFifoTransport",
 }
 _STORES = {
     "memory": "redrive.stores.memory:MemoryStore",

@@ -161,7 +161,7 @@ def _fresh() -> Iterator[tuple[Path, Path]]:
     directory.mkdir()
     ours, bare = directory / "redrive.db", directory / "bare.db"
     connection = connect(bare)
-    connection.execute(letters_table())
+    connection.executescript(letters_table())
     connection.close()
     in_loop(SqliteStore(f"sqlite:///{ours}").aclose())
     try:

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from redrive.flow.classify import Classifier, Verdict
     from redrive.limits import Fair, Rate
     from redrive.model import Category, Failure, Letter, Message, State
-    from redrive.policy import Again, Policy
+    from redrive.policy import Again, HoldKey, Policy, Storm
 
 __version__ = "0.1.0"
 
@@ -24,6 +24,7 @@ __all__ = [
     "Failed",
     "Failure",
     "Fair",
+    "HoldKey",
     "Letter",
     "Message",
     "Permanent",
@@ -32,6 +33,7 @@ __all__ = [
     "Redrive",
     "RedriveError",
     "State",
+    "Storm",
     "Transient",
     "Verdict",
     "constant",
@@ -48,7 +50,7 @@ _HOMES = {
     "redrive.flow.backoff": ("constant", "custom", "exponential", "immediate", "linear", "never"),
     "redrive.flow.classify": ("Classifier", "Verdict"),
     "redrive.model": ("Category", "Failure", "Letter", "Message", "State"),
-    "redrive.policy": ("Again", "Policy"),
+    "redrive.policy": ("Again", "HoldKey", "Policy", "Storm"),
     "redrive.limits": ("Fair", "Rate"),
 }
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}

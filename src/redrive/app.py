@@ -7,15 +7,18 @@ import contextvars
 import functools
 import inspect
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from datetime import timedelta
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias, TypeVar
 
 from redrive.clock import Clock, SystemClock
+from redrive.config.code_version import version_of
 from redrive.config.durations import Duration, duration
 from redrive.config.load import load
 from redrive.config.settings import Settings
+from redrive.debugging.isolation import isolation
 from redrive.errors import ConfigError, MessageTooLarge, UnknownSource, UsageError, not_sent
 from redrive.flow.around import Around, arounds, wrapped, wrapped_batch
 from redrive.flow.callables import is_async, name_of, refusing
@@ -23,7 +26,9 @@ from redrive.flow.classify import Classifier
 from redrive.flow.context import BatchSpan, Context, Handler, Span
 from redrive.flow.decode import Decoder, batch_signature_of, decode_wants_message, encode, signature_of
 from redrive.flow.exactly_once import connection_parameter, given_connection, in_transactions
-from redrive.flow.threads import Threads
+from redrive.flow.held import KeyHolds
+from redrive.flow.storms import StormGuard
+from redrive.flow.threads import InThisThread, Threads
 from redrive.flow.validate import GivenHeaders, bytes_of, headers_of, moment_of, priority_of, text_of
 from redrive.limits import Fair, Limits, Rate
 from redrive.model import Holds, Message, MessageId
@@ -32,10 +37,12 @@ from redrive.registry import naming, open_store, open_transport
 from redrive.stores.base import Store
 from redrive.telemetry.events import Events
 from redrive.transports.base import (
+    DeadLetterPlace,
     HasDeadLetterPlace,
     KeepsLimits,
     KeepsOrder,
     KnowsWorkers,
+    MovesKeys,
     SendResult,
     SendStatus,
     SendsWithin,
@@ -66,6 +73,9 @@ class Redrive:
 
     Without arguments it is embedded: one SQLite file, `redrive.db`, holds queue and letters. What is given here
     wins over the configuration file and the environment.
+
+    version   of your own code, noted in failures and told by workers. By default that of the distribution which the
+              module of a handler belongs to, or what git calls its directory
     """
 
     def __init__(
@@ -77,6 +87,7 @@ class Redrive:
         config: Path | None = None,
         clock: Clock | None = None,
         classifier: Classifier | None = None,
+        version: str | None = None,
     ) -> None:
         self.settings = settings or load(config)
         self.clock: Clock = clock or SystemClock()
@@ -86,6 +97,7 @@ class Redrive:
         self.span: Span | None = None
         self.batch_span: BatchSpan | None = None
         self.notifiers: list[Notifier] = []  # your own, beside those of `alerts.urls`
+        self._version = self.settings.version if version is None else text_of("version", version)
         self.inject: Inject | None = None  # adds the trace to what is sent (telemetry/tracing.py)
         self._declared: dict[str, str] = {}
         self._transports: dict[str, Transport] = {}
@@ -166,6 +178,15 @@ class Redrive:
         """Those with a handler here, and those declared."""
         return {*self.handlers, *self._declared}
 
+    @property
+    def version(self) -> str:
+        """The version of the user's code: as given, as set, or as found once there is a handler; empty: not known."""
+        if not self._version:
+            modules = (handler.name.partition(":")[0] for handler in self.handlers.values())
+            own = next((module for module in modules if not module.startswith("redrive.")), None)
+            self._version = "" if own is None else version_of(own)
+        return self._version
+
     def known_transport(self, source: str) -> str | None:
         """The name of the transport of that source, if it has a handler here or is declared."""
         return self.handlers[source].transport if source in self.handlers else self._declared.get(source)
@@ -188,6 +209,8 @@ class Redrive:
             raise ConfigError(f"source {source!r} has a handler already: {self.handlers[source].name}")
         if transport not in self._urls and transport not in self._transports:
             raise ConfigError(f"transport {transport!r} is not configured: there is {', '.join(self._urls)}")
+        if (apart := isolation()) is not None:
+            function = apart.prepared(function)
         batching, default = wraps.batching, self.settings.concurrency if wraps.batching is None else 1
         width = default if concurrency is None else concurrency
         if not isinstance(width, int) or width < 1:
@@ -225,6 +248,7 @@ class Redrive:
             batch=batching.size if batching else None,
             within=batching.within if batching else timedelta(),
             exactly_once=wraps.exactly_once,
+            function=function,
         )
         if transport in self._transports:
             self._set_limits(self._transports[transport], [self.handlers[source]])
@@ -363,6 +387,8 @@ class Redrive:
 
     def transport(self, name: str = "default") -> Transport:
         """The transport of that name, opened when it is first needed."""
+        if (apart := isolation()) is not None:
+            return apart.transport
         if name not in self._transports:
             if name not in self._urls:
                 raise ConfigError(f"transport {name!r} is not configured: there is {', '.join(self._urls)}")
@@ -378,6 +404,15 @@ class Redrive:
             for handler in handlers:
                 if handler.limits.asks:
                     transport.limit(handler.source, handler.limits)
+
+    @contextmanager
+    def in_this_thread(self) -> Iterator[None]:
+        """Run sync handlers in the thread of the event loop meanwhile: for a debugger, which holds it up anyway."""
+        before, self._threads = self._threads, InThisThread("redrive-handler")
+        try:
+            yield
+        finally:
+            self._threads = before
 
     def use(self, name: str, transport: Transport) -> None:
         """That transport under that name, whatever the settings say of it."""
@@ -395,6 +430,8 @@ class Redrive:
 
     @property
     def store(self) -> Store:
+        if (apart := isolation()) is not None:
+            return apart.store
         if self._store is None:
             with naming("store"):
                 self._store = open_store(self._store_url)
@@ -412,6 +449,7 @@ class Redrive:
             transport.join_as(self.settings.worker)
         if isinstance(transport, KeepsOrder):
             by_key = transport.features.ordered_by == "key"  # elsewhere order is kept where it is asked for
+            by_key |= handler.policy.on_death is not None and not handler.limits.fair  # what is held is to be in order
             transport.keep_order(handler.source, holds or (Holds.KEY if by_key else Holds.NOTHING))
         elif holds not in (None, Holds.NOTHING):
             raise ConfigError(
@@ -419,6 +457,7 @@ class Redrive:
             )
         if handler.limits.asks:
             _limit(transport, handler)
+        place = transport.dead_letter_place(handler.source) if isinstance(transport, HasDeadLetterPlace) else None
         context = Context(
             handler=handler,
             transport=transport,
@@ -427,17 +466,50 @@ class Redrive:
             events=self.events,
             clock=self.clock,
             worker=self.settings.worker_name,
-            version=self.settings.version,
+            version=self.version,
             body_limit=self.settings.body_limit,
             batch=_fetched_at_once(handler, self.settings),
             lease=self.settings.lease,
             span=self.span,
             batch_span=self.batch_span,
-            dead_letter_place=(
-                transport.dead_letter_place(handler.source) if isinstance(transport, HasDeadLetterPlace) else None
-            ),
+            dead_letter_place=place,
+            holds=self._key_holds(handler, transport, place),
+            storm=self._storm_guard(handler),
         )
         return in_transactions(context) if handler.exactly_once else context
+
+    def _key_holds(self, handler: Handler, transport: Transport, place: DeadLetterPlace | None) -> KeyHolds | None:
+        """Which keys of that source are held, where its policy holds them."""
+        rule = handler.policy.on_death
+        if rule is None:
+            return None
+        if place is not None and place.replaces_store:
+            raise ConfigError(
+                f"{handler.source!r}: on_death='hold-key' needs its letters in the store, to know which are resolved. "
+                "Leave out `dlq_only` of its transport"
+            )
+        return KeyHolds(
+            self.store.documents,
+            self.clock,
+            transport=handler.transport,
+            source=handler.source,
+            rule=rule,
+            # keys in order, and any worker may get the next one: what another has held a moment ago must be known
+            always_fresh=isinstance(transport, KeepsOrder) and not isinstance(transport, MovesKeys),
+        )
+
+    def _storm_guard(self, handler: Handler) -> StormGuard | None:
+        rule = handler.policy.storm
+        if rule is None:
+            return None
+        return StormGuard(
+            self.store.documents,
+            self.clock,
+            transport=handler.transport,
+            source=handler.source,
+            worker=self.settings.worker_name,
+            rule=rule,
+        )
 
     async def aclose(self) -> None:
         """Let go of transports and store. A transport that hangs or fails keeps no other open."""

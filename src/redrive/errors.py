@@ -6,10 +6,13 @@ RedriveError
 ├── UsageError             a call is wrong; the message says what to do instead
 │   ├── UnknownSource        no such source; the nearest names are given
 │   ├── UnknownLetter        no such letter
+│   ├── UnknownGroup         no such group
 │   ├── UnknownReplay        no such replay
+│   ├── ReplayExists         a replay of that id was made of another selection
 │   ├── UnknownIncident      no such incident
 │   ├── NoWayBack            the transport that a letter goes back through is not configured here
 │   ├── NotFound             no such thing of a system
+│   ├── ChangedMeanwhile     a letter is not as it was when it was read: nothing was written
 │   ├── MessageTooLarge      over the body limit
 │   ├── WrongOutcomes        a batch handler does not say in a readable way what became of its messages
 │   ├── SendRefused          a broker will never take some of the messages that were sent (NotSent)
@@ -74,11 +77,28 @@ class UnknownLetter(UsageError):
         super().__init__(f"no letter {letter_id!r}: list them with `redrive letters`")
 
 
+class UnknownGroup(UsageError):
+    """There is no such group."""
+
+    def __init__(self, group_id: str) -> None:
+        super().__init__(f"no group {group_id!r}: list them with `redrive groups --closed`")
+
+
 class UnknownReplay(UsageError):
     """There is no such replay."""
 
     def __init__(self, replay_id: str) -> None:
         super().__init__(f"no replay {replay_id!r}: list them with `redrive replays`")
+
+
+class ReplayExists(UsageError):
+    """A replay of that id was made of another selection."""
+
+    def __init__(self, replay_id: str) -> None:
+        super().__init__(
+            f"replay {replay_id!r} exists already, and selected other letters: give the new one an id of its own, "
+            f"or ask with the same query again to get the one there is"
+        )
 
 
 class UnknownIncident(UsageError):
@@ -91,10 +111,12 @@ class UnknownIncident(UsageError):
 class NoWayBack(UsageError):
     """The transport that a letter goes back through is not configured in this process."""
 
-    def __init__(self, letter_id: str, transport: str, known: Iterable[str]) -> None:
+    def __init__(self, letter_id: str, transport: str, known: Iterable[str], schemes: Iterable[str] = ()) -> None:
+        like = " or ".join(f"{scheme}://…" for scheme in schemes)
         super().__init__(
             f"letter {letter_id} goes back through the transport {transport!r}, which is not configured here "
-            f"(there is {', '.join(sorted(known))}): set `transports.{transport}`, or retry it where it is"
+            f"(there is {', '.join(sorted(known))}): set `transports.{transport}`{f' to {like}' if like else ''} "
+            f"(REDRIVE_TRANSPORTS_{transport.upper().replace('-', '_')}), or retry it where it is"
         )
 
 
@@ -102,6 +124,10 @@ class NotFound(UsageError):
     """There is no such thing; a system makes its own of it."""
 
     hint: str | None = None  # what to ask for instead
+
+
+class ChangedMeanwhile(UsageError):
+    """What was to be changed is not as it was when it was read: somebody was first, or it is on its way."""
 
 
 class MessageTooLarge(UsageError):

@@ -40,6 +40,8 @@ class State(StrEnum):
 
 OPEN = (State.PENDING, State.RETRYING, State.REPLAYING, State.EXHAUSTED)
 """The states in which a letter still asks for something."""
+EDITABLE = (State.PENDING, State.EXHAUSTED, State.SENT, State.ARCHIVED)
+"""The states in which a letter's message may be edited: nothing of it is on its way, and it may be sent once more."""
 UNRESOLVED = (*OPEN, State.SENT)
 """The states from which a success resolves a letter: all but those of which it is known that they are done with."""
 
@@ -65,6 +67,11 @@ class Reason(StrEnum):
     TOO_LARGE = "too-large"  # over the body limit
     CRASHED = "crashed"  # delivered more often than it may be attempted: it takes its worker down
     PARKED = "parked"  # waits here for a retry that its transport cannot delay itself
+    BEHIND = "behind"  # it was not attempted: another message of its key is dead, and it follows that one
+
+
+WAITING = (Reason.PARKED, Reason.BEHIND)
+"""The reasons of letters that are not dead: their message waits in the store, and goes on by itself."""
 
 
 class Stage(StrEnum):
@@ -81,6 +88,13 @@ class Holds(StrEnum):
     KEY = "key"  # the messages of its key; all others go on
     PARTITION = "partition"  # everything behind it: strict order
     NOTHING = "nothing"  # it steps aside, and what is behind it goes first
+
+
+class OnDeath(StrEnum):
+    """What becomes of the messages behind one that dies, of its key."""
+
+    GO_ON = "go-on"  # they are handled as if nothing had happened
+    HOLD_KEY = "hold-key"  # they are set aside as letters, and follow when it is resolved or archived
 
 
 class BatchFailure(StrEnum):
@@ -139,6 +153,7 @@ class Failure(Struct, frozen=True, gc=False):
     frames: tuple[str, ...] = ()  # innermost last, `module:function`, the user's own code only
     worker: str = ""
     version: str = ""  # of the user's code, where it says so
+    edition: int | None = None  # the version of its letter that was sent back; None: it came from its sender
 
     @property
     def id(self) -> str:
@@ -171,6 +186,16 @@ class Release(Struct, frozen=True, tag="release"):
 Outcome: TypeAlias = Done | Retry | Bury | Release
 
 
+class Edit(Struct, frozen=True, gc=False):
+    """Who gave a letter's message another version, when and why."""
+
+    by: str
+    at: datetime
+    why: str = ""
+    repair: str | None = None  # the repair that did it
+    restores: int | None = None  # it has the bytes of that version again
+
+
 class Letter(Struct, frozen=True, gc=False):
     """A dead message with every failure, its state, its group and its lineage."""
 
@@ -193,6 +218,11 @@ class Letter(Struct, frozen=True, gc=False):
     owner: Owner | None = None
     lease_until: datetime | None = None
     foreign: bool = False  # it died at a consumer that is not ours, which tells us nothing of what is sent back to it
+    version: int = (
+        0  # of its message, which is what is sent; 0: as it came. The older ones are kept (stores' `Versions`)
+    )
+    edit: Edit | None = None  # how that version came about
+    archived_from: State | None = None  # where `unarchive` takes it
 
     @property
     def last(self) -> Failure:
@@ -216,21 +246,78 @@ def merge_failures(known: tuple[Failure, ...], new: Iterable[Failure]) -> tuple[
     return known + tuple(failure for failure in new if failure.id not in seen)
 
 
+class Revision(Struct, frozen=True, gc=False):
+    """What a letter's message is to be, if its version is still the expected one."""
+
+    letter: LetterId
+    expect: int
+    body: bytes
+    headers: Headers
+    edit: Edit
+
+
+class Version(Struct, frozen=True, gc=False):
+    """A letter's message as it was in one version."""
+
+    letter: LetterId
+    number: int
+    headers: Headers
+    size: int  # of the body, in bytes
+    edit: Edit | None = None  # None: as it came
+    body: bytes = b""  # empty in a list
+
+
+def version_of(letter: Letter) -> Version:
+    """The version that a letter's message has now."""
+    body = letter.message.body
+    return Version(letter.id, letter.version, letter.message.headers, len(body), letter.edit, body)
+
+
+def edited(letter: Letter, revision: Revision) -> Letter | None:
+    """The letter with its next version; None if it is not as expected, or on its way."""
+    if letter.version != revision.expect or letter.state not in EDITABLE:
+        return None
+    return replace(
+        letter,
+        message=replace(letter.message, body=revision.body, headers=revision.headers),
+        version=letter.version + 1,
+        edit=revision.edit,
+        updated_at=revision.edit.at,
+    )
+
+
+ANOTHER = "another message came under its id"
+"""Why a letter that was edited has a version that nobody made by hand."""
+
+
+def _message_of(old: Letter, new: Letter) -> tuple[Message, int, Edit | None]:
+    """The message of a letter that died again: as its sender made it, or as it was edited since, unless somebody has
+    sent another one under its id. What we sent back is never another one, however it was edited meanwhile."""
+    is_ours = old.version > 0 and new.last.edition is not None
+    if is_ours or old.message.body == new.message.body:
+        return old.message, old.version, old.edit
+    if old.version == 0:
+        return new.message, 0, None
+    return new.message, old.version + 1, Edit(by="", at=new.updated_at, why=ANOTHER)
+
+
 def rejoined(old: Letter, new: Letter) -> Letter | None:
     """A known letter after it died again: what is new of the newcomer, and what stays. None if nothing is new."""
     failures = merge_failures(old.failures, new.failures)
     if len(failures) == len(old.failures):
         return None
-    # the message as its sender made it, unless somebody has sent another one under its id
-    message = old.message if old.message.body == new.message.body else new.message
+    message, version, edit = _message_of(old, new)
     return replace(
         new,
         message=replace(message, attempt=new.message.attempt),
+        version=version,
+        edit=edit,
+        archived_from=None,
         failures=failures,
         created_at=max(old.created_at, new.created_at),
         resends=old.resends,
-        replay=new.replay if new.reason is Reason.PARKED else old.replay,
-        depends_on=old.depends_on,
+        replay=new.replay if new.reason in WAITING else old.replay,
+        depends_on=new.depends_on if new.reason is Reason.BEHIND else old.depends_on,
         owner=None,
         lease_until=None,
     )
@@ -265,4 +352,12 @@ def moved(letter: Letter, to: State, now: datetime) -> Letter:
         next_retry_at=letter.next_retry_at if undone else None,
         resends=letter.resends - undone,
         retries=letter.retries - (undone and letter.state is State.RETRYING),
+        archived_from=_archived_from(letter) if to is State.ARCHIVED else None,
     )
+
+
+def _archived_from(letter: Letter) -> State | None:
+    """Where a letter that is archived now comes back to: what was on its way is for a person to look at."""
+    if letter.state is State.ARCHIVED:
+        return letter.archived_from
+    return State.EXHAUSTED if letter.state in (State.RETRYING, State.REPLAYING) else letter.state

@@ -13,6 +13,7 @@ from importlib.metadata import entry_points
 from typing import Any, Literal
 
 from redrive.clock import Clock
+from redrive.debugging.isolation import isolation
 from redrive.errors import ConfigError, MissingExtra, nearest
 from redrive.stores.base import Store
 from redrive.systems.base import resolved
@@ -33,6 +34,7 @@ TRANSPORTS = {
     "kafka+ssl": "redrive.transports.kafka.transport:open_transport",
     "postgresql": "redrive.transports.postgresql:open_transport",
     "postgres": "redrive.transports.postgresql:open_transport",
+    "sqs": "redrive.transports.sqs:open_transport",
 }
 STORES = {
     "memory": "redrive.stores.memory:open_store",
@@ -52,12 +54,16 @@ STORES = {
 
 def open_transport(url: str, *, clock: Clock, lease: timedelta) -> Transport:
     """The transport of that URL, ready to use."""
+    if (apart := isolation()) is not None:
+        return apart.transport
     transport: Transport = _opened("transport", url, TRANSPORTS, clock=clock, lease=lease)
     return transport
 
 
 def open_store(url: str) -> Store:
     """The store of that URL, ready to use."""
+    if (apart := isolation()) is not None:
+        return apart.store
     store: Store = _opened("store", url, STORES)
     return store
 
@@ -74,6 +80,12 @@ def naming(setting: str) -> Iterator[None]:
         yield
     except ConfigError as error:
         raise ConfigError(f"{setting}: {error}") from error
+
+
+def schemes_of(name: str) -> list[str]:
+    """The schemes of the transports that the system of that name brings: its letters go back through one of them."""
+    system = systems().get(name)
+    return [] if system is None else list(system.transports)
 
 
 def require_transport(url: str) -> None:

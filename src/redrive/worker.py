@@ -20,6 +20,7 @@ from redrive.telemetry.events import WorkerStarted, WorkerStopped
 from redrive.upkeep.heartbeat import Heartbeat
 from redrive.upkeep.loop import Upkeep
 from redrive.upkeep.pausing import PauseWatch
+from redrive.upkeep.storming import StormWatch
 
 if TYPE_CHECKING:
     from redrive.app import Redrive
@@ -44,7 +45,8 @@ class Worker:
         by_source = dict(zip(app.handlers, self._consumers, strict=True))
         self._pauses = PauseWatch.of(app, by_source)
         self._heartbeat = Heartbeat(app, by_source)
-        own = [self._pauses.run, self._heartbeat.run]
+        self._storms = StormWatch.of(app, by_source, self._pauses, self._heartbeat)
+        own = [self._pauses.run, self._storms.run, self._heartbeat.run]
         self._helpers = [*own, *([Upkeep.of(app).run] if upkeep else []), *beside]
 
     async def run(self) -> None:
@@ -53,6 +55,7 @@ class Worker:
         app.events.emit(WorkerStarted(worker=app.settings.worker_name, sources=tuple(app.handlers)))
         try:
             await self._pauses.begin()
+            await self._storms.begin()
             async with alerting(app), asyncio.TaskGroup() as group:
                 helpers = [group.create_task(helper()) for helper in self._helpers]
                 consumers = [group.create_task(consumer.run(self.grace)) for consumer in self._consumers]

@@ -76,7 +76,7 @@ async def test_asking_twice_with_one_id_is_asking_once(
 
 
 async def test_the_ledger_is_paged(http: httpx.AsyncClient, sent: Callable[[], Awaitable[None]]) -> None:
-    id = (await http.post("/api/replays", json={"query": {}})).json()["id"]
+    id = (await http.post("/api/replays", json={"query": {}, "all": True})).json()["id"]
     await sent()
     first = (await http.get(f"/api/replays/{id}/entries", params={"limit": 2})).json()
     rest = (await http.get(f"/api/replays/{id}/entries", params={"limit": 2, "after": first["after"]})).json()
@@ -86,7 +86,7 @@ async def test_the_ledger_is_paged(http: httpx.AsyncClient, sent: Callable[[], A
 
 
 async def test_a_cancelled_replay_sends_no_more(http: httpx.AsyncClient) -> None:
-    id = (await http.post("/api/replays", json={"query": {}, "rate": 0.001})).json()["id"]
+    id = (await http.post("/api/replays", json={"query": {}, "all": True, "rate": 0.001})).json()["id"]
     report = (await http.post(f"/api/replays/{id}/cancel")).json()
     assert report["replay"]["state"] == "cancelled"
     assert report["entries"].get("sent", 0) <= 1
@@ -96,7 +96,7 @@ async def test_a_cancelled_replay_sends_no_more(http: httpx.AsyncClient) -> None
     ("order", "status", "says"),
     [
         ({"query": {}, "rate": 0}, 422, "rate"),
-        ({"query": {}, "id": "no spaces"}, 400, "no id for a replay"),
+        ({"query": {}, "all": True, "id": "no spaces"}, 400, "no id for a replay"),
         ({"query": {"stats": ["pending"]}}, 422, "did you mean 'states'"),
         ({"query": {"states": ["dead"]}}, 422, "query.states[0]"),
         ({"query": {"since": "2026-01-01T00:00:00"}}, 422, "no time zone"),

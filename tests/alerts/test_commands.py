@@ -99,7 +99,14 @@ def test_rules_are_listed_with_their_thresholds(shell: Shell, place: Path) -> No
     Path("redrive.toml").write_text("[alerts]\nexhausted = 7\nbreaker = false\nseverity = 'error'\n")
     rules = {one["name"]: one for one in shell.json("alerts", "rules")["rules"]}
     assert rules["LettersExhausted"]["when"] == "7 or more letters of one group are exhausted"
-    assert {name for name, one in rules.items() if one["on"]} == {"LettersExhausted", "GroupGrowing", "BackendDown"}
+    assert {name for name, one in rules.items() if one["on"]} == {
+        "LettersExhausted",
+        "GroupGrowing",
+        "BackendDown",
+        "SourceStorm",
+        "ReplayPaused",
+        "GroupRegressed",
+    }
     assert "alerts.backend_down" in shell("alerts", "rules").stdout
 
 

@@ -20,9 +20,12 @@ from redrive.telemetry.events import (
     BackendDown,
     BackendUp,
     BreakerMoved,
+    GroupDeployed,
     LetterResolved,
     MessageBuried,
     QueueMeasured,
+    SourceStormed,
+    StormEnded,
 )
 from redrive.testing.builders import make_failure, make_letter, make_message
 from redrive.testing.clock import ManualClock
@@ -248,6 +251,15 @@ async def test_a_breaker_that_is_open(watched: Alerts, app: Redrive, clock: Manu
     assert notifier.told[-1] == ("resolved", "BreakerOpen:default/orders")
 
 
+async def test_a_source_in_a_storm(watched: Alerts, app: Redrive, clock: ManualClock, notifier: Remembering) -> None:
+    app.events.emit(SourceStormed(source="orders", transport="default", why="99 of 99 messages were buried"))
+    await rounds(watched, clock, 20)
+    assert notifier.told == [("opened", "SourceStorm:default/orders")]
+    app.events.emit(StormEnded(source="orders", transport="default"))
+    await rounds(watched, clock, 13)
+    assert notifier.told[-1] == ("resolved", "SourceStorm:default/orders")
+
+
 async def test_what_is_less_severe_than_asked_for_is_not_kept(clock: ManualClock, notifier: Remembering) -> None:
     async with an_app(clock, severity="error") as app:
         alerts = Alerts.of(app, notifiers=[notifier])
@@ -265,6 +277,10 @@ OFF = {
     "utilisation": None,
     "backend_down": None,
     "breaker": False,
+    "storm": False,
+    "replay_paused": False,
+    "regressed": False,
+    "deployed": False,
 }
 
 
@@ -277,6 +293,8 @@ async def test_every_rule_can_be_ended(clock: ManualClock, notifier: Remembering
             await bury(app, number, state=State.EXHAUSTED)
         app.events.emit(QueueMeasured(name="dlq", size=100, most=100))
         app.events.emit(BreakerMoved(target="t", state="open"))
+        app.events.emit(SourceStormed(source="orders", transport="default", why="all are buried"))
+        app.events.emit(GroupDeployed(group="g", version="2", auto=False, letters=3))
         for _ in range(10):
             away(app)
             await rounds(alerts, clock)

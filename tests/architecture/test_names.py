@@ -20,6 +20,7 @@ ALLOWED = {
     ("files", "drivers/postgresql/statements.py"): "importlib.resources.files",
     ("files", "console/__init__.py"): "importlib.resources.files",
     ("pipeline", "drivers/redis.py"): "a pipeline of redis-py",
+    ("bullmq", "drivers/redis.py"): "the option `mirror` keeps ids under its names, for whoever reads those",
     ("workflow", "transports/rabbitmq/pika_internals.py"): "pika calls its way to a connection so",
     ("pipeline", "transports/postgresql/sending.py"): "a pipeline of psycopg",
     ("email", "alerts/notifiers/http.py"): "email.utils of the standard library",

@@ -3,11 +3,19 @@
 from __future__ import annotations
 
 import json
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
 from click.testing import Result
 
+from redrive.flow.held import KIND as HELD
+from redrive.flow.held import HeldKey, held_id
+from redrive.flow.held import body_of as held_body
+from redrive.flow.storm import StormState
+from redrive.flow.storms import KIND as STORM
+from redrive.flow.storms import body_of as storm_body
+from redrive.model import letter_id
 from redrive.upkeep.heartbeat import KIND
 from tests.cli.world import Shell, World
 
@@ -32,6 +40,54 @@ def test_a_pause_says_who_and_why_everywhere_until_it_is_resumed(world: World) -
     assert "orders was not paused" in shell("resume", "orders", code=1).stderr
     assert "nothing is paused" in shell("pause", "--list", code=1).stderr
     assert shell.json("pause", "--list", code=1) == []
+
+
+def test_a_storm_is_shown_as_one_and_becomes_a_pause_or_ends(world: World) -> None:
+    shell, name = world.shell, letter_id("default", "orders")
+    state = StormState(
+        transport="default",
+        source="orders",
+        by="w-1",
+        at=datetime.now(UTC),
+        finished=120,
+        buried=99,
+        over=timedelta(minutes=1),
+    )
+    for ends in (("resume", "orders"), ("pause", "orders")):
+        shell.ask(lambda service: service.app.store.documents.put(STORM, name, storm_body(state)))
+        [paused] = shell.json("pause", "--list")
+        assert (paused["by"], paused["storm"]) == ("the storm guard", True)
+        for words in (("pause", "--list"), ("stats",), ("queue", "orders"), ("doctor",)):
+            said = _both(shell(*words, code=None))
+            assert "storm" in said, words
+            assert "99 of 120" in " ".join(said.split()), words
+        shell(*ends)
+    [paused] = shell.json("pause", "--list")
+    assert paused["by"].endswith("(cli)")
+    assert not paused["storm"]
+    shell("resume", "orders")
+
+
+def test_held_keys_are_shown_as_bundles(world: World) -> None:
+    shell = world.shell
+    assert "no key is held" in shell("held", code=1).stderr
+    first = shell.json("letters")["letters"][0]
+    detail = shell.json("show", first["id"])
+    key = HeldKey(
+        transport=first["transport"],
+        source=first["source"],
+        key=(detail["key"] or "ann").encode(),
+        members=(first["message_id"], "m-behind", "m-last"),
+        since=datetime.now(UTC),
+        longest=timedelta(days=7),
+    )
+    name = held_id(key.transport, key.source, key.key)
+    shell.ask(lambda service: service.app.store.documents.put(HELD, name, held_body(key)))
+    [held] = shell.json("held")
+    assert (held["letter"], held["behind"], held["error_type"]) == (first["id"], 2, first["error_type"])
+    assert first["id"] in shell("held").stdout
+    assert shell.json("held", "--limit", "5", first["source"])[0]["key"] == held["key"]
+    assert shell.json("held", "nothing", code=1) == []
 
 
 def test_a_source_that_nobody_knows_is_not_paused_but_by_force(world: World) -> None:

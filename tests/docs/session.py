@@ -21,7 +21,8 @@ from tests.docs.transcript import agrees, shape
 _STAYS = re.compile(r"redrive (?:run|up|demo)\b")
 # Commands that only look: whoever does not see yet what the page shows looks again.
 _LOOKS = re.compile(
-    r"redrive (?:groups|letters|show|stats|replays|incidents)\b(?! (?:resume|cancel|ack|note|resolve)\b)"
+    r"redrive (?:groups|letters|show|stats|replays|incidents|held|pause --list)\b"
+    r"(?! (?:pause|resume|pace|cancel|ack|note|resolve)\b)"
 )
 _EXPORT = re.compile(r"export (?P<name>\w+)=(?P<value>.+)")
 _PLACE = re.compile(r"\b(LETTER|ID|GROUP|REPLAY|INCIDENT)\b")
@@ -30,6 +31,8 @@ _OURS = ("REDRIVE_", "PYTEST_", "COLUMNS", "LINES")  # what the reader's own env
 _EXITS = {
     # in README.md nobody has mended the letter that it sends back, so it fails again
     "redrive replay --group GROUP --rate 50/s --wait": 1,
+    # a replay that pauses by itself is not at its end
+    "redrive replay --group GROUP --canary 2 --guard 10% --yes": 1,
 }
 """Commands that are meant to end with another code than 0."""
 

@@ -71,7 +71,8 @@ def _backoffs() -> dict[str, object]:
 
 def test_defaults_of_a_policy() -> None:
     cells = {row[0].strip("`"): row[1] for row in rows(section(POLICIES, "Options"))}
-    assert set(cells) == {"attempts", "backoff", "timeout", "ttl", "categories", "again", "holds", "batch_failure"}
+    known = {"attempts", "backoff", "timeout", "ttl", "categories", "again", "holds", "on_death", "storm"}
+    assert set(cells) == known | {"batch_failure"}
     policy = redrive.Policy()
     assert cells["attempts"] == f"`{policy.attempts}`"
     assert eval(cells["backoff"].strip("`"), _backoffs()) == policy.backoff

@@ -105,7 +105,7 @@ def _an(kind: type[events.Event]) -> events.Event:
 def _something(name: str, kind: Any) -> Any:
     if name == "failure":
         return make_failure(code="503")
-    guesses: tuple[Any, ...] = ("pending", 1, 1.0, ("x",), (1.0,), "permanent", "2030-01-01T00:00:00Z", "PT1S")
+    guesses: tuple[Any, ...] = ("pending", 1, 1.0, True, ("x",), (1.0,), "permanent", "2030-01-01T00:00:00Z", "PT1S")
     for guess in guesses:
         try:
             return msgspec.convert(guess, kind)

@@ -14,6 +14,7 @@ from pathlib import Path
 import msgspec
 
 import redrive.flow.replay
+import redrive.flow.running
 import redrive.upkeep.loop
 from redrive import Again, Message, Permanent, Policy, Redrive, Transient, constant, immediate
 from redrive.clock import SystemClock
@@ -75,7 +76,7 @@ def settings() -> Settings:
 
 async def main(orders: Orders) -> None:
     redrive.upkeep.loop._RESCUE_EVERY = timedelta(milliseconds=100)
-    redrive.flow.replay._LEASE = timedelta(seconds=1)
+    redrive.flow.replay.LEASE = redrive.flow.running.LEASE = timedelta(seconds=1)
     probe, clock = Killer(orders.step, orders.nth), SystemClock()
     transport, store = transport_of(orders), store_of(orders)
     app = Redrive(

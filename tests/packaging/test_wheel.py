@@ -52,6 +52,7 @@ def test_every_command_shows_its_help_without_its_extra_and_names_it(bare: str) 
         "tickets": "kafka,redis,mongodb",
         "pipeline": "grpc",
         "email": "email",
+        "bullmq": "bullmq",
         "up": "server",
         "demo": "server",
     }

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from tests.servers import consul, consumers, kafka, mongodb, opensearch, opensearch_parts, toxiproxy
+from tests.servers import consul, consumers, elasticmq, kafka, mongodb, node, opensearch, opensearch_parts, toxiproxy
 from tests.servers.base import Lifecycle
 from tests.servers.chromium import Chromium
 from tests.servers.needs import Needs
@@ -33,10 +33,12 @@ CATALOGUE: dict[str, Entry] = {
     "prometheus": Entry(Prometheus.needs, DEBIAN, Prometheus),
     "alertmanager": Entry(Alertmanager.needs, DEBIAN, Alertmanager),
     "chromium": Entry(Chromium.needs, DEBIAN),
+    "bullmq": Entry(node.NEEDS, node.VERSION),
     "mongodb": Entry(mongodb.MongoDB.needs, mongodb.VERSION, lambda: mongodb.MongoDB(replicated=True)),
     "kafka": Entry(kafka.Kafka.needs, kafka.VERSION, kafka.Kafka),
     "consumers": Entry(consumers.Consumers.needs, consumers.VERSION),
     "opensearch": Entry(opensearch.OpenSearch.needs, opensearch_parts.VERSION, opensearch.OpenSearch),
+    "elasticmq": Entry(elasticmq.ElasticMQ.needs, elasticmq.VERSION, elasticmq.ElasticMQ),
     "toxiproxy": Entry(toxiproxy.Toxiproxy.needs, toxiproxy.VERSION, toxiproxy.Toxiproxy),
     "consul": Entry(consul.Consul.needs, consul.VERSION, consul.Consul),
 }

@@ -6,13 +6,16 @@ many; otherwise a server that is not installed fails the run.
 
 import os
 from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
 from typing import Protocol, TypeVar
 
 import pytest
 
+from tests.servers import node
 from tests.servers.chromium import Chromium
 from tests.servers.consul import Consul
 from tests.servers.consumers import Consumers
+from tests.servers.elasticmq import ElasticMQ
 from tests.servers.kafka import Kafka
 from tests.servers.mongodb import MongoDB
 from tests.servers.needs import Needs
@@ -37,11 +40,13 @@ NEEDS_OF_FIXTURE: Mapping[str, Needs] = {
     "pgbouncer_server": PgBouncer.needs,
     "pgbouncer_url": PgBouncer.needs,
     "opensearch_server": OpenSearch.needs,
+    "elasticmq_server": ElasticMQ.needs,
     "consul_server": Consul.needs,
     "prometheus_server": Prometheus.needs,
     "alertmanager_server": Alertmanager.needs,
     "toxiproxy_server": Toxiproxy.needs,
     "chromium": Chromium.needs,
+    "bullmq_node": node.NEEDS,
     "start_server": Needs(),
 }
 LEFT_OUT = pytest.StashKey[int]()
@@ -180,6 +185,11 @@ def opensearch_server(server_pool: ServerPool) -> OpenSearch:
 
 
 @pytest.fixture(scope="session")
+def elasticmq_server(server_pool: ServerPool) -> ElasticMQ:
+    return server_pool.shared("elasticmq_server", ElasticMQ)
+
+
+@pytest.fixture(scope="session")
 def consul_server(server_pool: ServerPool) -> Consul:
     return server_pool.shared("consul_server", Consul)
 
@@ -197,6 +207,12 @@ def prometheus_server(server_pool: ServerPool) -> StartsMonitor[Prometheus]:
 @pytest.fixture(scope="session")
 def alertmanager_server(server_pool: ServerPool) -> StartsMonitor[Alertmanager]:
     return lambda config, files=None: server_pool.private(lambda: Alertmanager(config, files))
+
+
+@pytest.fixture(scope="session")
+def bullmq_node() -> Path:
+    """The directory of node_modules with BullMQ."""
+    return node.BULLMQ.path / "node_modules"
 
 
 @pytest.fixture(scope="session")

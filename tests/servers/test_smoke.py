@@ -28,6 +28,7 @@ from redis.retry import Retry
 
 from tests.servers.chromium import Chromium
 from tests.servers.consul import Consul
+from tests.servers.elasticmq import ElasticMQ
 from tests.servers.fixtures import StartsMonitor, StartsServer
 from tests.servers.kafka import Kafka
 from tests.servers.mongodb import MongoDB
@@ -38,6 +39,7 @@ from tests.servers.rabbitmq import GUEST, IS_4, RabbitMQ
 from tests.servers.redis import Redis
 from tests.servers.toxiproxy import Toxiproxy
 from tests.servers.waiting import wait_until
+from tests.trouble.sqs import others_client
 
 NO_RETRY = Retry(NoBackoff(), 0)
 
@@ -285,3 +287,13 @@ def test_pgbouncer_gives_each_transaction_some_connection(pgbouncer_url: str) ->
         one.execute("CREATE TABLE letters (id text)")
         one.commit()
         assert other.execute("SELECT count(*) FROM letters").fetchone() == (0,)
+
+
+async def test_elasticmq_gives_back_what_it_was_given_when_time_has_passed(elasticmq_server: ElasticMQ) -> None:
+    async with others_client(elasticmq_server) as client:
+        queue = (await client.create_queue(QueueName=f"smoke-{uuid4().hex}"))["QueueUrl"]
+        await client.send_message(QueueUrl=queue, MessageBody="letter", DelaySeconds=600)
+        assert not (await client.receive_message(QueueUrl=queue)).get("Messages")
+        elasticmq_server.let_pass(timedelta(minutes=11))
+        [message] = (await client.receive_message(QueueUrl=queue))["Messages"]
+        assert message["Body"] == "letter"

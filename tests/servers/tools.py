@@ -35,6 +35,8 @@ class Tool:
 JAVA = Tool("java", "openjdk-17-jre-headless")
 JAVAC = Tool("javac", "openjdk-17-jdk-headless")
 MAVEN = Tool("mvn", "maven")
+NODE = Tool("node", "nodejs")
+NPM = Tool("npm", "npm")
 DEBOOTSTRAP = Tool("debootstrap", "debootstrap")
 UNSHARE = Tool("unshare", "util-linux")
 EPMD = Tool("epmd", "erlang-base")

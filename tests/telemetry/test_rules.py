@@ -49,14 +49,16 @@ def test_every_rule_has_a_case_that_fires_and_one_that_does_not(shell: Shell) ->
 
 
 def test_the_rules_of_every_system_are_one_file_with_those_of_the_core(shell: Shell) -> None:
-    words = [word for name in ("core", *systems()) for word in ("--system", name)]
+    with_rules = [name for name, system in systems().items() if system.rules]
+    assert len(with_rules) >= 5
+    words = [word for name in ("core", *with_rules) for word in ("--system", name)]
     done = shell("alert-rules", *words, "--output", "all.yml")
     assert done.stdout == ""
     text = shell.place.joinpath("all.yml").read_text()
     assert f"{len(alerts(text))} rules found" in promtool(shell.place, "check", "rules", "all.yml")
     for name in ("RedriveStoreAway", "EmailDLQHighVolume", "FlowCHighDLQRate", "DLQGrowing", "FilesQueueNotHandled"):
         assert name in alerts(text)
-    for name in systems():
+    for name in with_rules:
         shutil.copy(Path(__file__).parents[1] / "systems" / name / "rules_test.yml", shell.place)
         shell.place.joinpath("rules.yml").write_text(text)
         promtool(shell.place, "test", "rules", "rules_test.yml")

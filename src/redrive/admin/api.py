@@ -19,7 +19,7 @@ except ImportError as error:
 
 from redrive import console
 from redrive.access.tokens import Tokens
-from redrive.admin import fairness, health, incidents, letters, openapi, queues, replays
+from redrive.admin import fairness, groups, health, incidents, letters, openapi, queues, replays
 from redrive.admin.access import Door, actor_of, authorize, check_roles, is_loopback, make_safe, only_this_machine
 from redrive.admin.background import Background
 from redrive.admin.problems import MOST_BYTES, error_answers
@@ -30,6 +30,7 @@ _PROBES = (health.router,)
 _ALL = (
     *_PROBES,
     letters.router,
+    groups.router,
     replays.router,
     incidents.router,
     queues.router,

@@ -19,10 +19,13 @@ class Background:
     def __init__(self, service: Service) -> None:
         self._service = service
         self._tasks: dict[str, asyncio.Task[None]] = {}
+        self._asked: set[str] = set()
         self.closing: list[Callable[[], Awaitable[None]]] = []  # what routes have opened
 
     def run(self, replay: str) -> None:
-        """Send it, if this server is not sending it already."""
+        """Send it. If this server is at it already, it looks once more when it is done: it may be letting go of what
+        was paused, and is resumed just now."""
+        self._asked.add(replay)
         if replay not in self._tasks:
             task = self._tasks[replay] = asyncio.create_task(self._run(replay))
             task.add_done_callback(lambda _: self._tasks.pop(replay, None))
@@ -36,6 +39,11 @@ class Background:
             await close()
 
     async def _run(self, replay: str) -> None:
+        while replay in self._asked:
+            self._asked.discard(replay)
+            await self._run_once(replay)
+
+    async def _run_once(self, replay: str) -> None:
         try:
             await self._service.run_replay(replay)
         except RedriveError as error:

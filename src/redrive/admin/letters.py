@@ -10,13 +10,15 @@ from litestar.params import FromPath, FromQuery, JSONBody, QueryParameter
 from msgspec import Meta, Struct
 
 from redrive.access.tokens import Role, Token
+from redrive.admin.edits import edit_letter, undo_edit
 from redrive.admin.problems import Unreadable
 from redrive.admin.wire import from_url
+from redrive.forensics.carried import CarriedMessage
 from redrive.forensics.query import Query
 from redrive.forensics.stats import Stats
 from redrive.forensics.views import Detail
 from redrive.service import ReplayReport, Service, Sources, Summaries
-from redrive.stores.base import Cursor, Group
+from redrive.stores.base import Cursor
 
 Ids = Annotated[tuple[str, ...], Meta(min_length=1, max_length=1000)]
 Limit = Annotated[int, QueryParameter(ge=1, le=1000)]
@@ -29,16 +31,23 @@ class Named(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Selected(Struct, frozen=True, forbid_unknown_fields=True):
-    """Letters by their ids, or by a query."""
+    """Letters by their ids, or by a query. An empty query takes `all: true`, too."""
 
     ids: Ids | None = None
     query: Query | None = None
+    all: bool = False
 
 
 class Archived(Struct, frozen=True):
     """How many were archived."""
 
     archived: int
+
+
+class Unarchived(Struct, frozen=True):
+    """How many were taken back."""
+
+    unarchived: int
 
 
 @get("/letters", role=Role.VIEWER)
@@ -58,6 +67,15 @@ async def show_letter(service: NamedDependency[Service], id: FromPath[str]) -> D
     return await service.letter(id)
 
 
+@get("/letters/{id:str}/message", role=Role.VIEWER)
+async def carry_message(
+    request: Request[Any, Token, Any], service: NamedDependency[Service], actor: NamedDependency[str], id: FromPath[str]
+) -> CarriedMessage:
+    """The message alone, for `redrive debug --server`. An admin gets it as it is, which is noted in the audit trail;
+    everybody else gets it `redacted`."""
+    return await service.carried(id, actor=actor, raw=request.auth.role is Role.ADMIN)
+
+
 @post("/letters/retry", role=Role.OPERATOR, status_code=200)
 async def retry_letters(
     service: NamedDependency[Service], actor: NamedDependency[str], data: JSONBody[Named]
@@ -71,18 +89,21 @@ async def archive_letters(
     service: NamedDependency[Service], actor: NamedDependency[str], data: JSONBody[Selected]
 ) -> Archived:
     """Done with. What is on its way keeps its course."""
+    return Archived(await service.archive(await _query(service, data), actor=actor, every=data.all))
+
+
+@post("/letters/unarchive", role=Role.OPERATOR, status_code=200)
+async def unarchive_letters(
+    service: NamedDependency[Service], actor: NamedDependency[str], data: JSONBody[Selected]
+) -> Unarchived:
+    """Back to what they were: pending, exhausted, sent or resolved. None of them is retried by itself."""
+    return Unarchived(await service.unarchive(await _query(service, data), actor=actor, every=data.all))
+
+
+async def _query(service: Service, data: Selected) -> Query:
     if (data.ids is None) == (data.query is None):
         raise Unreadable("say which letters, by `ids` or by `query`, and not by both")
-    query = data.query if data.ids is None else await service.named(data.ids)
-    return Archived(await service.archive(query or Query(), actor=actor))
-
-
-@get("/groups", role=Role.VIEWER)
-async def list_groups(
-    service: NamedDependency[Service], filters: NamedDependency[Query], limit: Limit = 50
-) -> list[Group]:
-    """Letters with one cause are one group; the largest first."""
-    return list(await service.groups(filters, limit=limit))
+    return await service.named(data.ids) if data.ids is not None else data.query or Query()
 
 
 @get("/stats", role=Role.VIEWER)
@@ -115,9 +136,12 @@ router = Router(
     route_handlers=[
         list_letters,
         show_letter,
+        carry_message,
         retry_letters,
         archive_letters,
-        list_groups,
+        unarchive_letters,
+        edit_letter,
+        undo_edit,
         show_stats,
         list_sources,
         show_audit,

@@ -15,11 +15,14 @@ from msgspec import Struct
 from redrive.access.tokens import UnknownToken
 from redrive.errors import (
     BadQuery,
+    ChangedMeanwhile,
     MessageTooLarge,
     NotFound,
     NoWayBack,
     RedriveError,
+    ReplayExists,
     Unavailable,
+    UnknownGroup,
     UnknownIncident,
     UnknownLetter,
     UnknownReplay,
@@ -31,6 +34,8 @@ log = logging.getLogger("redrive")
 
 MOST_BYTES = 1 << 20
 """The largest body that is read."""
+MOST_EDITED = 100 << 20
+"""The same of a request that edits a letter; the setting `body_limit` bounds the body itself."""
 _RETRY_AFTER = 5
 SEE = "/openapi.json says what every route takes"
 
@@ -65,13 +70,16 @@ def problem(status: int, error: str, hint: str | None = None, headers: dict[str,
 
 
 _ANSWERS: dict[type[RedriveError], tuple[int, str | None]] = {
+    UnknownGroup: (404, "GET /api/groups lists them"),
     UnknownLetter: (404, "GET /api/letters lists them"),
     UnknownReplay: (404, "GET /api/replays lists them"),
+    ReplayExists: (409, "GET /api/replays/ID shows what it selected"),
     UnknownIncident: (404, "GET /api/incidents lists them"),
     UnknownToken: (404, None),
     NoWayBack: (422, "GET /readyz names the transports of this server"),
     UnknownSource: (422, "GET /api/sources lists them"),
     BadQuery: (422, SEE),
+    ChangedMeanwhile: (409, "GET /api/letters/{id} says how it is now"),
     MessageTooLarge: (413, None),
     UsageError: (400, None),
     RedriveError: (400, None),
@@ -119,7 +127,9 @@ def _http(request: Request[Any, Any, Any], error: HTTPException) -> Response[byt
             text = f"{request.method} {request.url.path} is not offered"
             return problem(405, text, hint, {"Allow": ", ".join(offered)})
         case 413:
-            return problem(413, f"the body has more than {MOST_BYTES:,} bytes", "select with a query instead")
+            edits = request.url.path.endswith("/edit")
+            hint = "`redrive edit ID --body FILE` takes larger ones" if edits else "select with a query instead"
+            return problem(413, f"the body has more than {MOST_EDITED if edits else MOST_BYTES:,} bytes", hint)
         case status if status >= 500:
             return _bug(request, error)
     return problem(error.status_code, error.detail, hint, headers)

@@ -13,6 +13,7 @@ from msgspec import Meta, Struct
 from redrive.access.tokens import Role
 from redrive.admin.letters import Limit
 from redrive.flow.pauses import SourcePause
+from redrive.forensics.held import HeldView
 from redrive.forensics.queue import QueuePage
 from redrive.forensics.workers import WorkerView
 from redrive.service import PauseReport, Service
@@ -70,6 +71,14 @@ async def resume_source(
     return Resumed(await service.resume(data.source, actor=actor, transport=data.transport))
 
 
+@get("/held-keys", role=Role.VIEWER)
+async def list_held_keys(
+    service: NamedDependency[Service], source: FromQuery[str | None] = None, limit: Limit = 50
+) -> list[HeldView]:
+    """Keys of which a message is dead, with how many wait behind it; the largest bundle first."""
+    return await service.held(source, limit=limit)
+
+
 @get("/workers", role=Role.VIEWER)
 async def list_workers(service: NamedDependency[Service]) -> list[WorkerView]:
     """Who works on what, since when, with how many messages in hand. A worker that was killed is lost after some
@@ -92,6 +101,6 @@ async def show_queue(
 
 router = Router(
     "/api",
-    route_handlers=[list_pauses, pause_source, resume_source, list_workers, show_queue],
+    route_handlers=[list_pauses, pause_source, resume_source, list_held_keys, list_workers, show_queue],
     tags=["queues"],
 )

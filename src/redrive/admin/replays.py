@@ -2,35 +2,69 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from datetime import timedelta
+from typing import Annotated, Any
 
 from litestar import Router, get, post
 from litestar.di import NamedDependency
 from litestar.params import FromPath, FromQuery, JSONBody
 from msgspec import Meta, Struct
+from msgspec.structs import replace
 
 from redrive.access.tokens import Role
 from redrive.admin.background import Background
 from redrive.admin.letters import Limit
+from redrive.errors import UsageError
+from redrive.flow.guard import MOST, Guard
 from redrive.flow.replay import Replay
+from redrive.flow.replay_document import DEADLINE
 from redrive.forensics.query import Query
-from redrive.service import Plan, ReplayReport, Service
+from redrive.service import Plan, ReplayReport, Service, check_every
 from redrive.stores.base import Cursor, Entry, EntryStatus
+
+Percent = Annotated[float, Meta(ge=0, le=100)]
+Rate = Annotated[float, Meta(gt=0)]
 
 
 class Selection(Struct, frozen=True, forbid_unknown_fields=True):
-    """Which letters."""
+    """Which letters, and at what rate."""
 
     query: Query
+    rate: Rate | None = None
 
 
 class Order(Struct, frozen=True, forbid_unknown_fields=True):
-    """Which letters, how fast, why; an id of your own makes asking twice the same as asking once."""
+    """Which letters, how fast, how carefully, why; an id of your own makes asking twice the same as asking once.
+
+    More than 100 letters are guarded, unless `guarded` is false; `canary`, `ramp` and `guard` guard fewer, too.
+    """
 
     query: Query
-    rate: Annotated[float, Meta(gt=0)] | None = None
+    rate: Rate | None = None
     reason: Annotated[str, Meta(max_length=1000)] = ""
+    all: bool = False  # an empty query is meant
     id: Annotated[str, Meta(min_length=1, max_length=100)] | None = None
+    canary: Annotated[int, Meta(ge=1, le=MOST)] | None = None  # letters that go first
+    ramp: tuple[Percent, ...] | None = None  # percent of the selection that are gone after each further step
+    guard: Percent | None = None  # when more percent of a step die again, it pauses
+    guarded: bool | None = None
+    order: bool = True  # letters of one key one after the other, each when the one before is resolved
+    deadline_seconds: Annotated[float, Meta(gt=0, le=366 * 86_400)] | None = None  # without an outcome: then it pauses
+
+
+class Why(Struct, frozen=True, forbid_unknown_fields=True):
+    """Why it is paused, for whoever finds it."""
+
+    reason: Annotated[str, Meta(max_length=1000)] = ""
+
+
+class NewPace(Struct, frozen=True, forbid_unknown_fields=True):
+    """How fast and how carefully from now on. What is not given stays as it is."""
+
+    rate: Rate | None = None
+    unlimited: bool = False  # as fast as the transport takes them
+    guard: Percent | None = None
+    guarded: bool | None = None  # false: the rest goes without waiting for outcomes
 
 
 class Entries(Struct, frozen=True):
@@ -42,8 +76,8 @@ class Entries(Struct, frozen=True):
 
 @post("/plan", role=Role.VIEWER, status_code=200)
 async def plan_replay(service: NamedDependency[Service], data: JSONBody[Selection]) -> Plan:
-    """What a replay of that query would send. Changes nothing."""
-    return await service.plan(data.query)
+    """What a replay of that query would send, how long at least, and what speaks against it. Changes nothing."""
+    return await service.plan(data.query, rate=data.rate)
 
 
 @post("/", role=Role.OPERATOR, status_code=202)
@@ -54,7 +88,18 @@ async def start_replay(
     data: JSONBody[Order],
 ) -> Replay:
     """The selection is frozen when this answers, its size is in `total`; the letters go out in the background."""
-    replay = await service.replay(data.query, actor=actor, rate=data.rate, reason=data.reason, id=data.id)
+    check_every(data.query, data.all, "replay")
+    replay = await service.replay(
+        data.query,
+        actor=actor,
+        rate=data.rate,
+        reason=data.reason,
+        id=data.id,
+        guard=_guard_of(data),
+        guard_many=data.guarded is not False,
+        ordered=data.order,
+        deadline=DEADLINE if data.deadline_seconds is None else timedelta(seconds=data.deadline_seconds),
+    )
     background.run(replay.id)
     return replay
 
@@ -62,7 +107,7 @@ async def start_replay(
 @get("/", role=Role.VIEWER)
 async def list_replays(service: NamedDependency[Service], limit: Limit = 50) -> list[Replay]:
     """Newest first."""
-    return list(await service.replays.list(limit))
+    return await service.list_replays(limit)
 
 
 @get("/{id:str}", role=Role.VIEWER)
@@ -84,6 +129,58 @@ async def list_entries(
     return Entries(list(found), rest)
 
 
+@post("/{id:str}/pause", role=Role.OPERATOR, status_code=200)
+async def pause_replay(
+    service: NamedDependency[Service], actor: NamedDependency[str], id: FromPath[str], data: JSONBody[Why]
+) -> ReplayReport:
+    """Send no more of it until somebody resumes it."""
+    return await service.pause_replay(id, actor=actor, why=data.reason)
+
+
+@post("/{id:str}/resume", role=Role.OPERATOR, status_code=202)
+async def resume_replay(
+    service: NamedDependency[Service],
+    background: NamedDependency[Background],
+    actor: NamedDependency[str],
+    id: FromPath[str],
+) -> ReplayReport:
+    """Go on with it, in the background: a step that paused it is behind it, the next is guarded as before."""
+    await service.resume_replay(id, actor=actor)
+    background.run(id)
+    return await service.replay_report(id)
+
+
+@post("/{id:str}/pace", role=Role.OPERATOR, status_code=200)
+async def pace_replay(
+    service: NamedDependency[Service], actor: NamedDependency[str], id: FromPath[str], data: JSONBody[NewPace]
+) -> ReplayReport:
+    """Change how fast it goes, and how carefully, while it runs or is paused."""
+    if data == NewPace():
+        raise UsageError("what is to change? Give a rate or `unlimited`, a guard or `guarded`")
+    if (data.rate is not None and data.unlimited) or (data.guard is not None and data.guarded is False):
+        raise UsageError("give a rate or `unlimited`, and a guard or `guarded: false`, but not both of them")
+    now = await service.replays.get(id)
+    rate = None if data.unlimited else now.rate if data.rate is None else data.rate
+    return await service.pace_replay(id, rate=rate, guard=_new_guard(now, data), actor=actor)
+
+
+def _guard_of(order: Order) -> Guard | None:
+    share = None if order.guard is None else order.guard / 100
+    asked = {"canary": order.canary, "ramp": order.ramp, "share": share}
+    given: dict[str, Any] = {name: value for name, value in asked.items() if value is not None}
+    if given and order.guarded is False:
+        raise UsageError("guarded: false sends all at once: it goes with none of canary, ramp and guard")
+    return Guard(**given) if given or order.guarded else None
+
+
+def _new_guard(replay: Replay, pace: NewPace) -> Guard | None:
+    if pace.guarded is False:
+        return None
+    if pace.guard is not None:
+        return replace(replay.guard or Guard(), share=pace.guard / 100)
+    return (replay.guard or Guard()) if pace.guarded else replay.guard
+
+
 @post("/{id:str}/cancel", role=Role.OPERATOR, status_code=200)
 async def cancel_replay(
     service: NamedDependency[Service], actor: NamedDependency[str], id: FromPath[str]
@@ -94,6 +191,16 @@ async def cancel_replay(
 
 router = Router(
     "/api/replays",
-    route_handlers=[plan_replay, start_replay, list_replays, show_replay, list_entries, cancel_replay],
+    route_handlers=[
+        plan_replay,
+        start_replay,
+        list_replays,
+        show_replay,
+        list_entries,
+        pause_replay,
+        resume_replay,
+        pace_replay,
+        cancel_replay,
+    ],
     tags=["replays"],
 )

@@ -24,6 +24,8 @@ from redrive.alerts.incidents import Incident, Incidents, Timing, lapsed
 from redrive.alerts.masking import UrlMask
 from redrive.alerts.model import Alert, Notifier, Severity
 from redrive.alerts.notifiers import open_notifiers
+from redrive.alerts.regressions import Regressions
+from redrive.alerts.replays import PausedReplays
 from redrive.alerts.rules import BY_NAME, EXHAUSTED, Pen
 from redrive.alerts.watch import Watch
 from redrive.clock import Clock
@@ -78,6 +80,8 @@ class Alerts:
         pen = Pen(Redactor.of(settings.redact), self._chosen.console)
         self._watch = Watch(self._chosen, clock, pen, self._woken.set)
         self._groups = Groups(store.letters, self._chosen, self._watch, pen)
+        self._regressions = Regressions(store.documents, self._chosen, pen)
+        self._replays = PausedReplays(store.documents, self._chosen, pen)
         self._dispatcher = Dispatcher(
             [Courier(notifier, events, clock, mask) for notifier in notifiers], clock, events, owner
         )
@@ -207,10 +211,12 @@ class Alerts:
         for incident in await self._apart.list():
             await self.incidents.merge(incident)
             await self._apart.remove(incident.id)
+        self._take(await self._regressions.look(self._clock.now()))
         self._take(await self._groups.look(self._clock.now()))
         await self._write_down(self.incidents)
         found = await self.incidents.list()
         if await self._turns.take("look", self._chosen.interval * 0.9):
+            self._take(await self._replays.look(self._clock.now()))  # written down in the next round
             found = await self._looked_at(found)
         if self._ends and await self._turns.take(f"ends-{'-'.join(sorted(self._ends))}", self._chosen.interval * 0.9):
             found = await self._ended(found)
@@ -234,8 +240,9 @@ class Alerts:
         unknown = []
         for _ in range(len(self._inbox)):
             news = self._inbox[0]
-            if not isinstance(news, str):
-                await incidents.report(news, self._timing)
+            if isinstance(news, Alert):
+                if news.group not in self._regressions.muted:
+                    await incidents.report(news, self._timing)
             elif not await incidents.clear(news) and incidents is self._apart:
                 unknown.append(news)
             self._inbox.popleft()

@@ -87,7 +87,48 @@ BREAKER = Rule(
     lambda t: "the circuit breaker of a target is open",
     lasting=True,
 )
-RULES = (EXHAUSTED, NEW_GROUP, GROWING, FAILING, FILLING, DOWN, BREAKER)
+STORM = Rule(
+    "SourceStorm",
+    Severity.CRITICAL,
+    "alerts.storm",
+    lambda t: "a source is paused, because it buries more than its policy allows",
+    lasting=True,
+)
+REPLAY_PAUSED = Rule(
+    "ReplayPaused",
+    Severity.ERROR,
+    "alerts.replay_paused",
+    lambda t: "a replay paused by itself, and waits for somebody",
+    lasting=True,
+)
+REGRESSED = Rule(
+    "GroupRegressed",
+    Severity.ERROR,
+    "alerts.regressed",
+    lambda t: "a letter died on the version that its group is fixed in",
+    lasting=True,
+)
+DEPLOYED = Rule(
+    "FixDeployed",
+    Severity.WARNING,
+    "alerts.deployed",
+    lambda t: "every worker runs the version that a group is fixed in, and its letters wait for a replay",
+    lasting=False,
+    gone=lambda group: Query(groups=(group,), states=(State.PENDING, State.EXHAUSTED)),
+)
+RULES = (
+    EXHAUSTED,
+    NEW_GROUP,
+    GROWING,
+    FAILING,
+    FILLING,
+    DOWN,
+    BREAKER,
+    REPLAY_PAUSED,
+    STORM,
+    REGRESSED,
+    DEPLOYED,
+)
 BY_NAME = {rule.name: rule for rule in RULES}
 
 

@@ -8,11 +8,12 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from redrive.alerts.model import Alert
-from redrive.alerts.rules import BREAKER, DOWN, FAILING, FILLING, Pen
+from redrive.alerts.rules import BREAKER, DEPLOYED, DOWN, FAILING, FILLING, STORM, Pen, letters
 from redrive.clock import Clock
 from redrive.config.durations import spoken
 from redrive.config.settings import Alerts as Thresholds
 from redrive.flow.breaker import Position
+from redrive.flow.replay_document import ReplayState
 from redrive.model import Failure, Reason, State
 from redrive.telemetry import events as facts
 from redrive.telemetry.events import Event
@@ -88,6 +89,9 @@ class Watch:
         self._queues: dict[str, tuple[float, facts.QueueMeasured]] = {}  # when, and what
         self._outages: dict[str, _Outage] = {}
         self._open: dict[str, bool] = {}  # target -> whether it was told of since it opened
+        self._deployed: dict[str, facts.GroupDeployed] = {}  # since this was last asked
+        self._storms: dict[tuple[str, str], facts.SourceStormed] = {}
+        self._told_storms: set[tuple[str, str]] = set()
         self._on: dict[type[Event], Callable[[Any], None]] = {
             facts.MessageBuried: self._buried,
             facts.LetterResolved: lambda event: self._count(self._resolved, event.source),
@@ -95,6 +99,10 @@ class Watch:
             facts.BackendDown: self._down,
             facts.BackendUp: self._up,
             facts.BreakerMoved: self._moved,
+            facts.GroupDeployed: self._was_deployed,
+            facts.SourceStormed: self._stormed,
+            facts.StormEnded: self._calmed,
+            facts.ReplayMoved: self._replay_moved,
         }
 
     def __call__(self, event: Event) -> None:
@@ -127,9 +135,31 @@ class Watch:
 
     def conditions(self, now: datetime) -> list[Alert]:
         """The alerts of what is so now, as far as this process knows."""
-        return [*self._failing(now), *self._filling(now), *self._down_for_long(now), *self._broken(now)]
+        rules = (self._failing, self._filling, self._down_for_long, self._broken, self._in_storm, self._now_deployed)
+        return [alert for rule in rules for alert in rule(now)]
 
     # -- on the path of a message --------------------------------------------------------------------------------------
+
+    def _was_deployed(self, event: facts.GroupDeployed) -> None:
+        if self._thresholds.deployed and event.letters and not event.auto and len(self._deployed) < _MOST:
+            self._deployed[event.group] = event
+            self._wake()
+
+    def _now_deployed(self, now: datetime) -> list[Alert]:
+        """The fixes that were deployed since this was last asked, and whose letters wait for somebody."""
+        found, self._deployed = self._deployed, {}
+        return [
+            self._pen.alert(
+                DEPLOYED,
+                group,
+                f"{event.version} runs everywhere: {letters(event.letters)} that it fixes can go back, with "
+                f"`redrive replay --group {group}`",
+                now,
+                group=group,
+                details={"group": group, "version": event.version},
+            )
+            for group, event in found.items()
+        ]
 
     def _buried(self, event: facts.MessageBuried) -> None:
         if event.reason is Reason.PARKED:  # a retry that waits is no death
@@ -184,6 +214,19 @@ class Watch:
             self._open.setdefault(event.target, False)
             self._wake()
 
+    def _stormed(self, event: facts.SourceStormed) -> None:
+        if len(self._storms) < _MOST:
+            self._storms[event.transport, event.source] = event
+            self._wake()
+
+    def _calmed(self, event: facts.StormEnded) -> None:
+        self._storms.pop((event.transport, event.source), None)
+        self._told_storms.discard((event.transport, event.source))
+
+    def _replay_moved(self, event: facts.ReplayMoved) -> None:
+        if event.state == ReplayState.PAUSED:
+            self._wake()
+
     # -- off the path --------------------------------------------------------------------------------------------------
 
     def _failing(self, now: datetime) -> Iterator[Alert]:
@@ -231,6 +274,13 @@ class Watch:
             self._open[target] = True
             summary = f"the circuit breaker of {target} is open: what is sent back to it keeps failing"
             yield self._pen.alert(BREAKER, target, summary, now, source=target, count=int(not known))
+
+    def _in_storm(self, now: datetime) -> Iterator[Alert]:
+        for name, storm in list(self._storms.items()) if self._thresholds.storm else ():
+            summary = f"{storm.source} is paused by the storm guard: {storm.why}"
+            is_new = name not in self._told_storms
+            self._told_storms.add(name)
+            yield self._pen.alert(STORM, "/".join(name), summary, now, source=storm.source, count=int(is_new))
 
 
 def _counted(recent: dict[str, Recent], at: float) -> dict[str, int]:

@@ -50,7 +50,10 @@ def stopped_by(error: Exception, *, debug: bool) -> Exception:
 def _code(error: Exception) -> int | None:
     from redrive import errors  # when needed
 
-    if isinstance(error, errors.UnknownLetter | errors.UnknownReplay | errors.UnknownIncident | errors.NoWayBack):
+    if isinstance(
+        error,
+        errors.UnknownGroup | errors.UnknownLetter | errors.UnknownReplay | errors.UnknownIncident | errors.NoWayBack,
+    ):
         return NOTHING
     if isinstance(error, errors.Unavailable):
         return UNAVAILABLE

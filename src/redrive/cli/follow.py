@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import functools
 from collections.abc import Awaitable, Callable
 from datetime import timedelta
@@ -14,11 +15,11 @@ from redrive.cli.exits import INTERRUPTED, NOTHING, UNAVAILABLE, Stopped
 from redrive.cli.options import span
 from redrive.cli.output import letters_said, plain, say, states, tell_json
 from redrive.cli.progress import Bar
+from redrive.cli.replay_text import paused_said, untold_said, waited_for, ways_on
 from redrive.cli.session import Needs, ask, command
 from redrive.config.settings import Settings
 from redrive.errors import Unavailable
 from redrive.flow.replay import Replay, ReplayState
-from redrive.flow.waiting import Wait
 from redrive.service import ReplayReport, Service
 from redrive.stores.base import EntryStatus
 
@@ -55,7 +56,8 @@ def follow_replay(start: Start, patience: Patience, *, as_json: bool, settings: 
         begun.append(await start(service))
         report = await _sent(service, begun[-1])
         begun.append(report.replay)
-        return await _known(service, report, patience) if patience.wait else report
+        is_paused = report.replay.state is ReplayState.PAUSED
+        return await _known(service, report, patience) if patience.wait and not is_paused else report
 
     try:
         report = ask(work, Needs.QUEUES, settings)
@@ -69,11 +71,12 @@ def follow_replay(start: Start, patience: Patience, *, as_json: bool, settings: 
 
 
 async def _sent(service: Service, replay: Replay) -> ReplayReport:
-    """Send the replay to its end. If another process runs it we wait: it ends it, or its lease ends."""
+    """Send the replay to its end, or until it is paused. If another process runs it we wait: it ends it, or its lease
+    ends."""
     told: set[str] = set()
     with Bar("sending", replay.total) as bar:
         while True:
-            report = await service.run_replay(replay.id, progress=bar)
+            report = await _run(service, replay.id, bar)
             if report.replay.state is not ReplayState.RUNNING:
                 return report
             for text in _why_not_yet(report.replay):
@@ -83,17 +86,27 @@ async def _sent(service: Service, replay: Replay) -> ReplayReport:
             await service.app.clock.sleep(_LOOK_EVERY)
 
 
+async def _run(service: Service, id: str, bar: Bar) -> ReplayReport:
+    """Run it; while it waits for outcomes, the bar says for which."""
+    task = asyncio.create_task(service.run_replay(id, progress=bar))
+    try:
+        while not (await asyncio.wait([task], timeout=_LOOK_EVERY))[0]:
+            awaits = (await service.replays.get(id)).awaits
+            bar.at(bar.done, f"waiting for {plain(awaits)}" if awaits else "sending")
+        return await task
+    finally:
+        if not task.done():
+            task.cancel()
+            await asyncio.gather(task, return_exceptions=True)
+
+
 def _why_not_yet(replay: Replay) -> list[str]:
     """Why it is not at its end: what it waits for, or who runs it."""
+    if replay.awaits:
+        return [f"waits for {plain(replay.awaits)}; Ctrl-C leaves it to a worker"]
     if replay.runner is None and replay.waits:
         return [f"{waited_for(wait)}; Ctrl-C leaves it to a worker" for wait in replay.waits]
     return [f"{plain(replay.runner or 'somebody')} runs it, or died with it and is waited for, a minute"]
-
-
-def waited_for(wait: Wait) -> str:
-    """A target that takes nothing, since when it is waited for, and until when."""
-    where = plain(f"{wait.transport}/{wait.source}")
-    return f"waits for {where}: {plain(wait.why)}. Given up at {wait.until:%H:%M:%S} UTC if it takes nothing until then"
 
 
 async def _known(service: Service, report: ReplayReport, patience: Patience) -> ReplayReport:
@@ -124,19 +137,15 @@ def _open(report: ReplayReport) -> int:
 
 
 def _untold(replay: Replay) -> str:
-    """What to expect of letters that went to consumers which tell us nothing."""
-    if not replay.untold:
-        return ""
-    return (
-        f"\n{letters_said(replay.untold)} went back to consumers that are not Redrive's: sent is all that will "
-        f"be known of them, unless one dies again and `redrive collect` finds it"
-    )
+    return f"\n{untold_said(replay)}" if replay.untold else ""
 
 
 def _is_partial(report: ReplayReport, patience: Patience) -> bool:
     fine = {EntryStatus.RESOLVED} if patience.wait else {EntryStatus.RESOLVED, EntryStatus.SENT, EntryStatus.FAILED}
     if patience.wait and not _open(report):
         fine.add(EntryStatus.SENT)  # of those that are left nobody will tell us more
+    if report.replay.state is ReplayState.PAUSED:
+        return True
     return not report.entries or any(count for status, count in report.entries.items() if status not in fine)
 
 
@@ -144,13 +153,16 @@ def _said(report: ReplayReport) -> str:
     counts = states(report.entries).plain or "no letters: they changed since the plan was made"
     look = command("replays", "show", report.replay.id)
     cancelled = " was cancelled" if report.replay.state is ReplayState.CANCELLED else ""
+    if report.replay.state is ReplayState.PAUSED:
+        said = "\n".join(paused_said(report.replay))
+        return f"replay {report.replay.id} is {said}\n{counts}{_untold(report.replay)}\n{ways_on(report.replay)}"
     return f"replay {report.replay.id}{cancelled}: {counts}{_untold(report.replay)}\nWhat became of each letter: {look}"
 
 
 def _how_to_go_on(begun: list[Replay]) -> str:
     if not begun:
         return ": nothing was sent"
-    if begun[-1].state is not ReplayState.RUNNING:
+    if begun[-1].state not in (ReplayState.RUNNING, ReplayState.PAUSED):
         return f". Everything was sent; what becomes of it: {command('replays', 'show', begun[0].id)}"
     return (
         f". Replay {begun[0].id} of {letters_said(begun[0].total)} is not at its end.\n"

@@ -14,6 +14,7 @@ from msgspec.structs import replace
 from redrive.cli.completing import a_group, a_source
 from redrive.config.durations import duration
 from redrive.errors import ConfigError
+from redrive.flow.guard import Guard
 from redrive.forensics.query import Query
 from redrive.model import Category, State
 
@@ -44,6 +45,67 @@ def rate(value: str) -> float:
     if match is None or float(match[1]) == 0:
         raise click.BadParameter(f"{value!r} is not a rate: write 50/s, 3000/m, or 50 for 50 a second")
     return float(match[1]) / _PER[match[2]]
+
+
+def share(value: str) -> float:
+    """A share: `10%`."""
+    number = value.removesuffix("%")
+    try:
+        found = float(number) / 100
+    except ValueError:
+        found = -1.0
+    if not 0 <= found <= 1:
+        raise click.BadParameter(f"{value!r} is not a share: write 10%, from 0% to 100%")
+    return found
+
+
+def ramp(value: str) -> tuple[float, ...]:
+    """Steps in percent: `5,20,100`."""
+    try:
+        return tuple(float(step.strip().removesuffix("%")) for step in value.split(","))
+    except ValueError:
+        raise click.BadParameter(f"{value!r} is not a ramp: write percent of the letters, such as 5,20,100") from None
+
+
+def careful(function: Callable[..., Any]) -> Callable[..., Any]:
+    """The options --canary, --ramp, --guard, --no-guard, --no-order and --deadline; the command gets them as `care`."""
+
+    @functools.wraps(function)
+    def with_care(**options: Any) -> Any:
+        return function(care=_care(**{name: options.pop(name) for name in _CARE}), **options)
+
+    wrapped: Callable[..., Any] = with_care
+    for name, more in reversed(_CARE.items()):
+        wrapped = click.option(f"--{name.replace('_', '-')}", **more)(wrapped)
+    return wrapped
+
+
+_CARE: dict[str, dict[str, Any]] = {
+    "canary": {"type": int, "metavar": "5", "help": "So many letters first; what becomes of them is awaited."},
+    "ramp": {"type": ramp, "metavar": "5,20,100", "help": "Then so many percent of them, each step awaited."},
+    "guard": {"type": share, "metavar": "10%", "help": "Pause when more than this share of a step dies again."},
+    "no_guard": {"is_flag": True, "help": "Send all at once. Over 100 letters are guarded otherwise."},
+    "no_order": {"is_flag": True, "help": "Do not wait, among letters of one key, for the one before."},
+    "deadline": {"type": span, "metavar": "15m", "help": "Pause when nothing is heard for so long of what is awaited."},
+}
+
+
+def _care(
+    canary: int | None,
+    ramp: tuple[float, ...] | None,
+    guard: float | None,
+    no_guard: bool,
+    no_order: bool,
+    deadline: timedelta | None,
+) -> dict[str, Any]:
+    """What `Service.replay` takes."""
+    asked = {"canary": canary, "ramp": ramp, "share": guard}
+    given: dict[str, Any] = {name: value for name, value in asked.items() if value is not None}
+    if no_guard and given:
+        raise click.UsageError("--no-guard sends all at once: it goes with none of --canary, --ramp and --guard")
+    chosen = Guard(**given).checked() if given else None
+    more = {} if deadline is None else {"deadline": deadline}
+    return {"guard": chosen, "guard_many": not no_guard, "ordered": not no_order, **more}
 
 
 _MANY: dict[str, tuple[str, Any, str]] = {

@@ -21,6 +21,9 @@ from redrive.forensics.query import Query
 from redrive.model import Letter, LetterId, Message, State, letter_id, merge_failures, rejoined
 from redrive.stores.base import Entry, EntryStatus, Letters
 
+FOUND_DEAD = "collected.Dead"
+"""The type of a failure of which only the dead message is known, and not what was raised. Whoever made the attempt may
+have told of it himself: `join` sees whether it is known already."""
 _AWAY = (State.REPLAYING, State.SENT)
 _LETTER_ID, _REPLAY_ID = re.compile(rb"[a-z2-7]{16}"), re.compile(rb"[\w.:-]{1,100}")
 _LONGEST_NOTE = 200
@@ -59,14 +62,29 @@ async def join(store: Letters, found: Sequence[Letter], now: datetime) -> Joined
 def _joined(letter: Letter, known: Mapping[LetterId, Letter], now: datetime) -> tuple[Letter, Entry | None]:
     named = _named(letter.message)
     origin = None if named is None else known.get(named)
+    told = known.get(letter.id)
+    if told is not None and letter.last.type == FOUND_DEAD and _has_told(told, letter):
+        return replace(letter, failures=told.failures, message=told.message), None
     if origin is not None and _is_same(origin, letter):
-        return _again(origin, replace(letter, id=origin.id, message=origin.message), _replay(letter.message), now)
+        failures = tuple(replace(failure, edition=origin.version) for failure in letter.failures)
+        same = replace(letter, id=origin.id, message=origin.message, failures=failures)
+        return _again(origin, same, _replay(letter.message), now)
     if named == letter.id and origin is not None:  # another message, with copied headers: both are kept
         letter = _apart(letter)
     old = known.get(letter.id)
     if old is not None and old.state in _AWAY:
         return _again(old, letter, None, now)
     return letter, None
+
+
+def _has_told(old: Letter, letter: Letter) -> bool:
+    """Whether the worker has told itself of the death that is only found here: it made the same attempt, after what
+    came before that, or after the message was sent back."""
+    last, since = letter.last, max([letter.message.enqueued_at, *(each.at for each in letter.failures[:-1])])
+    return any(
+        failure.attempt == last.attempt and failure.at >= since and failure.type != FOUND_DEAD
+        for failure in old.failures
+    )
 
 
 def _again(old: Letter, letter: Letter, replay: str | None, now: datetime) -> tuple[Letter, Entry | None]:

@@ -54,7 +54,7 @@ def _converted(key: Key, raw: object) -> Any:
     if key.kind is timedelta and isinstance(raw, str):
         return duration(raw)
     if key.about.is_size and isinstance(raw, str):
-        return _size(raw)
+        return size_of(raw)
     if key.kind is tuple and isinstance(raw, list) and all(isinstance(item, str) for item in raw):
         return tuple(raw)
     if type(raw) is not key.kind:  # exactly: to Python, true is a whole number
@@ -62,7 +62,7 @@ def _converted(key: Key, raw: object) -> Any:
     return raw
 
 
-def _size(text: str) -> int:
+def size_of(text: str) -> int:
     match = _SIZE.fullmatch(text)
     if match is None:
         raise ValueError(text)

@@ -125,6 +125,12 @@ class Alerts(Struct, frozen=True, kw_only=True):
         timedelta(minutes=1)
     )
     breaker: Annotated[bool, About("Whether an open circuit breaker is an alert")] = True
+    storm: Annotated[bool, About("Whether a source that the storm guard has paused is an alert")] = True
+    replay_paused: Annotated[bool, About("Whether a replay that paused by itself is an alert")] = True
+    regressed: Annotated[bool, About("Whether a fixed group that letters die of again is an alert")] = True
+    deployed: Annotated[
+        bool, About("Whether a group is an alert when its fix runs everywhere and its letters wait")
+    ] = True
 
 
 class Processes(Struct, frozen=True, kw_only=True):
@@ -160,7 +166,9 @@ class Settings(Struct, frozen=True, kw_only=True):
             "The name of this process in failures, and to brokers that know workers by name; empty: host:pid, no name"
         ),
     ] = ""
-    version: Annotated[str, About("The version of your own code, noted in failures")] = ""
+    version: Annotated[
+        str, About("The version of your own code, noted in failures; empty: as its package or git says")
+    ] = ""
     concurrency: Annotated[
         int, About("How many messages of a source a worker handles at once", least=1, most=10_000)
     ] = 10

@@ -12,7 +12,18 @@ POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src 'self'; "
     "base-uri 'none'; form-action 'none'; frame-ancestors 'none'; require-trusted-types-for 'script'"
 )
-_SCRIPTS = ("main.js", "api.js", "dom.js", "views.js", "letter.js", "replay.js", "incidents.js", "queues.js", "docs.js")
+_SCRIPTS = (
+    "main.js",
+    "api.js",
+    "dom.js",
+    "views.js",
+    "letter.js",
+    "replay.js",
+    "incidents.js",
+    "groups.js",
+    "queues.js",
+    "docs.js",
+)
 _FILES = {
     "index.html": "text/html",
     "style.css": "text/css",

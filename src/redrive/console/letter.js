@@ -1,7 +1,7 @@
 // One letter, whole: every attempt with its stack, headers, body, and what can be done with it.
 
 import { get, post } from "./api.js";
-import { due, el, find, moment, openDialog, toast } from "./dom.js";
+import { due, el, find, moment, number, openDialog, toast } from "./dom.js";
 import { category, state } from "./views.js";
 
 export async function openLetter(id, mayAct, changed) {
@@ -22,6 +22,7 @@ function content(letter, mayAct, dialog, changed) {
     facts(letter),
     section("Body", el("span.faint", {}, `${letter.body_size.toLocaleString("en")} bytes`), el("pre", { tabIndex: 0 }, pretty(letter.body))),
     section("Headers", null, letter.headers.length ? headers(letter.headers) : el("p.faint", {}, "none")),
+    letter.versions.length > 0 && section("Versions", el("span.faint", {}, `${letter.version} is sent`), [...letter.versions].reverse().map(version)),
     section("Attempts", el("span.faint", {}, `${letter.failures.length}`), [...letter.failures].reverse().map(attempt)),
   ].filter(Boolean);
 }
@@ -42,9 +43,15 @@ function actions(letter, dialog, changed) {
   const sendable = ["pending", "exhausted", "sent"].includes(letter.state);
   const retry = act(`${letter.id} was sent back to ${letter.source}`, () => post("letters/retry", { ids: [letter.id] }));
   const archive = act(`${letter.id} is archived`, () => post("letters/archive", { ids: [letter.id] }));
+  const unarchive = act(`${letter.id} is back`, () => post("letters/unarchive", { ids: [letter.id] }));
+  const undo = act(`the last edit of ${letter.id} is undone`, () => post(`letters/${letter.id}/undo`, { version: letter.version }));
+  const editable = ["pending", "exhausted", "sent", "archived"].includes(letter.state);
   return el("div.buttons", {},
     el("button.primary", { type: "button", id: "retry", disabled: !sendable, onclick: retry }, "Retry now"),
-    el("button", { type: "button", id: "archive", disabled: letter.state === "archived", onclick: archive }, "Archive"));
+    letter.state === "archived"
+      ? el("button", { type: "button", id: "unarchive", onclick: unarchive }, "Unarchive")
+      : el("button", { type: "button", id: "archive", onclick: archive }, "Archive"),
+    letter.version > 0 && el("button", { type: "button", id: "undo", disabled: !editable, onclick: undo }, "Undo edit"));
 }
 
 function facts(letter) {
@@ -64,6 +71,8 @@ function facts(letter) {
     ["Sent back", letter.resends ? `${letter.resends} times` : null],
     ["Replay", letter.replay],
     ["Waits for", letter.depends_on.join(", ") || null],
+    ["Behind letter", letter.head],
+    ["Behind it", letter.behind ? `${number(letter.behind)} letters of its key` : null],
   ];
   return el("dl.facts", {}, rows.filter(([, value]) => value).map(([name, value]) => [el("dt", {}, name), el("dd", {}, value)]));
 }
@@ -80,6 +89,14 @@ function attempt(failure, index) {
       el("span.faint", {}, [failure.stage, failure.worker, failure.code].filter(Boolean).join(" · "))),
     el("p.message", {}, el("strong", {}, failure.type), ` ${failure.message}`),
     failure.stack && el("pre", { tabIndex: 0 }, failure.stack));
+}
+
+function version({ number, size, edit, diff }) {
+  const by = edit && [edit.by, edit.why, edit.repair && `repair ${edit.repair}`].filter(Boolean).join(" · ");
+  return el("details.attempt", { open: false },
+    el("summary", {}, el("span.strong", {}, `Version ${number}`), " ", edit && moment(edit.at), " ",
+      el("span.faint", {}, by || "as it came", ` · ${size.toLocaleString("en")} bytes`)),
+    diff.length > 0 && el("pre", { tabIndex: 0 }, diff.join("\n")));
 }
 
 const TOKENS = /"(?:[^"\\]|\\.)*"|[[\]{},:]|[^\s[\]{},:"]+/g;

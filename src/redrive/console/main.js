@@ -13,6 +13,7 @@ const OPEN = ["pending", "retrying", "replaying", "exhausted"];
 const filters = find("filters");
 let me = null;
 let group = null; // whose letters are shown
+let showsMuted = false;
 let timer = null;
 let asked = 0; // an answer to an older question is not shown over a newer one
 
@@ -21,7 +22,8 @@ const mayAct = () => me !== null && me.role !== "viewer";
 /** What the page asks for, each by itself: one that fails, or takes long, keeps no other from being shown. */
 const SECTIONS = [
   { about: "the numbers", ask: () => get("stats"), show: showStats },
-  { about: "the groups", ask: () => get("groups", { limit: 50, states: OPEN }), show: showGroups },
+  { about: "the groups", ask: () => get("groups", { limit: 50, states: OPEN, with_muted: showsMuted }), show: showGroups },
+  { about: "the muted groups", ask: () => get("muted-groups"), show: showMuted },
   { about: "the letters", ask: () => get("letters", chosen()), show: showLetters },
   { about: "the incidents", ask: () => get("incidents", { limit: 50, states: ["open", "acknowledged"] }), show: showIncidents },
   { about: "fairness", ask: () => get("fairness"), show: showFairness },
@@ -78,7 +80,14 @@ function showStats(stats) {
 }
 
 function showGroups(groups) {
-  fill(find("groups"), views.groups(groups, { mayAct: mayAct(), chosen: group?.id, choose: chooseGroup, replay }));
+  fill(find("groups"), views.groups(groups, { mayAct: mayAct(), chosen: group?.id, choose: chooseGroup, replay, changed: refresh }));
+}
+
+function showMuted(muted) {
+  const button = find("muted");
+  button.hidden = muted.length === 0;
+  button.setAttribute("aria-pressed", String(showsMuted));
+  button.textContent = `${muted.length} muted`;
 }
 
 function showLetters(page) {
@@ -158,8 +167,12 @@ find("sign-in-form").addEventListener("submit", () => {
   refresh();
 });
 find("sign-in").addEventListener("cancel", (event) => event.preventDefault());
+find("muted").addEventListener("click", () => {
+  showsMuted = !showsMuted;
+  refresh();
+});
 find("group-filter").addEventListener("click", () => chooseGroup(null));
-for (const dialog of [find("letter"), find("replay")])
+for (const dialog of [find("letter"), find("replay"), find("said")])
   dialog.addEventListener("click", (event) => event.target === dialog && dialog.close());
 filters.addEventListener("input", refresh);
 filters.addEventListener("submit", (event) => event.preventDefault());

@@ -5,10 +5,11 @@ import { el, keyed, moment, number, toast } from "./dom.js";
 
 /** Who has paused it, since when and why, and a way to let it go on. */
 export function paused(source, { mayAct, changed }) {
-  const { by, at, until, why } = source.paused;
+  const { by, at, until, why, storm } = source.paused;
   return el(
     "div.paused", {},
-    el("span.state", { "data-state": "paused" }, "paused"), ` by ${by}, `, moment(at),
+    el("span.state", { "data-state": storm ? "storm" : "paused" }, storm ? "storm" : "paused"),
+    storm ? " paused by " : " by ", `${by}, `, moment(at),
     until && [", goes on ", moment(until)],
     why && el("span.message", {}, why),
     mayAct && keyed(`resume-${source.source}`, el(
@@ -36,7 +37,7 @@ export function workers(found) {
     "tr", {},
     el("td", {}, el("span.state", { "data-state": worker.state }, worker.state)),
     el("td", {}, worker.worker),
-    el("td.source", {}, worker.sources.map((one) => (one.paused ? `${one.source} (paused)` : one.source)).join(", ")),
+    el("td.source", {}, worker.sources.map(worked).join(", ")),
     el("td.number", { "data-label": "in hand" }, number(worker.in_hand)),
     el("td.faint", { "data-label": "host" }, `${worker.host} · ${worker.pid}`),
     el("td.faint", { "data-label": "version" }, worker.version || el("span", {}, "–")),
@@ -44,6 +45,9 @@ export function workers(found) {
     el("td.faint", { "data-label": "last heard of" }, heard(worker)),
   ));
 }
+
+/** A source, and whether somebody or the storm guard has paused it. */
+const worked = (one) => (one.paused ? `${one.source} (${one.storm ? "storm" : "paused"})` : one.source);
 
 /** A worker whose clock differs from the server's says so, instead of a time that would be wrong. */
 function heard(worker) {

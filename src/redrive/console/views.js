@@ -1,6 +1,7 @@
 // What the page shows, as functions from the API's answers to elements.
 
 import { due, el, keyed, moment, number } from "./dom.js";
+import { actions, standing } from "./groups.js";
 import { paused } from "./queues.js";
 
 export const STATES = ["pending", "retrying", "replaying", "exhausted", "sent", "resolved", "archived"];
@@ -34,21 +35,21 @@ export const away = (found) => found.map((one) => el("li", {}, el("strong", {}, 
 
 const replayable = (group) => (group.states.pending ?? 0) + (group.states.exhausted ?? 0);
 
-export function groups(found, { mayAct, chosen, choose, replay }) {
+export function groups(found, { mayAct, chosen, choose, replay, changed }) {
   if (!found.length) return [nothing(7, "No open letters. Nothing is dead.")];
   return found.map((group) => el(
     "tr", { "data-chosen": chosen === group.id },
     el("td.number.strong", {}, number(group.count), bar(group.states)),
     el("td.error", {}, keyed(`group-${group.id}`, el(
       "button.link", { type: "button", title: "Show its letters", onclick: () => choose(group) }, group.error_type,
-    )), el("span.message", {}, group.message)),
+    )), el("span.message", {}, group.message), standing(group)),
     el("td", {}, category(group.category)),
     el("td.source", {}, group.sources.join(", ")),
     el("td.faint", { "data-label": "first" }, moment(group.first_at)),
     el("td.faint", { "data-label": "last" }, moment(group.last_at)),
     el("td.actions", {}, mayAct && replayable(group) > 0 && keyed(`replay-${group.id}`, el(
       "button", { type: "button", "aria-label": `Replay the group ${group.error_type}`, onclick: () => replay(group) }, "Replay…",
-    ))),
+    )), " ", mayAct && actions(group, changed)),
   ));
 }
 

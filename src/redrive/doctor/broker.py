@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from datetime import timedelta
+from random import Random
 
 from redrive.app import Redrive
 from redrive.doctor.findings import Finding, failure, fine, warning
-from redrive.transports.base import Examined, HasTopology, Transport
+from redrive.flow.context import Handler
+from redrive.transports.base import Advises, Demand, Examined, HasTopology, Transport
 
 
 async def broker(app: Redrive, name: str, transport: Transport) -> list[Finding]:
     """Check the broker of a transport; nothing for a transport without one."""
+    if isinstance(transport, Advises):
+        return await _advised(app, name, transport)
     if not isinstance(transport, HasTopology):
         return []
     sources = [source for source, handler in app.handlers.items() if handler.transport == name]
@@ -21,6 +26,25 @@ async def broker(app: Redrive, name: str, transport: Transport) -> list[Finding]
         else "create them on the broker (RabbitMQ: or leave declare=no out of the URL)"
     )
     return list(topology_findings(f"transports.{name}", found, mend, len(sources)))
+
+
+async def _advised(app: Redrive, name: str, transport: Advises) -> list[Finding]:
+    handlers = [handler for handler in app.handlers.values() if handler.transport == name]
+    about = f"transports.{name}"
+    found = [
+        (failure if advice.is_failure else warning)(about, advice.text, advice.mend)
+        for advice in await transport.advice([demand_of(handler) for handler in handlers])
+    ]
+    s = "s" * (len(handlers) != 1)
+    return found or [fine(about, f"{len(handlers)} queue{s} set up as they should be")] * bool(handlers)
+
+
+def demand_of(handler: Handler) -> Demand:
+    """What a handler asks of its queue: jitter and chance aside."""
+    policy = handler.policy
+    waits = [policy.backoff.delay(attempt, Random(0)) or timedelta() for attempt in range(1, policy.most_attempts)]
+    longest = max(waits, default=timedelta())
+    return Demand(handler.source, policy.most_attempts, handler.timeout, sum(waits, timedelta()), longest)
 
 
 def topology_findings(

@@ -15,6 +15,8 @@ from redrive.doctor.findings import Finding, failure, fine, warning
 from redrive.errors import nearest
 from redrive.flow.pauses import pauses_of
 from redrive.flow.replay import Replays
+from redrive.flow.storms import storms
+from redrive.forensics.marks import GroupState, Marks
 from redrive.forensics.query import Query
 from redrive.forensics.redact import Redactor
 from redrive.forensics.ways_back import not_configured
@@ -37,12 +39,12 @@ async def contents(app: Redrive, store: Store, transports: Mapping[str, Transpor
     """All checks of the contents, in the order in which a person would look. They are made at the same time: one that
     cannot be made is a finding, and takes no other with it."""
     rules: list[tuple[str, AsyncIterator[Finding]]] = []
-    rules += [("store", rule(app, store)) for rule in (cluster, _grows, _forgotten, _stuck, _no_way_back)]
+    rules += [("store", rule(app, store)) for rule in (cluster, _grows, _forgotten, _stuck, _no_way_back, _marked)]
     rules += [("store", _abandoned(app, store, transports))]
     for name, transport in transports.items():
         alone = {name: transport}
         rules += [(f"transports.{name}", rule) for rule in (_unhandled(app, alone), _paused(app, store, alone))]
-    rules += [("store", _open_door(app, store))]
+    rules += [("store", _stormed(store)), ("store", _open_door(app, store))]
     return await _found_by(rules)
 
 
@@ -100,6 +102,28 @@ async def _stuck(app: Redrive, store: Store) -> AsyncIterator[Finding]:
         )
 
 
+async def _marked(app: Redrive, store: Store) -> AsyncIterator[Finding]:
+    """Groups that are fixed, and wait for a person."""
+    for mark in (await Marks(store.documents).all()).values():
+        fix = mark.fix
+        if fix is None:
+            continue
+        if fix.state is GroupState.REGRESSED:
+            yield warning(
+                "groups",
+                f"{mark.group} has regressed: fixed in {fix.version}, letter {fix.letter} died on {fix.regressed_in}",
+                f"`redrive show {fix.letter}` says how; then fix it in a newer version, or `redrive fix --undo`",
+            )
+        elif fix.state is GroupState.DEPLOYED and fix.replay is None:
+            waiting = await store.letters.count(Query(groups=(mark.group,), states=(State.PENDING, State.EXHAUSTED)))
+            if waiting:
+                yield warning(
+                    "groups",
+                    f"{mark.group} is fixed in {fix.version}, which runs everywhere: {waiting:,} of its letters wait",
+                    f"redrive replay --group {mark.group}",
+                )
+
+
 async def _on_their_way(store: Store) -> AsyncIterator[tuple[str, datetime]]:
     """Letters that are retrying or replaying, the oldest first, up to a bound."""
     query = Query(states=(State.RETRYING, State.REPLAYING))
@@ -152,6 +176,7 @@ async def _untouched(app: Redrive, name: str, transport: Transport, waiting: Map
     idle = [source for source, depth in waiting.items() if depth.ready and not depth.leased]
     kept = pauses_of(transport, name, app.store.documents, app.clock) if idle else None
     paused = set() if kept is None else {pause.source for pause in await kept.pauses()}
+    paused |= {state.source for _, state in await storms(app.store.documents, transport=name)} if idle else set()
     idle = [source for source in idle if source not in paused]
     if idle:
         await app.clock.sleep(_A_WHILE)
@@ -176,6 +201,17 @@ async def _paused(app: Redrive, store: Store, transports: Mapping[str, Transport
                 f"{paused.source!r} is paused by {paused.by} since {since}{why}: nobody receives anything of it",
                 f"redrive resume {shlex.quote(paused.source)}",
             )
+
+
+async def _stormed(store: Store) -> AsyncIterator[Finding]:
+    for _, storm in await storms(store.documents):
+        since = f"{storm.at:%Y-%m-%d %H:%M} UTC"
+        yield warning(
+            "queues",
+            f"{storm.source!r} is in a storm since {since} ({storm.why}): it is paused, and tried with one message "
+            f"at a time; {storm.failed:,} of these have failed",
+            f"mend what fails, and it goes on by itself; or: redrive resume {shlex.quote(storm.source)}",
+        )
 
 
 async def _open_door(app: Redrive, store: Store) -> AsyncIterator[Finding]:

@@ -11,10 +11,11 @@ from redrive.flow.context import Context
 from redrive.flow.deadline import Deadline
 from redrive.flow.decide import admit
 from redrive.forensics.fingerprint import own_frames, stack_text
-from redrive.model import Category, Failure, Message, Reason, Stage
+from redrive.model import Category, Failure, LetterId, Message, Reason, Stage
 from redrive.transports.base import Delivery
 
 log = logging.getLogger("redrive")
+BEHIND = "redrive.Behind"
 _LONGEST_MESSAGE = 4_000
 
 
@@ -112,6 +113,20 @@ def stumble(step: str, error: Exception) -> str:
     """Why a message is unreadable: the step of ours that failed, and at what."""
     log.error("a message made a step of ours fail, and is buried: %s", step, exc_info=error)
     return f"{step} failed: {type_name(error)}: {text_of(error)}"
+
+
+def set_aside(context: Context, message: Message, head: LetterId) -> Failure:
+    """It is not attempted: that letter of its key comes first. The same message set aside twice is the same failure."""
+    return Failure(
+        type=BEHIND,
+        message=f"behind letter {head} of its key: it follows when that one is resolved or archived",
+        category=Category.TRANSIENT,
+        retryable=True,
+        stage=Stage.DELIVERY,
+        at=message.enqueued_at,
+        attempt=message.attempt,
+        version=context.version,
+    )
 
 
 class Refusal(NamedTuple):

@@ -20,7 +20,7 @@ from redrive.flow.deadline import Deadline
 from redrive.flow.decision import Decision
 from redrive.flow.gather import BatchLanes, runs_alone
 from redrive.flow.receive import Consumer
-from redrive.model import Done, Holds, Release, Retry
+from redrive.model import Bury, Done, Holds, Release, Retry
 from redrive.telemetry.events import BatchHandled
 from redrive.transports.base import CountsBegun, Delivery
 
@@ -145,7 +145,7 @@ class BatchHandling(Consumer):
         """Add it to what the handler is called with; or what is decided of it without that."""
         handler, message = self.context.handler, delivery.message
         try:
-            if (decision := self._refused(delivery)) is not None:
+            if (decision := self._refuse(delivery)) is not None:
                 return decision
             try:
                 wants = handler.decode_wants_message
@@ -222,6 +222,7 @@ class BatchHandling(Consumer):
 
     def _in_order(self, decisions: Sequence[Decision], hand: Hand) -> Sequence[Decision]:
         """What is behind one that has to wait is given back with it, whatever came of it, and handled again after it.
+        Behind one that dies it is set aside, where keys are held.
         Such a lane, and one of which a store has to take something first, goes on when that is settled."""
         blocked: dict[Hashable, Decision] = {}
         kept: list[Decision] = []
@@ -229,7 +230,11 @@ class BatchHandling(Consumer):
             lane = decision.delivery.lane
             if lane is not None:
                 first = blocked.get(lane)
-                if first is not None and self.batches.holds_up(first.outcome):
+                if first is not None and self._holds_key(first):
+                    decision = self._set_aside(decision.delivery, first.delivery.message.id)
+                elif first is not None and self.batches.holds_up(first.outcome):
+                    if self._holds is not None:
+                        self._holds.spared(decision.delivery.message)
                     decision = Decision(decision.delivery, Release())
                 elif not _is_simply_done(decision):
                     blocked[lane] = decision
@@ -241,6 +246,10 @@ class BatchHandling(Consumer):
             self.batches.block(decision.delivery, decision.outcome)
         hand.blocked |= blocked.keys()
         return kept
+
+    def _holds_key(self, decision: Decision) -> bool:
+        has_key = decision.delivery.message.key is not None
+        return self._holds is not None and has_key and isinstance(decision.outcome, Bury)
 
 
 def without(batch: Iterable[Delivery], gone: Iterable[Delivery]) -> list[Delivery]:

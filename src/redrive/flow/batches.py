@@ -55,9 +55,23 @@ class BatchConsumer(BatchHandling):
         received: Sequence[Delivery] | Block = await self._blocks.receive_block(self.context.source, limit)
         if not isinstance(received, Block):
             return received
+        if self._storm is not None and not self._storm.received(len(received)):
+            self._leases.add_block(received)
+            self._give_back(self._leases.open(received))
+            return ()
+        if self._holds is not None:
+            await self._know_held_of(received)
         self._leases.add_block(received)
         self.batches.add_block(received)
         return ()
+
+    async def _know_held_of(self, block: Block) -> None:
+        try:
+            await self._know_held(())
+        except BaseException:
+            self._leases.add_block(block)
+            self._give_back(self._leases.open(block))
+            raise
 
     def _begin(self, deliveries: Sequence[Delivery]) -> None:
         """Attempts are counted when their batch begins, where the transport counts what begins."""
@@ -160,7 +174,7 @@ class BatchConsumer(BatchHandling):
 
     def _bodies(self, block: Block) -> list[Any] | None:
         """The bodies, decoded. None: something of it needs a second look."""
-        if self._unwritten.remembered or not block.is_ours():
+        if self._unwritten.remembered or (self._holds is not None and self._holds.keys) or not block.is_ours():
             return None
         decode, bodies = self.context.handler.decode, block.bodies()
         if len(max(bodies, key=len)) > self.context.body_limit:
@@ -173,6 +187,8 @@ class BatchConsumer(BatchHandling):
     def _settle_block(self, block: Block, seconds: float) -> None:
         lost, source, number = self._blocks.settle_block(block), self.context.source, len(block)
         self._leases.drop_block(block)
+        if self._storm is not None:
+            self._storm.settled(number, 0, 0)
         emit = self.context.events.emit
         emit(BatchHandled(source=source, messages=number, seconds=seconds))
         emit(BatchSettled(source=source, done=number, retried=0, buried=0, released=0, seconds=(seconds,) * number))

@@ -14,6 +14,8 @@ from redrive.model import Failure, Letter, Reason, State, letter_id, merge_failu
 from redrive.policy import Policy
 from redrive.transports.base import Delivery
 
+BEHIND_GROUP = "behind"
+"""The group of all letters that are behind another of their key: that is one cause, however many they are."""
 _PLAINEST = "unreadable"
 """The group of letters whose failures have no fingerprint."""
 
@@ -38,7 +40,7 @@ def letter_of(
     return Letter(
         id=letter_id(message.source, message.id),
         message=replace(message, attempt=1),
-        failures=merge_failures(delivery.failures, [failure]),
+        failures=_failures(delivery, failure, origin),
         state=State.EXHAUSTED if wait is None and origin is not None and origin.was_retried else State.PENDING,
         reason=reason,
         group=intern(fingerprint(failure)),  # there are few groups, and may be very many letters
@@ -79,7 +81,7 @@ def parked(delivery: Delivery, failure: Failure, after: timedelta, *, transport:
     return Letter(
         id=letter_id(message.source, message.id),
         message=replace(message, attempt=message.attempt + 1),
-        failures=merge_failures(delivery.failures, [failure]),
+        failures=_failures(delivery, failure, origin),
         state=State.PENDING,
         reason=Reason.PARKED,
         group=fingerprint(failure),
@@ -91,6 +93,39 @@ def parked(delivery: Delivery, failure: Failure, after: timedelta, *, transport:
         replay=origin.replay if origin else None,
         depends_on=dependencies(message),
     )
+
+
+def behind(delivery: Delivery, failure: Failure, until: datetime, *, transport: str, now: datetime) -> Letter:
+    """A message that was not attempted, because another of its key is dead: it follows that one by itself, and is never
+    pruned before. If its message had been sent back, it stays the retry or the replay that it was.
+
+    until   when it is tried at the latest, should nobody remember that its key is held
+    """
+    origin = lineage(delivery.message)
+    message = bare(delivery.message)
+    return Letter(
+        id=letter_id(message.source, message.id),
+        message=replace(message, attempt=1),
+        failures=_failures(delivery, failure, origin),
+        state=State.PENDING,
+        reason=Reason.BEHIND,
+        group=BEHIND_GROUP,
+        created_at=now,
+        updated_at=now,
+        transport=transport,
+        next_retry_at=until,
+        retries=origin.retries if origin else 0,
+        replay=origin.replay if origin else None,
+        depends_on=dependencies(message),
+    )
+
+
+def _failures(delivery: Delivery, failure: Failure, origin: Lineage | None) -> tuple[Failure, ...]:
+    """The failures of a message, each with the version of its letter that was sent back, if it was."""
+    failures = merge_failures(delivery.failures, [failure])
+    if origin is None:
+        return failures
+    return tuple(known if known.edition is not None else replace(known, edition=origin.version) for known in failures)
 
 
 def _wait(failure: Failure, policy: Policy, origin: Lineage | None, rng: Random) -> timedelta | None:

@@ -12,6 +12,8 @@ from msgspec import Struct
 from redrive.clock import Clock
 from redrive.flow.classify import Classifier
 from redrive.flow.decode import Decoder
+from redrive.flow.held import KeyHolds
+from redrive.flow.storms import StormGuard
 from redrive.limits import Limits
 from redrive.model import Holds, Message
 from redrive.policy import Policy
@@ -41,6 +43,7 @@ class Handler(Struct, frozen=True):
     batch: int | None = None  # it takes lists of up to so many; None: one message at a time
     within: timedelta = timedelta()  # how long a batch that is not full waits for more
     exactly_once: bool = False  # its work and its ack are one transaction
+    function: Callable[..., Any] | None = None  # as the user wrote it, for who wants to look at it
 
 
 class Context(Struct, frozen=True):
@@ -61,6 +64,8 @@ class Context(Struct, frozen=True):
     batch_span: BatchSpan | None = None  # around each call of a batch handler
     one_store: bool = False  # the transport leases letters of this very store: what it cannot take now is tried again
     dead_letter_place: DeadLetterPlace | None = None  # of the transport itself; letters go there before the store
+    holds: KeyHolds | None = None  # which keys are held, where the policy holds them
+    storm: StormGuard | None = None  # pauses the source, where the policy has a rule for it
 
     @property
     def source(self) -> str:

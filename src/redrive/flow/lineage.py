@@ -11,11 +11,12 @@ from datetime import datetime
 from msgspec import Struct
 from msgspec.structs import replace
 
-from redrive.model import LETTER_HEADER, Letter, LetterId, Message, Reason, State, letter_id, with_headers
+from redrive.model import LETTER_HEADER, WAITING, Letter, LetterId, Message, Reason, State, letter_id, with_headers
 
 LETTER = LETTER_HEADER
 REPLAY, RETRIES, AFTER = "redrive-replay", "redrive-retries", "redrive-after"
-BY_HAND = "redrive-by-hand"
+BY_HAND, VERSION = "redrive-by-hand", "redrive-version"
+_OURS = (LETTER, REPLAY, RETRIES, BY_HAND, VERSION)
 
 
 class Lineage(Struct, frozen=True):
@@ -25,6 +26,7 @@ class Lineage(Struct, frozen=True):
     retries: int
     replay: str | None
     by_hand: bool = False  # somebody asked for it, and it is no automatic retry
+    version: int = 0  # of the letter's message: what it was edited to
 
     @property
     def was_retried(self) -> bool:
@@ -41,31 +43,37 @@ def lineage(message: Message) -> Lineage | None:
     if claimed is None or claimed.decode("ascii", "replace") != letter_id(message.source, message.id):
         return None
     replay = headers.get(REPLAY)
-    retries = headers.get(RETRIES) or b"0"
     return Lineage(
         letter=claimed.decode("ascii"),
-        retries=int(retries) if retries.isdigit() and len(retries) < 10 else 0,
+        retries=_number(headers.get(RETRIES)),
         replay=replay.decode("ascii", "replace") if replay else None,
         by_hand=BY_HAND in headers,
+        version=_number(headers.get(VERSION)),
     )
 
 
+def _number(text: bytes | None) -> int:
+    return int(text) if text is not None and text.isdigit() and len(text) < 10 else 0
+
+
 def sent_back(letter: Letter, *, now: datetime, replay: str | None = None, by_hand: bool = False) -> Message:
-    """The letter's message as it goes out again: same id, same bytes, only our own headers added.
+    """The letter's message as it goes out again: same id, the bytes of its newest version, only our own headers added.
 
     A time to live that killed the message once must not kill it again. What was only parked goes on as if it had
-    been delayed by its transport: with its attempts, its time to live and its replay, and its claim is no retry.
+    been delayed by its transport: with its attempts, its time to live and its replay, and its claim is no retry. So
+    does what was behind another of its key, but for its time to live: that it waited is not its own doing.
     """
-    was_parked = letter.reason is Reason.PARKED
+    was_parked = letter.reason in WAITING
     retries = letter.retries - (was_parked and letter.state is State.RETRYING)
     replay = letter.replay if replay is None and was_parked else replay
-    is_first = was_parked and not retries and replay is None
+    is_first = letter.reason is Reason.PARKED and not retries and replay is None
     headers = with_headers(
         letter.message.headers,
         redrive_letter=letter.id.encode(),
         redrive_retries=str(retries).encode(),
         redrive_replay=None if replay is None else replay.encode(),
         redrive_by_hand=b"1" if by_hand else None,
+        redrive_version=str(letter.version).encode() if letter.version else None,
     )
     return replace(
         letter.message,
@@ -83,7 +91,7 @@ def bare(message: Message) -> Message:
 
 def unsent(message: Message) -> Message:
     """Without the headers of ours that a message which was sent back carries, whosever letter they name."""
-    headers = tuple(pair for pair in message.headers if pair[0] not in (LETTER, REPLAY, RETRIES, BY_HAND))
+    headers = tuple(pair for pair in message.headers if pair[0] not in _OURS)
     return replace(message, headers=headers)
 
 
@@ -93,3 +101,8 @@ def dependencies(message: Message) -> tuple[str, ...]:
     if after is None:
         return ()
     return tuple(name for name in after.decode("utf-8", "replace").split("\n") if name and name != message.id)
+
+
+def said_version(number: int) -> str:
+    """What the ledger says of the version that was sent: nothing, of a message that goes as it came."""
+    return f"version {number}" if number else ""

@@ -11,12 +11,14 @@ import msgspec
 from msgspec import Struct
 
 from redrive.clock import Clock
+from redrive.flow.storm import StormState
 from redrive.model import letter_id
 from redrive.stores.base import Document, Documents
 from redrive.transports.base import FollowsPauses, Pausable, Paused, Transport
 from redrive.untrusted import UNREADABLE
 
 KIND = "pause"
+GUARD = "the storm guard"
 _MOST = 1000
 
 
@@ -36,10 +38,21 @@ class SourcePause(Struct, frozen=True):
     at: datetime
     why: str
     until: datetime | None
+    storm: bool = False  # the storm guard has done it, and ends it when what it tries succeeds
+    probe_at: datetime | None = None  # when that tries again
 
     @classmethod
     def of(cls, transport: str, paused: Paused) -> SourcePause:
         return cls(transport, paused.source, paused.by, paused.at, paused.why, paused.until)
+
+    @classmethod
+    def of_storm(cls, storm: StormState) -> SourcePause:
+        return cls(storm.transport, storm.source, GUARD, storm.at, storm.why, None, True, storm.probe_at)
+
+    @property
+    def paused(self) -> Paused:
+        """The pause, without its transport."""
+        return Paused(self.source, self.by, self.at, self.why, self.until, self.storm, self.probe_at)
 
 
 class StorePauses:

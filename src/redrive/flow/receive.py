@@ -19,7 +19,7 @@ from time import perf_counter
 from typing import cast
 
 from redrive.errors import NotNow, Unavailable
-from redrive.flow.attempt import attempt, refusal, stumble, unreadable
+from redrive.flow.attempt import attempt, refusal, set_aside, stumble, unreadable
 from redrive.flow.availability import Availability, between_tries, between_writes
 from redrive.flow.begin import Beginning
 from redrive.flow.context import Context
@@ -31,8 +31,8 @@ from redrive.flow.leases import Leases
 from redrive.flow.settle import Settled, settle
 from redrive.flow.tasks import cancel, finish, until
 from redrive.flow.unwritten import Unwritten
-from redrive.model import Bury, Done, Failure, Holds, Reason, Release
-from redrive.transports.base import Delivery, KeepsOrder
+from redrive.model import Bury, Done, Failure, Holds, Message, MessageId, Reason, Release, letter_id
+from redrive.transports.base import Delivery, KeepsOrder, MovesKeys
 
 _DONE = Done()
 
@@ -46,6 +46,9 @@ class Consumer:
         self.lanes: Lanes[Delivery] = Lanes(retries_block=context.policy.holds is not Holds.NOTHING)
         self._is_ours = context.transport.is_ours if isinstance(context.transport, KeepsOrder) else _always
         self._next = self.lanes.next if self._is_ours is _always else self._next_of_ours
+        self._storm = context.storm
+        self._holds = context.holds
+        self._refuse = self._refused if context.holds is None else self._refused_or_behind
         self._availability = Availability(context.events)
         self._leases = Leases(context, *most_held(context), self._availability)
         self._beginning = Beginning(context, self._leases)
@@ -102,6 +105,8 @@ class Consumer:
             if self._store_pause:
                 await self.context.clock.sleep(self._store_pause)
             limit = 1 if self._one_at_a_time else min(capacity, self.context.batch)
+            if self._storm is not None:
+                limit = await self._storm.limit(limit)
             try:
                 deliveries = await self._receive(limit)
             except Unavailable as error:
@@ -111,6 +116,11 @@ class Consumer:
             self._availability.up()
             pause.reset()
             self._leases.add(deliveries)
+            if self._storm is not None and deliveries and not self._storm.received(len(deliveries)):
+                self._give_back(deliveries)
+                continue
+            if self._holds is not None:
+                await self._know_held(deliveries)
             suspect = next((item for item in deliveries if item.redelivered and self._is_suspect(item)), None)
             self._one_at_a_time = suspect is not None
             if suspect is not None:
@@ -120,6 +130,25 @@ class Consumer:
 
     async def _receive(self, limit: int) -> Sequence[Delivery]:
         return await self.context.transport.receive(self.context.source, limit)
+
+    async def _know_held(self, deliveries: Sequence[Delivery]) -> None:
+        """Know which keys are held before these are begun. For the first answer of the store it is waited; if it does
+        not answer later, what was known is known: nothing dies meanwhile, because that needs the store, too."""
+        holds, pause, transport = self._holds, between_tries(), self.context.transport
+        moves = transport.moves if isinstance(transport, MovesKeys) else 0
+        try:
+            while holds is not None and holds.is_due(moves):
+                try:
+                    await holds.look(moves)
+                    break
+                except Unavailable as error:
+                    self._availability.down(error, pause.seconds)
+                    if holds.is_known:
+                        break
+                    await self.context.clock.sleep(pause.next())
+        except BaseException:
+            self._give_back(deliveries)
+            raise
 
     def _is_suspect(self, delivery: Delivery) -> bool:
         """Whoever held it did not settle it, and this is its last attempt."""
@@ -155,7 +184,7 @@ class Consumer:
             try:
                 while delivery is not None:
                     try:
-                        decision = self._refused(delivery)
+                        decision = self._refuse(delivery)
                         if decision is None:
                             began = perf_counter()
                             failure = await attempt(self.context, delivery.message, deadline)
@@ -230,6 +259,8 @@ class Consumer:
         if (delivery.failures or self._unwritten.remembered) and (
             decided := self._unwritten.decision(delivery)
         ) is not None:
+            if isinstance(decided.outcome, Bury):
+                self._died(message)
             return decided
         if (
             message.attempt <= self._most_attempts
@@ -240,18 +271,41 @@ class Consumer:
         ):
             return None  # as almost all are
         refused = refusal(context, delivery)
-        return None if refused is None else Decision(delivery, Bury(refused.reason), refused.failure)
+        if refused is None:
+            return None
+        self._died(message)
+        return Decision(delivery, Bury(refused.reason), refused.failure)
+
+    def _refused_or_behind(self, delivery: Delivery) -> Decision | None:
+        """As above, where keys are held: what is behind a dead message of its key is not attempted."""
+        message, holds = delivery.message, self._holds
+        if holds is not None and message.key in holds.keys and holds.is_behind(message):
+            return self._set_aside(delivery, holds.keys[message.key][0])
+        return self._refused(delivery)
+
+    def _set_aside(self, delivery: Delivery, head: MessageId) -> Decision:
+        message = delivery.message
+        why = set_aside(self.context, message, letter_id(message.source, head))
+        return Decision(delivery, Bury(Reason.BEHIND), why)
+
+    def _died(self, message: Message) -> None:
+        """It is to be buried: what is behind it of its key is set aside from now on, where keys are held."""
+        if self._holds is not None:
+            self._holds.died(message)
 
     def _decide(self, delivery: Delivery, failure: Failure | None, seconds: float) -> Decision:
         if failure is None:
             return Decision(delivery, _DONE, None, seconds)
         context, clock = self.context, self.context.clock
         outcome = decide(delivery.message, failure, context.policy_for(delivery), clock.now(), clock.rng)
+        if isinstance(outcome, Bury):
+            self._died(delivery.message)
         return Decision(delivery, outcome, failure, seconds)
 
     def _stumbled(self, delivery: Delivery, error: Exception) -> Decision:
         """The decision to bury a message that our own code cannot cope with."""
         why = stumble("to attempt it or to decide what becomes of it", error)
+        self._died(delivery.message)
         return Decision(delivery, Bury(Reason.UNDECODABLE), unreadable(self.context, delivery.message, why))
 
     # -- settling ------------------------------------------------------------------------------------------------

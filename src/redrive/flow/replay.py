@@ -1,7 +1,9 @@
 """Replays: send a selection of letters back, guarded and resumable, with a ledger of what became of each.
 
     start   the selection is frozen into the ledger; from then on only these letters are touched
-    run     claim → send → confirm (flow/resend.py), batch by batch, as fast as the rate allows (flow/sending.py)
+    run     claim → send → confirm (flow/resend.py), batch by batch, at its rate (flow/running.py, sending.py)
+    steps   a few first, then more, each awaited; too many that die again pause it (flow/guard.py, steps.py: pure)
+    order   letters of one key one after the other, children after parents (flow/order.py: pure)
     wait    what is not accepted now is asked for again after a pause, and skipped in the end (flow/waiting.py)
     outcome a success resolves the letter, another death rejoins it; settle writes both into the ledger
 
@@ -14,87 +16,85 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from datetime import datetime, timedelta
-from enum import StrEnum
 from math import inf
-from typing import Any
 
-import msgspec
-from msgspec import Struct
 from msgspec.structs import replace
 
 from redrive.clock import Clock
-from redrive.errors import Unavailable, UnknownReplay, UsageError
+from redrive.errors import ReplayExists, Unavailable, UsageError
+from redrive.flow.fits import Fits
+from redrive.flow.guard import BY_ITSELF, Baseline, Guard
+from redrive.flow.order import Order
+from redrive.flow.replay_document import (
+    DEADLINE,
+    ENDED,
+    KIND,
+    Paused,
+    PausedBy,
+    Replay,
+    ReplayBook,
+    ReplayState,
+    owner_of,
+    selectable,
+)
 from redrive.flow.resend import Resend
+from redrive.flow.running import LEASE, Progress, Run
 from redrive.flow.sending import Sending
-from redrive.flow.waiting import Wait, Waits
+from redrive.flow.watching import fates_of
 from redrive.forensics.query import Query
 from redrive.model import State
-from redrive.stores.base import EntryStatus, Store
+from redrive.stores.base import Store
 from redrive.telemetry.events import Events, ReplayMoved
 from redrive.transports.base import Transport
 
-KIND = "replay"
+__all__ = ["KIND", "LEASE", "Progress", "Replay", "ReplayState", "Replays", "owner_of", "selectable"]
 _BATCH = 200
-_LEASE = timedelta(seconds=60)
 _ID = re.compile(r"[\w.:-]{1,100}", re.ASCII)
 
 
-class ReplayState(StrEnum):
-    FREEZING = "freezing"  # its selection is being written down; who dies here has started nothing
-    RUNNING = "running"
-    SENT = "sent"  # everything selected was sent or skipped; outcomes may still come
-    CANCELLED = "cancelled"
-
-
-class Replay(Struct, frozen=True, kw_only=True):
-    """One replay: what it selected, how fast it sends, and how far it is."""
-
-    id: str
-    query: Query
-    actor: str
-    created_at: datetime
-    state: ReplayState = ReplayState.FREEZING
-    total: int = 0
-    rate: float | None = None  # letters a second
-    reason: str = ""
-    runner: str | None = None  # who runs it now
-    runner_until: datetime | None = None
-    ended_at: datetime | None = None
-    waits: tuple[Wait, ...] = ()  # what does not take all that it is sent
-    again_at: datetime | None = None  # nothing is left but what waits: not to be run before then
-    untold: int = 0  # letters it sent to consumers that are not ours, when it ended: of them no outcome is awaited
-
-    def is_due(self, now: datetime) -> bool:
-        """Whether there is something to be sent."""
-        return self.state is ReplayState.RUNNING and (self.again_at is None or self.again_at <= now)
-
-    def is_run_by(self, runner: str) -> bool:
-        return self.state is ReplayState.RUNNING and self.runner == runner
-
-
-Progress = Callable[[int], None]
-
-
 class Replays:
-    """Starts, runs, resumes and cancels them."""
+    """Starts, runs, pauses, resumes and cancels them."""
 
-    def __init__(self, store: Store, transports: Mapping[str, Transport], events: Events, clock: Clock) -> None:
+    def __init__(
+        self,
+        store: Store,
+        transports: Mapping[str, Transport],
+        events: Events,
+        clock: Clock,
+        *,
+        fits: Fits = lambda message: None,
+    ) -> None:
+        self._fits = fits
         self._store = store
+        self._book = ReplayBook(store.documents)
         self._transports = transports
         self._events = events
         self._clock = clock
 
     async def start(
-        self, query: Query, *, actor: str, rate: float | None = None, reason: str = "", id: str | None = None
+        self,
+        query: Query,
+        *,
+        actor: str,
+        rate: float | None = None,
+        reason: str = "",
+        id: str | None = None,
+        guard: Guard | None = None,
+        guard_many: bool = False,
+        ordered: bool = False,
+        deadline: timedelta = DEADLINE,
     ) -> Replay:
-        """Freeze the selection. Nothing is sent yet. The same id again gives the replay that it already made."""
-        if rate is not None and not 0 < rate < inf:
-            raise UsageError(f"rate={rate}: a replay sends more than 0 letters a second")
-        if id is not None and not _ID.fullmatch(id):  # it travels in a header
-            raise UsageError(f"{id!r} is no id for a replay: 1 to 100 of a-z, A-Z, 0-9, and . _ : -")
+        """Freeze the selection. Nothing is sent yet. The same id and query again give the replay that they made.
+
+        guard        how carefully it goes
+        guard_many   if no guard is given, and there are more letters than a hundred, take the usual one
+        ordered      letters of one key go one after the other
+        deadline     so long without an outcome that it waits for, and it pauses
+        """
+        _check(rate, id, deadline)
         replay = Replay(
             id=id or self._clock.new_id(),
             query=query,
@@ -102,84 +102,148 @@ class Replays:
             created_at=self._clock.now(),
             rate=rate,
             reason=reason,
+            guard=None if guard is None else guard.checked(),
+            ordered=ordered,
+            deadline=deadline,
         )
-        if not await self._store.documents.put(KIND, replay.id, _body(replay), expect=0):
+        if not await self._book.make(replay):
             replay = await self.get(replay.id)
-        if replay.state is ReplayState.FREEZING:
-            total = await self._store.ledger.freeze(replay.id, selectable(replay.query), now=self._clock.now())
-            replay = await self._change(replay.id, total=total, state=ReplayState.RUNNING)
-            self._announce(replay)
+            if replay.query != query:
+                raise ReplayExists(replay.id)
+        return await self._freeze(replay, guard_many) if replay.state is ReplayState.FREEZING else replay
+
+    async def _freeze(self, replay: Replay, guard_many: bool) -> Replay:
+        query = selectable(replay.query)
+        total = await self._store.ledger.freeze(replay.id, query, now=self._clock.now())
+        newest = await self._newest(query)
+        guard = replay.guard or (Guard() if guard_many and total > BY_ITSELF else None)
+
+        def frozen(old: Replay) -> Replay:
+            if old.state is not ReplayState.FREEZING:
+                return old
+            return replace(old, total=total, state=ReplayState.RUNNING, guard=guard, newest=newest)
+
+        replay = await self._book.change(replay.id, frozen)
+        self._announce(replay)
         return replay
 
+    async def _newest(self, query: Query) -> datetime | None:
+        """When the last of them had died, by whatever clock that was written: other clocks may be apart from ours."""
+        page = await self._store.letters.search(query, limit=1)
+        return page.letters[0].created_at if page.letters else None
+
     async def get(self, id: str) -> Replay:
-        return (await self._load(id))[0]
+        return (await self._book.load(id))[0]
 
     async def list(self, limit: int = 100) -> Sequence[Replay]:
         """Newest first."""
-        documents = await self._store.documents.list(KIND, limit=limit)
-        return [msgspec.convert(document.body, Replay) for document in documents]
+        return await self._book.list(limit)
+
+    # -- by hand -----------------------------------------------------------------------------------------------------
+
+    async def pause(self, id: str, *, actor: str, why: str = "") -> Replay:
+        """Send no more of it until somebody resumes it. Who runs it hears of it before the next batch."""
+        paused = Paused(by=PausedBy.HAND, why=why, actor=actor, at=self._clock.now())
+
+        def change(replay: Replay) -> Replay:
+            _check_open(replay, "paused")
+            if replay.state is ReplayState.PAUSED:
+                return replay
+            return replace(replay, state=ReplayState.PAUSED, paused=paused, awaits="")
+
+        replay = await self._book.change(id, change)
+        if replay.paused == paused:
+            self._announce(replace(replay, actor=actor))
+        return replay
+
+    async def resume(self, id: str, *, actor: str = "") -> Replay:
+        """Go on: with what it waits for at once, and with all the time that it had at its start. A step that was paused
+        is behind it: what is known by now, and what is on its way, is not counted again."""
+        fates, now = await fates_of(self._store, id), self._clock.now()
+        was_paused = (await self.get(id)).state is ReplayState.PAUSED
+
+        def change(replay: Replay) -> Replay:
+            replay = replace(replay, waits=(), again_at=None)
+            if replay.state is not ReplayState.PAUSED:
+                return replay
+            base = Baseline.of(fates, now)
+            return replace(replay, state=ReplayState.RUNNING, paused=None, base=base, heard_at=now)
+
+        replay = await self._book.change(id, change)
+        if was_paused and replay.state is ReplayState.RUNNING:
+            self._announce(replace(replay, actor=actor or replay.actor))
+        return replay
+
+    async def change_pace(self, id: str, *, rate: float | None, guard: Guard | None) -> Replay:
+        """Let it send that many a second from now on (None: as fast as it goes), and be that careful."""
+        _check(rate, None, DEADLINE)
+        if guard is not None:
+            guard.checked()
+
+        def change(replay: Replay) -> Replay:
+            _check_open(replay, "changed")
+            step = replay.step if guard is not None and replay.guard is not None else 0
+            return replace(replay, rate=rate, guard=guard, step=min(step, len(_steps(replay, guard)) - 1))
+
+        return await self._book.change(id, change)
 
     async def cancel(self, id: str, *, actor: str) -> Replay:
-        """Send no more. What was claimed but not sent is as it was before; what was sent keeps its course."""
+        """Send no more of it. What was sent stays sent; the rest waits as before. Once more changes nothing."""
         replay = await self.get(id)
         if replay.state is ReplayState.SENT:
             raise UsageError(f"replay {id} has ended: everything it selected was sent, nothing is left to cancel")
         if replay.state is ReplayState.CANCELLED:  # by somebody who may have died before it was through
             await self._let_go(replay)
             return replay
-        replay = await self._change(id, state=ReplayState.CANCELLED, ended_at=self._clock.now(), waits=())
+        now = self._clock.now()
+
+        def change(old: Replay) -> Replay:
+            if old.state in ENDED:
+                return replace(old, waits=())
+            return replace(old, state=ReplayState.CANCELLED, ended_at=now, waits=(), awaits="")
+
+        replay = await self._book.change(id, change)
         await self._let_go(replay)
         self._announce(replace(replay, actor=actor))
         return replay
 
-    async def resume(self, id: str) -> Replay:
-        """Ask at once for what it waits for, with all the time that it had at its start."""
-        return await self._change(id, waits=(), again_at=None)
+    # -- running -----------------------------------------------------------------------------------------------------
 
     async def run(self, id: str, *, runner: str, progress: Progress = lambda finished: None) -> Replay:
-        """Send until all that was selected is sent or skipped, or only what has to wait is left: then it is still
-        RUNNING, and is to be run again at `again_at`. A replay that somebody else runs is left to them."""
+        """Send until all that was selected is sent or skipped, it is paused, or only what has to wait is left: then it
+        is still RUNNING, and is to be run again at `again_at`. A replay that somebody else runs is left to them."""
         replay = await self._take_over(id, runner)
         if replay is None:
             return await self.get(id)
         try:
-            return await self._run(replay, runner, progress)
+            replay = await self._run(replay, progress)
         except (asyncio.CancelledError, Unavailable):  # nobody has to wait for our lease to end
             with suppress(Unavailable):
-                if (await self.get(id)).runner == runner:
-                    await self._change(id, runner=None, runner_until=None)
+                await self._leave(id, runner)
             raise
-
-    async def _run(self, replay: Replay, runner: str, progress: Progress) -> Replay:
-        sending = self._sending(replay)
-        began, asked, left, after = self._clock.elapsed(), 0, 0, None
-        while replay.is_run_by(runner):
-            entries, after = await self._store.ledger.entries(
-                replay.id, status=EntryStatus.SELECTED, after=after, limit=_batch(replay.rate)
-            )
-            batch = await sending.send([entry.letter for entry in entries])
-            asked, left = asked + batch.asked, left + batch.left
-            progress(batch.finished)
-            if after is not None:
-                replay = await self._wait(replay.id, runner, began + asked / (replay.rate or inf), sending.waits)
-            else:
-                replay, left = await self._once_through(replay.id, runner, left, sending.waits), 0
-        if replay.state is ReplayState.CANCELLED:
+        if replay.state in (ReplayState.PAUSED, ReplayState.CANCELLED):
             await self._let_go(replay)
+            replay = await self._leave(id, runner)
         return replay
 
-    async def _once_through(self, id: str, runner: str, left: int, waits: Waits) -> Replay:
-        """Everything selected had its turn. It has ended; or nothing is left but what has to wait, and somebody runs it
-        on when it is time; or there is something to do at once."""
-        now = self._clock.now()
-        if not left:
-            return await self._end(id, runner)
-        if (again_at := waits.next_at(now)) > now:
-            return await self._keep(id, runner, runner=None, runner_until=None, again_at=again_at, waits=waits.all)
-        return await self._keep(id, runner, runner_until=now + _LEASE, waits=waits.all)
-
-    def _sending(self, replay: Replay) -> Sending:
-        return Sending(self._store, self._way(replay), self._events, self._clock, replay=replay.id, waits=replay.waits)
+    async def _run(self, replay: Replay, progress: Progress) -> Replay:
+        order = Order() if replay.ordered else None
+        sending = Sending(
+            self._store,
+            self._way(replay),
+            self._events,
+            self._clock,
+            replay=replay.id,
+            waits=replay.waits,
+            newest=replay.newest,
+            since=replay.created_at if replay.newest is not None else None,
+            order=order,
+        )
+        runner = replay.runner
+        after = await Run(self._store, sending, self._clock, replay, order, progress).to_its_end(replay)
+        if after.state is ReplayState.SENT or (after.paused is not None and after.paused.actor == runner):
+            self._announce(after)
+        return after
 
     def _way(self, replay: Replay) -> Resend:
         return Resend(
@@ -188,21 +252,13 @@ class Replays:
             self._clock,
             to=State.REPLAYING,
             owner=owner_of(replay.id),
-            lease=_LEASE,
+            lease=LEASE,
             replay=replay.id,
+            fits=self._fits,
         )
 
-    async def _wait(self, id: str, runner: str, until: float, waits: Waits) -> Replay:
-        """Until it is time for the next batch, keeping our hold on it, and looking whether it was cancelled."""
-        while True:
-            replay = await self._keep(id, runner, runner_until=self._clock.now() + _LEASE, waits=waits.all)
-            left = until - self._clock.elapsed()
-            if left <= 0 or not replay.is_run_by(runner):
-                return replay
-            await self._clock.sleep(min(left, _LEASE.total_seconds() / 3))
-
     async def _let_go(self, replay: Replay) -> None:
-        """Letters claimed by a replay that was cancelled, and not sent."""
+        """Letters claimed by a replay that was paused or cancelled, and not sent."""
         query, way = Query(owner=owner_of(replay.id)), self._way(replay)
         while letters := (await self._store.letters.search(query, limit=_BATCH)).letters:
             if not await way.undo(letters):
@@ -210,83 +266,42 @@ class Replays:
 
     async def _take_over(self, id: str, runner: str) -> Replay | None:
         """Be the one that runs it; None if it has ended or somebody else runs it."""
-        replay, version = await self._load(id)
+        replay, version = await self._book.load(id)
         now = self._clock.now()
         held = replay.runner not in (None, runner) and replay.runner_until is not None and replay.runner_until > now
         if held or not replay.is_due(now):
             return None
-        mine = replace(replay, runner=runner, runner_until=now + _LEASE, again_at=None)
-        won = await self._store.documents.put(KIND, id, _body(mine), expect=version)
-        return mine if won else None
+        mine = replace(replay, runner=runner, runner_until=now + LEASE, again_at=None)
+        return mine if await self._book.write(mine, version) else None
 
-    async def _keep(self, id: str, holder: str, **changes: Any) -> Replay:
-        """Write these down, unless it was cancelled, or somebody took it over when our hold on it had lapsed."""
-        while True:
-            replay, version = await self._load(id)
-            if replay.runner != holder or replay.state is not ReplayState.RUNNING:
-                return replay
-            held = replace(replay, **changes)
-            if await self._store.documents.put(KIND, id, _body(held), expect=version):
-                return held
-
-    async def _end(self, id: str, runner: str) -> Replay:
-        untold = await self._untold(id)
-        ended = {"state": ReplayState.SENT, "ended_at": self._clock.now(), "waits": (), "untold": untold}
-        replay = await self._keep(id, runner, runner=None, runner_until=None, **ended)
-        if replay.state is ReplayState.SENT and replay.runner is None:
-            self._announce(replay)
-        return replay
-
-    async def _untold(self, id: str) -> int:
-        """How many of its letters went to consumers that are not ours: one question, where there are none such."""
-        letters, ledger = self._store.letters, self._store.ledger
-        if not await letters.count(Query(states=(State.SENT,))):
-            return 0
-        total, after = 0, None
-        while True:
-            entries, after = await ledger.entries(id, status=EntryStatus.SENT, after=after, limit=_BATCH)
-            ids = tuple(entry.letter for entry in entries)
-            total += await letters.count(Query(ids=ids, states=(State.SENT,))) if ids else 0
-            if after is None:
-                return total
-
-    async def _change(self, id: str, **changes: Any) -> Replay:
-        """Compare-and-set; a replay that has ended stays as it ended."""
-        while True:
-            replay, version = await self._load(id)
-            if replay.state in (ReplayState.SENT, ReplayState.CANCELLED):
-                changes = {name: value for name, value in changes.items() if name not in ("state", "ended_at")}
-            changed = replace(replay, **changes)
-            if await self._store.documents.put(KIND, id, _body(changed), expect=version):
-                return changed
-
-    async def _load(self, id: str) -> tuple[Replay, int]:
-        document = await self._store.documents.get(KIND, id)
-        if document is None:
-            raise UnknownReplay(id)
-        return msgspec.convert(document.body, Replay), document.version
+    async def _leave(self, id: str, runner: str) -> Replay:
+        """Be no longer the one that runs it."""
+        return await self._book.change(
+            id, lambda replay: replace(replay, runner=None, runner_until=None) if replay.runner == runner else replay
+        )
 
     def _announce(self, replay: Replay) -> None:
-        self._events.emit(ReplayMoved(replay=replay.id, state=replay.state, actor=replay.actor, total=replay.total))
+        why = "" if replay.paused is None else replay.paused.why
+        self._events.emit(
+            ReplayMoved(replay=replay.id, state=replay.state, actor=replay.actor, total=replay.total, why=why)
+        )
 
 
-def selectable(query: Query) -> Query:
-    """What a replay of that query selects. What went to somebody else's consumer is sent again only if it is named, by
-    its state or its id: nothing says that it failed, and a replay of a whole group must not double it."""
-    if query.states is not None or query.ids is not None:
-        return query
-    return replace(query, states=(State.PENDING, State.EXHAUSTED))
+def _check(rate: float | None, id: str | None, deadline: timedelta) -> None:
+    if rate is not None and not 0 < rate < inf:
+        raise UsageError(f"rate={rate}: a replay sends more than 0 letters a second")
+    if id is not None and not _ID.fullmatch(id):  # it travels in a header
+        raise UsageError(f"{id!r} is no id for a replay: 1 to 100 of a-z, A-Z, 0-9, and . _ : -")
+    if deadline <= timedelta():
+        raise UsageError(f"deadline={deadline}: it has to be some time, such as 15m")
 
 
-def owner_of(replay: str) -> str:
-    """The replay itself owns what it claims, so that whoever resumes it goes on with the same letters."""
-    return f"replay:{replay}"
+def _check_open(replay: Replay, verb: str) -> None:
+    if replay.state in ENDED:
+        raise UsageError(f"replay {replay.id} is {replay.state}: it cannot be {verb} any more")
+    if replay.state is ReplayState.FREEZING:
+        raise UsageError(f"replay {replay.id} has not begun: its selection is being written down")
 
 
-def _batch(rate: float | None) -> int:
-    return _BATCH if rate is None else max(1, min(_BATCH, int(rate)))
-
-
-def _body(replay: Replay) -> dict[str, Any]:
-    body: dict[str, Any] = msgspec.to_builtins(replay)
-    return body
+def _steps(replay: Replay, guard: Guard | None) -> tuple[int, ...]:
+    return replace(replay, guard=guard).steps

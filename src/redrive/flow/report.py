@@ -7,9 +7,11 @@ from datetime import timedelta
 
 from redrive.flow.context import Context
 from redrive.flow.decision import Decision
-from redrive.model import Bury, Done, Letter, Release, Retry
-from redrive.telemetry.events import BatchSettled, LeaseLost, MessageBuried, MessageRetried
+from redrive.model import Bury, Done, Letter, Reason, Release, Retry
+from redrive.telemetry.events import BatchSettled, KeysHeld, LeaseLost, MessageBuried, MessageRetried
 from redrive.transports.base import Delivery
+
+_BEHIND = Bury(Reason.BEHIND)
 
 
 def report(
@@ -23,8 +25,10 @@ def report(
     for letter in buried:
         context.events.emit(MessageBuried.of(letter, context.source))
     counts = {Done: len(plain), Retry: 0, Bury: 0, Release: 0}
+    behind = 0
     for item in others:
         counts[type(item.outcome)] += 1
+        behind += item.outcome == _BEHIND
         if isinstance(item.outcome, Retry) and item.failure is not None:
             _report_retried(context, item, item.outcome.after)
     context.events.emit(
@@ -32,11 +36,16 @@ def report(
             source=context.source,
             done=counts[Done],
             retried=counts[Retry],
-            buried=counts[Bury],
+            buried=counts[Bury] - behind,
+            behind=behind,
             released=counts[Release],
             seconds=tuple([item.seconds for item in plain] + [item.seconds for item in others]),
         )
     )
+    if context.storm is not None:
+        context.storm.settled(counts[Done], counts[Retry], counts[Bury] - behind)
+    if behind:
+        context.events.emit(KeysHeld(source=context.source, count=behind))
     if lost:
         context.events.emit(LeaseLost(source=context.source, messages=tuple(delivery.message.id for delivery in lost)))
 

@@ -21,6 +21,7 @@ from typing import TypeAlias
 
 from redrive.clock import Clock
 from redrive.errors import ConfigError, MissingExtra
+from redrive.flow.fits import Fits
 from redrive.flow.lineage import sent_back
 from redrive.forensics.query import Query
 from redrive.model import Letter, LetterId, Owner, State
@@ -37,6 +38,7 @@ class Resend:
 
     to       the state of a letter on its way: RETRYING or REPLAYING
     replay   the replay that sends them, if one does
+    fits     why a message that was edited would not decode: then it is refused, and not sent to die again
     """
 
     def __init__(
@@ -49,6 +51,7 @@ class Resend:
         owner: Owner,
         lease: timedelta,
         replay: str | None = None,
+        fits: Fits = lambda message: None,
     ) -> None:
         self._letters = store.letters
         self._transports = transports
@@ -57,6 +60,7 @@ class Resend:
         self._owner = owner
         self._lease = lease
         self._replay = replay
+        self._fits = fits
 
     async def claim(self, query: Query, limit: int) -> Sequence[Letter]:
         """Claim letters: they are ours until they are confirmed or undone, or the lease ends."""
@@ -102,10 +106,14 @@ class Resend:
         try:
             transport = self._transports[name]
         except KeyError:
-            return {letter.id: refused(f"this process has no transport {name!r}") for letter in letters}
+            missing = refused(f"this process has no transport {name!r}: set `transports.{name}`")
+            return {letter.id: missing for letter in letters}
         except (ConfigError, MissingExtra) as error:
             return {letter.id: refused(f"transport {name!r} cannot be opened here: {error}") for letter in letters}
-        results = await self._answers(transport, letters)
+        edited = [letter for letter in letters if letter.version]
+        unfit = {letter.id: refused(why) for letter in edited if (why := self._fits(letter.message))}
+        fit = [letter for letter in letters if letter.id not in unfit]
+        results = unfit | (await self._answers(transport, fit) if fit else {})
         accepted = [id for id, result in results.items() if result.status is SendStatus.ACCEPTED]
         if accepted:
             await self._confirm(accepted, {letter.id for letter in letters if letter.foreign})

@@ -16,7 +16,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from redrive.flow.attempt import stumble, unreadable
-from redrive.flow.bury import letter_of, parked, plainest
+from redrive.flow.bury import behind, letter_of, parked, plainest
 from redrive.flow.context import Context
 from redrive.flow.decision import Decision
 from redrive.flow.lineage import lineage
@@ -67,6 +67,11 @@ async def _settle(context: Context, batch: Sequence[Decision], pause: timedelta,
     burials = [Burial(item, letter) for item, letter in made if letter is not None]
     returned = [item for item in others if may_have_letter(context, item)]
     writing = Writing(context, pause)
+    if burials and context.storm is not None:
+        done = sum(type(item.outcome) is Done for item in batch)
+        burials = await writing.spare(burials, done, context.storm)
+    if burials and context.holds is not None:
+        burials = await writing.hold(burials, context.holds)  # who waits for whom, of each key
     if burials:
         new = await writing.announce(burials)  # in the ledgers of replays
         refused = await writing.publish(new)  # in the transport's own dead-letter place, where it has one
@@ -142,6 +147,9 @@ def _letter(context: Context, item: Decision) -> Letter | None:
         return None
     now, transport = context.clock.now(), context.handler.transport
     match item.outcome:
+        case Bury(Reason.BEHIND) if context.holds is not None:
+            until = now + context.holds.rule.longest
+            return behind(item.delivery, item.failure, until, transport=transport, now=now)
         case Bury(reason):
             return letter_of(
                 item.delivery,

@@ -58,6 +58,13 @@ class Threads:
             del job, future, call, result, error  # an idle thread keeps nothing alive
 
 
+class InThisThread(Threads):
+    """No thread at all: the call runs where it is awaited, and holds up the loop."""
+
+    async def run(self, call: Callable[[], Any]) -> Any:
+        return call()
+
+
 def _outcome(call: Callable[[], Any]) -> tuple[Any, BaseException | None]:
     try:
         return call(), None

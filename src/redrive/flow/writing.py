@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import NamedTuple
 
@@ -12,11 +12,25 @@ from msgspec.structs import replace
 from redrive.errors import TransportUnavailable, Unavailable
 from redrive.flow.context import Context
 from redrive.flow.decision import Decision
-from redrive.flow.lineage import Lineage, lineage
-from redrive.model import UNRESOLVED, Bury, Letter, LetterId, Reason, Release, Stage, State, letter_id
+from redrive.flow.held import Death, KeyHolds, Place, Verdict
+from redrive.flow.lineage import Lineage, lineage, said_version
+from redrive.flow.storms import StormGuard
+from redrive.model import (
+    UNRESOLVED,
+    WAITING,
+    Bury,
+    Letter,
+    LetterId,
+    MessageId,
+    Reason,
+    Release,
+    Stage,
+    State,
+    letter_id,
+)
 from redrive.stores.base import Entry, EntryStatus
 from redrive.stores.recording import record_each
-from redrive.telemetry.events import BackendDown, LetterRefused, LetterResolved
+from redrive.telemetry.events import BackendDown, KeyHoldFull, LetterRefused, LetterResolved
 from redrive.transports.base import DeadLetterPlace, SendResult, SendStatus, refused
 
 _REFUSED = timedelta(minutes=1)
@@ -31,8 +45,8 @@ class Burial(NamedTuple):
 
     @property
     def is_dead(self) -> bool:
-        """Whether it is dead, and not only parked until its retry."""
-        return self.letter.reason is not Reason.PARKED
+        """Whether it is dead, and does not only wait in the store for its turn."""
+        return self.letter.reason not in WAITING
 
 
 class Writing:
@@ -49,15 +63,65 @@ class Writing:
         self._pause = pause
         self._published: set[LetterId] = set()
         self._store_is_down = False
+        self._full: list[Burial] = []  # more than may be held
 
     # -- letters -------------------------------------------------------------------------------------------------
+
+    async def spare(self, burials: Sequence[Burial], done: int, guard: StormGuard) -> list[Burial]:
+        """Give back what is to be buried beyond the rule: its source is in a storm, which is not its fault. Returns
+        what is left to be recorded."""
+        dead = [burial for burial in burials if burial.is_dead]
+        try:
+            allowed = await guard.allowance(done, len(dead))
+        except Unavailable as error:
+            self._store_down(error)
+            self._give_back(burials, self._pause)
+            return []
+        for burial in dead[allowed:]:
+            self.given_back[id(burial.decision)] = replace(burial.decision, outcome=Release())
+            if self._context.holds is not None:
+                self._context.holds.spared(burial.decision.delivery.message)
+        return self._left(burials)
+
+    async def hold(self, burials: Sequence[Burial], holds: KeyHolds) -> list[Burial]:
+        """Write down whose key is held, and who follows whom: before any letter, so that a crash leaves the key held.
+        Returns what is to be recorded."""
+        keyed = [burial for burial in burials if _key(burial) and burial.letter.reason is not Reason.PARKED]
+        deaths = [(_key(burial), Death(burial.letter.message.id, not burial.is_dead)) for burial in keyed]
+        try:
+            places = await holds.write_down(deaths)
+        except Unavailable as error:
+            self._store_down(error)
+            self._give_back(burials, self._pause)
+            return []
+        wanted = [burial if not _key(burial) else self._in_place(burial, places) for burial in burials]
+        full = [burial.letter for burial in self._full]
+        if full:
+            self._give_back(self._full, _REFUSED)
+            why = f"as many are held as the policy allows ({holds.rule!r})"
+            self._context.events.emit(KeyHoldFull(source=self._context.source, messages=len(full), why=why))
+        return [burial for burial in wanted if burial is not None]
+
+    def _in_place(self, burial: Burial, places: Mapping[MessageId, Place]) -> Burial | None:
+        """The burial as it is to be recorded; None: it is given back instead."""
+        match places.get(burial.letter.message.id):
+            case Place(Verdict.FREE):
+                self.given_back[id(burial.decision)] = replace(burial.decision, outcome=Release())
+            case Place(Verdict.FULL):
+                self._full.append(burial)
+            case Place(Verdict.BEHIND, after) if after is not None:
+                letter = replace(burial.letter, depends_on=(after, *burial.letter.depends_on))
+                return Burial(burial.decision, letter)
+            case _:
+                return burial
+        return None
 
     async def announce(self, burials: Sequence[Burial]) -> Sequence[Burial]:
         """Write into the ledgers of replays which of their letters died again. Returns what is to be recorded."""
         try:
             crashed = {burial.letter.id for burial in burials if burial.letter.reason is Reason.CRASHED}
             known = await self._at_rest(crashed) if crashed and self._context.records_letters else set()
-            dead = [burial.decision for burial in burials if isinstance(burial.decision.outcome, Bury)]
+            dead = [burial.decision for burial in burials if burial.is_dead]
             await self._mark(dead, EntryStatus.FAILED)
         except Unavailable as error:
             self._store_down(error)
@@ -203,6 +267,10 @@ class Writing:
         )
 
 
+def _key(burial: Burial) -> bytes:
+    return burial.letter.message.key or b""
+
+
 async def _buried(place: DeadLetterPlace, letters: Sequence[Letter]) -> Sequence[SendResult]:
     """The answer of the place for each letter. One that it cannot even put into its form holds up no other: it is
     refused, and in the store only."""
@@ -218,5 +286,6 @@ async def _buried(place: DeadLetterPlace, letters: Sequence[Letter]) -> Sequence
 
 
 def _entry(origin: Lineage, status: EntryStatus, item: Decision, now: datetime) -> Entry:
-    note = f"{item.failure.type}: {item.failure.message}"[:200] if item.failure else ""
+    failed = f"{item.failure.type}: {item.failure.message}" if item.failure else ""
+    note = "; ".join(filter(None, (said_version(origin.version), failed)))[:200]
     return Entry(origin.replay or "", origin.letter, status, now, note)

@@ -43,6 +43,8 @@ _TYPED_IN = ("<stdin>", "<console>", "<ipython", "<doctest")  # code without a f
 _NOISE = re.compile(r"<(?:locals|listcomp|setcomp|dictcomp|genexpr)>\.?")
 """Python 3.12 has no frames for comprehensions: naming them would split groups between versions."""
 
+_TITLE = "Traceback (most recent call last):"
+_PLACE = re.compile(r'(?m)^[ \t]*+File "(?P<file>[^"\n]{1,1000})", line \d{1,9}, in (?P<name>[^\n]{1,200})$')
 _TALKATIVE = (BaseExceptionGroup, SyntaxError, NameError, AttributeError, ImportError)  # Python adds to these
 FOREIGN = "at "
 """How a frame begins that another program's trace names; ours are `module:function`."""
@@ -111,6 +113,21 @@ def own_frames(error: BaseException, limit: int = 3) -> tuple[str, ...]:
     own = [frame for owner, frame in frames if owner is _Owner.USER]
     chosen = own or [frame for owner, frame in frames if owner is _Owner.LIBRARY]
     return _innermost(chosen, limit)
+
+
+def frames_in(stack: str, limit: int = 3) -> tuple[str, ...]:
+    """As `own_frames`, from a traceback that Python printed on this machine: files stand for modules there. Of several
+    that are linked the last one counts, as it does in `own_frames`."""
+    last = stack.rpartition(_TITLE)[2]
+    frames = [(_owner(place["file"]), _file_frame(place)) for place in _PLACE.finditer(last)]
+    own = [name for owner, name in frames if owner is _Owner.USER]
+    chosen = own or [name for owner, name in frames if owner is _Owner.LIBRARY]
+    return tuple([name for number, name in enumerate(chosen) if number == 0 or chosen[number - 1] != name][-limit:])
+
+
+def _file_frame(place: re.Match[str]) -> str:
+    module = os.path.splitext(os.path.basename(place["file"]))[0]
+    return f"{module}:{_function(place['name'])}"
 
 
 def _frames(error: BaseException) -> Iterator[FrameType]:

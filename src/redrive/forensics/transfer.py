@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import IO
+from types import MappingProxyType
+from typing import IO, TypeAlias
 
 import msgspec
 
 from redrive.errors import UsageError
-from redrive.model import Letter
+from redrive.model import Letter, LetterId, Version
 from redrive.untrusted import UNREADABLE
 
 FORMAT = "redrive.letter/1"
@@ -21,19 +22,25 @@ class Line(msgspec.Struct, frozen=True):
 
     letter: Letter
     format: str = FORMAT
+    versions: tuple[Version, ...] = ()  # those before the newest, which is in the letter
 
 
 _encode = msgspec.json.Encoder().encode
 _decode = msgspec.json.Decoder(Line).decode
 
 
-def line_of(letter: Letter) -> bytes:
-    """A letter as one line, its end included."""
-    return _encode(Line(letter)) + b"\n"
+def line_of(letter: Letter, versions: Sequence[Version] = ()) -> bytes:
+    """A letter and what its message was before as one line, its end included."""
+    return _encode(Line(letter, versions=tuple(versions))) + b"\n"
 
 
 def letters_of(lines: Iterable[bytes], name: str = "the input") -> Iterator[Letter]:
-    """The letters of those lines; a line that is none of ours is named, with its number."""
+    """The letters of those lines, as `lines_of`."""
+    return (line.letter for line in lines_of(lines, name))
+
+
+def lines_of(lines: Iterable[bytes], name: str = "the input") -> Iterator[Line]:
+    """Letters with their versions; a line that is none of ours is named, with its number."""
     for number, line in enumerate(lines, start=1):
         if not line.strip():
             continue
@@ -44,7 +51,7 @@ def letters_of(lines: Iterable[bytes], name: str = "the input") -> Iterator[Lett
             raise UsageError(f"line {number} of {name} is not a letter: {error}") from error
         if read.format != FORMAT:
             raise UsageError(f"line {number} of {name} has format {read.format!r}: this Redrive reads {FORMAT!r}")
-        yield read.letter
+        yield read
 
 
 def _check(letter: Letter) -> None:
@@ -58,13 +65,16 @@ def _check(letter: Letter) -> None:
             raise ValueError(f"the time {at.isoformat()} has no zone")
 
 
-def write_lines(file: IO[bytes], letters: Iterable[Letter]) -> None:
-    file.write(b"".join(line_of(letter) for letter in letters))
+Versions: TypeAlias = Mapping[LetterId, Sequence[Version]]
 
 
-def append_lines(path: Path, letters: Iterable[Letter]) -> None:
-    """Append the letters to a file; they are on the disk when it returns."""
+def write_lines(file: IO[bytes], letters: Iterable[Letter], versions: Versions = MappingProxyType({})) -> None:
+    file.write(b"".join(line_of(letter, versions.get(letter.id, ())) for letter in letters))
+
+
+def append_lines(path: Path, letters: Iterable[Letter], versions: Versions = MappingProxyType({})) -> None:
+    """Append the letters to a file, with their versions; they are on the disk when it returns."""
     with path.open("ab") as file:
-        write_lines(file, letters)
+        write_lines(file, letters, versions)
         file.flush()
         os.fsync(file.fileno())

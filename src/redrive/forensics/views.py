@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from datetime import datetime
 from typing import Any, TypeVar
 
 from msgspec import Struct
 
+from redrive.flow.held import HeldKey
+from redrive.forensics.editing import VersionView
 from redrive.forensics.redact import Redactor
 from redrive.forensics.secrets import MASK
 from redrive.model import Category, Failure, Letter, Reason, Stage, State
@@ -49,6 +51,7 @@ class Attempt(Struct, frozen=True, kw_only=True):
     code: str | None
     worker: str
     version: str
+    edition: int | None  # the version of the letter's message that failed, if it was sent back
     stack: str
 
 
@@ -72,6 +75,11 @@ class Detail(Summary, frozen=True, kw_only=True):
     depends_on: tuple[str, ...]
     owner: str | None
     lease_until: datetime | None
+    version: int
+    versions: list[VersionView]
+    archived_from: State | None
+    head: str | None  # the letter of its key that it waits for, where keys are held
+    behind: int  # how many letters of its key wait for it
 
 
 def summary(letter: Letter, redactor: Redactor) -> Summary:
@@ -79,9 +87,16 @@ def summary(letter: Letter, redactor: Redactor) -> Summary:
     return Summary(**_shared(letter, redactor))
 
 
-def detail(letter: Letter, redactor: Redactor) -> Detail:
-    """The whole letter, redacted."""
+def detail(
+    letter: Letter, redactor: Redactor, held: HeldKey | None = None, versions: Sequence[VersionView] = ()
+) -> Detail:
+    """The whole letter, redacted.
+
+    held       its key, if that is held
+    versions   those of its message, if it was edited
+    """
     message = letter.message
+    head, behind = (None, 0) if held is None else held.around(message.id)
     return Detail(
         **_shared(letter, redactor),
         key=None if message.key is None else masked(redactor.start, message.key),
@@ -101,6 +116,11 @@ def detail(letter: Letter, redactor: Redactor) -> Detail:
         depends_on=letter.depends_on,
         owner=letter.owner,
         lease_until=letter.lease_until,
+        version=letter.version,
+        versions=list(versions),
+        archived_from=letter.archived_from,
+        head=head,
+        behind=behind,
     )
 
 
@@ -138,6 +158,7 @@ def _attempt(failure: Failure, redactor: Redactor) -> Attempt:
         code=failure.code,
         worker=failure.worker,
         version=failure.version,
+        edition=failure.edition,
         stack=masked(redactor.text, failure.stack),
     )
 

@@ -33,6 +33,7 @@ class WorkingOn(Struct, frozen=True):
     concurrency: int
     in_hand: int
     paused: bool
+    storm: bool = False  # it is the storm guard that has paused it
 
 
 class WorkerView(Struct, frozen=True, kw_only=True):

@@ -4,11 +4,27 @@ Everything shown is redacted; everything done names who did it, and is written t
 
 asking.py    what every part stands on: backends asked side by side, the audit trail
 sources.py   queues, workers, pauses; finding.py knows which sources there are
-service.py   letters, groups, replays, incidents
+edits.py     letters that are edited, and taken back; repairs.py does so with a script, to many
+groups.py    how groups stand, and what people say of them: fixed in a version, muted for a while
+planning.py  what a replay would do
+service.py   letters, replays, incidents
 """
 
 from redrive.service.asking import AUDIT
-from redrive.service.service import Plan, ReplayReport, Service, Summaries
+from redrive.service.groups import FixReport, GroupView
+from redrive.service.planning import Plan
+from redrive.service.service import ReplayReport, Service, Summaries, check_every
 from redrive.service.sources import PauseReport, Sources
 
-__all__ = ["AUDIT", "PauseReport", "Plan", "ReplayReport", "Service", "Sources", "Summaries"]
+__all__ = [
+    "AUDIT",
+    "FixReport",
+    "GroupView",
+    "PauseReport",
+    "Plan",
+    "ReplayReport",
+    "Service",
+    "Sources",
+    "Summaries",
+    "check_every",
+]

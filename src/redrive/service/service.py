@@ -3,32 +3,42 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Collection, Iterable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterable, Mapping, Sequence
+from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 from msgspec import Struct
 
 from redrive.alerts.incidents import Incident, Incidents, IncidentState
-from redrive.answers import Unanswered
+from redrive.answers import Unanswered, ask_each
 from redrive.app import Redrive
-from redrive.errors import NoWayBack, UnknownLetter, UnknownSource, UsageError
-from redrive.flow.replay import Progress, Replay, selectable
+from redrive.errors import NoWayBack, UnknownLetter, UsageError
+from redrive.flow.guard import Guard
+from redrive.flow.held import held_key_of
+from redrive.flow.replay import Progress, Replay
+from redrive.flow.replay_document import DEADLINE
+from redrive.forensics.carried import CarriedMessage, carried
 from redrive.forensics.query import Query
-from redrive.forensics.transfer import letters_of, line_of
+from redrive.forensics.transfer import Line, line_of, lines_of
 from redrive.forensics.views import Detail, Summary, detail, summary
-from redrive.forensics.ways_back import not_configured
 from redrive.model import UNRESOLVED, Letter, LetterId, State
+from redrive.registry import schemes_of
 from redrive.service.asking import AUDIT, bounded
-from redrive.service.sources import OfSources
-from redrive.stores.base import REPLAYABLE, Cursor, Entry, EntryStatus, Group
+from redrive.service.edits import Edits
+from redrive.service.groups import OfGroups
+from redrive.service.planning import Plan, plan_of
+from redrive.service.repairs import Repairs
+from redrive.stores.base import Cursor, Entry, EntryStatus, Group
 from redrive.stores.paging import every_page
 from redrive.telemetry.events import LettersMoved, LettersPruned
+from redrive.transports.base import HasSources
 
 if TYPE_CHECKING:
     from redrive.doctor import Diagnosis
 
 _BATCH = 500
+_TARGETS = 20  # of a plan, that are asked whether they are there
 
 
 class Summaries(Struct, frozen=True):
@@ -38,16 +48,6 @@ class Summaries(Struct, frozen=True):
     after: Cursor | None
 
 
-class Plan(Struct, frozen=True):
-    """What a replay would do, before anybody says yes."""
-
-    total: int  # letters it would send
-    sources: dict[str, int]
-    groups: list[Group]
-    left_out: int  # selected, but resolved, archived, sent or on their way already
-    not_configured: dict[str, int] = {}  # transports that this process does not have -> letters that would be skipped
-
-
 class ReplayReport(Struct, frozen=True):
     """A replay and what became of its letters."""
 
@@ -55,12 +55,14 @@ class ReplayReport(Struct, frozen=True):
     entries: dict[EntryStatus, int]
 
 
-class Service(OfSources):
+class Service(OfGroups):
     """Everything that can be asked of Redrive, and done with it."""
 
     def __init__(self, app: Redrive, *, unanswered: Callable[[Unanswered], None] = lambda backend: None) -> None:
         super().__init__(app, unanswered=unanswered)
         self.incidents = Incidents(app.store.documents, app.clock, app.events)
+        self.edits = Edits(self)
+        self.repairs = Repairs(self, self.edits)
 
     # -- seeing --------------------------------------------------------------------------------------------------
 
@@ -72,7 +74,9 @@ class Service(OfSources):
 
     async def letter(self, id: LetterId) -> Detail:
         """The letter of that id, of the only id that begins so, or of the message with that id."""
-        return detail(await self.find(id), self.redactor)
+        letter = await self.find(id)
+        held = await held_key_of(self.app.store.documents, letter)
+        return detail(letter, self.redactor, held, await self.edits.versions(letter))
 
     async def find(self, id: LetterId) -> Letter:
         """The letter itself, unredacted: for what goes back to a transport, never for what is shown."""
@@ -88,14 +92,16 @@ class Service(OfSources):
                 return page.letters[0]
         raise UnknownLetter(id)
 
+    async def carried(self, id: LetterId, *, actor: str | None = None, raw: bool = True) -> CarriedMessage:
+        """The message of a letter, to run a handler on it elsewhere: as it is (`raw`), or with its secrets masked."""
+        letter = await self.find(id)
+        if raw and actor is not None:
+            await self.note(actor, "unmask", letter.id)
+        return carried(letter, self.redactor, raw=raw)
+
     async def named(self, ids: Iterable[LetterId]) -> Query:
         """Exactly those letters, named as `letter` takes it; one that does not exist is an error."""
         return Query(ids=tuple([(await self.find(id)).id for id in ids]))
-
-    async def groups(self, query: Query, *, limit: int = 50) -> Sequence[Group]:
-        """The groups, the largest first."""
-        await self._check(query)
-        return self._redacted(await self.app.store.letters.groups(query, limit=bounded(limit)))
 
     async def count(self, query: Query) -> int:
         await self._check(query)
@@ -103,28 +109,58 @@ class Service(OfSources):
 
     # -- acting --------------------------------------------------------------------------------------------------
 
-    async def plan(self, query: Query, *, transports: Collection[str] | None = None) -> Plan:
-        """What a replay of that query would send, from a process that has these transports, or those of this one."""
+    async def plan(self, query: Query, *, transports: Collection[str] | None = None, rate: float | None = None) -> Plan:
+        """What a replay of that query would send, from a process that has these transports, or those of this one, and
+        what speaks against it."""
         await self._check(query)
-        letters = self.app.store.letters
-        wanted = _narrowed(selectable(query), REPLAYABLE)
-        groups = [] if wanted is None else list(await letters.groups(wanted, limit=10_000))
-        total = 0 if wanted is None else await letters.count(wanted)
-        sources: dict[str, int] = {}
-        for source in {name for group in groups for name in group.sources}:
-            if wanted is not None:
-                sources[source] = await letters.count(msgspec.structs.replace(wanted, sources=(source,)))
-        left_out = await letters.count(query) - total
         here = self.app.transport_names if transports is None else transports
-        missing = {} if wanted is None else await not_configured(letters, wanted, total, here)
-        return Plan(total, sources, self._redacted(groups[:20]), left_out, missing)
+        plan = await plan_of(self.app.store.letters, query, transports=here, rate=rate, now=self.app.clock.now())
+        targets = await self._missing_targets(plan)
+        warnings = [self.redactor.text(text) for text in (*plan.warnings, *targets)]
+        return msgspec.structs.replace(plan, groups=self._redacted(plan.groups), warnings=warnings)
+
+    async def _missing_targets(self, plan: Plan) -> list[str]:
+        """Targets of a plan that do not answer, or are not there."""
+        targets = [target.partition("/") for target in plan.targets][:_TARGETS]
+        here = [(name, source) for name, _, source in targets if name in self.app.transport_names]
+        found = await ask_each({f"{name}/{source}": self._has(name, source) for name, source in here})
+        silent = [f"target {target.backend} does not answer: {target.why}" for target in found.unanswered]
+        return [*silent, *(f"target {name} is missing: its broker has no such source" for name in _not(found.found))]
+
+    def _has(self, name: str, source: str) -> Callable[[], Awaitable[bool]]:
+        async def has() -> bool:
+            transport = self.app.transport(name)
+            await transport.depths()
+            return not isinstance(transport, HasSources) or await transport.has_source(source)
+
+        return has
 
     async def replay(
-        self, query: Query, *, actor: str, rate: float | None = None, reason: str = "", id: str | None = None
+        self,
+        query: Query,
+        *,
+        actor: str,
+        rate: float | None = None,
+        reason: str = "",
+        id: str | None = None,
+        guard: Guard | None = None,
+        guard_many: bool = False,
+        ordered: bool = False,
+        deadline: timedelta = DEADLINE,
     ) -> Replay:
-        """Freeze the selection; `run_replay` sends it. The same id again gives the replay it already made."""
+        """Freeze the selection; `run_replay` sends it. The same id and query again give the replay that they made."""
         await self._check(query)
-        replay = await self.replays.start(query, actor=actor, rate=rate, reason=reason, id=id)
+        replay = await self.replays.start(
+            query,
+            actor=actor,
+            rate=rate,
+            reason=reason,
+            id=id,
+            guard=guard,
+            guard_many=guard_many,
+            ordered=ordered,
+            deadline=deadline,
+        )
         await self.note(actor, "replay", f"{replay.id}: {_letters(replay.total)}")
         return replay
 
@@ -140,8 +176,44 @@ class Service(OfSources):
         await self.note(actor, "cancel", id)
         return await self.replay_report(id)
 
+    async def pause_replay(self, id: str, *, actor: str, why: str = "") -> ReplayReport:
+        """Send no more of it until somebody resumes it."""
+        await self.replays.pause(id, actor=actor, why=why)
+        await self.note(actor, "pause-replay", f"{id}: {why}" if why else id)
+        return await self.replay_report(id)
+
+    async def resume_replay(self, id: str, *, actor: str) -> Replay:
+        """Go on with it; `run_replay` sends."""
+        replay = await self.replays.resume(id, actor=actor)
+        await self.note(actor, "resume-replay", id)
+        return replay
+
+    async def pace_replay(self, id: str, *, rate: float | None, guard: Guard | None, actor: str) -> ReplayReport:
+        """Let it send that many a second, and be that careful, from now on."""
+        replay = await self.replays.change_pace(id, rate=rate, guard=guard)
+        said = "as fast as it goes" if replay.rate is None else f"{replay.rate:g} a second"
+        await self.note(actor, "pace-replay", f"{id}: {said}, {'no guard' if replay.guard is None else 'guarded'}")
+        return await self.replay_report(id)
+
+    async def list_replays(self, limit: int = 50) -> list[Replay]:
+        """Replays, newest first, with their secrets masked."""
+        return [self._masked(replay) for replay in await self.replays.list(limit)]
+
     async def replay_report(self, id: str) -> ReplayReport:
-        return ReplayReport(await self.replays.get(id), await self.app.store.ledger.tally(id))
+        replay = await self.replays.get(id)
+        return ReplayReport(self._masked(replay), await self.app.store.ledger.tally(id))
+
+    def _masked(self, replay: Replay) -> Replay:
+        """The replay as it is shown: errors of letters may hold secrets."""
+        if replay.paused is None:
+            return replay
+        text = self.redactor.text
+        cases = tuple(
+            msgspec.structs.replace(case, before=text(case.before), now=text(case.now))
+            for case in replay.paused.compared
+        )
+        paused = msgspec.structs.replace(replay.paused, why=text(replay.paused.why), compared=cases)
+        return msgspec.structs.replace(replay, paused=paused)
 
     async def replay_entries(
         self, id: str, *, status: EntryStatus | None = None, after: Cursor | None = None, limit: int = 50
@@ -165,11 +237,24 @@ class Service(OfSources):
         """Raise NoWayBack for the first of them whose transport this process does not have, or cannot open."""
         for letter in letters:
             if letter.transport not in self.app.transport_names:
-                raise NoWayBack(letter.id, letter.transport, self.app.transport_names)
+                schemes = schemes_of(letter.transport)
+                raise NoWayBack(letter.id, letter.transport, self.app.transport_names, schemes)
             self.app.transport(letter.transport)
 
-    async def archive(self, query: Query, *, actor: str, progress: Progress = lambda moved: None) -> int:
-        """Archive letters, whatever their state, except those on their way. Returns how many."""
+    async def unarchive(self, query: Query, *, actor: str, every: bool = False) -> int:
+        """Take archived letters back to the states they had. None of them is retried by itself. Returns how many."""
+        check_every(query, every, "unarchive")
+        await self._check(query)
+        return await self.edits.unarchive(query, actor=actor)
+
+    async def archive(
+        self, query: Query, *, actor: str, progress: Progress = lambda moved: None, every: bool = False
+    ) -> int:
+        """Archive letters, whatever their state, except those on their way. Returns how many.
+
+        every   an empty query is meant: without it, every letter there is has to be said
+        """
+        check_every(query, every, "archive")
         await self._check(query)
         total = 0
         try:
@@ -182,10 +267,11 @@ class Service(OfSources):
         await self.note(actor, "archive", f"{_letters(total)} of {_said(query)}")
         return total
 
-    async def purge(self, query: Query, *, actor: str, progress: Progress = lambda gone: None) -> int:
-        """Delete letters for good, except those on their way. Returns how many."""
-        if query.is_empty:
-            raise UsageError("purge deletes for good: say which letters, by state, age, source or group")
+    async def purge(
+        self, query: Query, *, actor: str, progress: Progress = lambda gone: None, every: bool = False
+    ) -> int:
+        """Delete letters for good, and all their versions, except those on their way. Returns how many."""
+        check_every(query, every, "purge")
         await self._check(query)
         total = 0
         try:
@@ -203,17 +289,17 @@ class Service(OfSources):
         """The letters as JSON lines, oldest first, unredacted and byte-exact, a page at a time."""
         await self._check(query)
         async for page in every_page(self.app.store.letters, query, size=_BATCH, oldest_first=True):
-            yield b"".join(line_of(letter) for letter in page)
+            yield b"".join([line_of(letter, await self.edits.kept(letter)) for letter in page])
 
     async def import_letters(
         self, lines: Iterable[bytes], *, actor: str, name: str = "the input", progress: Progress = lambda n: None
     ) -> int:
         """Record what an export wrote. Importing it twice changes nothing. Returns how many lines there were."""
         total = 0
-        batch: list[Letter] = []
+        batch: list[Line] = []
         try:
-            for letter in letters_of(lines, name):
-                batch.append(_at_rest(letter))
+            for line in lines_of(lines, name):
+                batch.append(line)
                 if len(batch) == _BATCH:
                     total += await self._take_in(batch, progress)
                     batch = []
@@ -257,11 +343,20 @@ class Service(OfSources):
 
     # -- inside --------------------------------------------------------------------------------------------------
 
-    async def _take_in(self, batch: Sequence[Letter], progress: Progress) -> int:
+    async def _take_in(self, batch: Sequence[Line], progress: Progress) -> int:
         if batch:
-            await self.app.store.letters.record(batch)
+            await self.app.store.letters.record([_at_rest(line.letter) for line in batch])
+            for line in batch:
+                await self._take_in_versions(line)
             progress(len(batch))
         return len(batch)
+
+    async def _take_in_versions(self, line: Line) -> None:
+        """Keep the versions of a letter that was edited, unless the letter that is here has another history."""
+        if line.versions:
+            here = await self.app.store.letters.get(line.letter.id)
+            if here is not None and (here.version, here.edit) == (line.letter.version, line.letter.edit):
+                await self.app.store.versions.keep(line.versions)
 
     async def _archive_some(self, ids: Sequence[LetterId], actor: str) -> int:
         now = self.app.clock.now()
@@ -272,33 +367,24 @@ class Service(OfSources):
     def _redacted(self, groups: Sequence[Group]) -> list[Group]:
         return [msgspec.structs.replace(group, message=self.redactor.text(group.message)) for group in groups]
 
-    async def _check(self, query: Query) -> None:
-        """Raise UnknownSource for a source that nobody has ever seen: it is a typo, not an empty answer.
 
-        Transports are asked only for what neither the app nor the letters know. While one of them does not answer, it
-        may be a source of that one.
-        """
-        wanted = set(query.sources or ()) - self.app.sources
-        if wanted:
-            wanted -= {tally.source for tally in await self.app.store.letters.tallies()}
-        if not wanted:
-            return
-        known = await self.sources()
-        for source in sorted(wanted - {*known.sources}):
-            if not known.unanswered:
-                raise UnknownSource(source, known.sources)
-
-
-def _narrowed(query: Query, states: tuple[State, ...]) -> Query | None:
-    """The query narrowed to these states; None if that leaves nothing."""
-    left = tuple(state for state in states if query.states is None or state in query.states)
-    return msgspec.structs.replace(query, states=left) if left else None
+def check_every(query: Query, every: bool, verb: str) -> None:
+    """Refuse an empty query, which selects every letter, unless that was said."""
+    if query.is_empty and not every:
+        raise UsageError(
+            f"an empty query selects every letter: say which to {verb} (by state, group, source or age), or that all "
+            f"of them are meant (`all`)"
+        )
 
 
 def _at_rest(letter: Letter) -> Letter:
     """The letter as it is imported: one that was on its way is pending, since nobody here has it on its way."""
     state = State.PENDING if letter.state in (State.RETRYING, State.REPLAYING) else letter.state
     return msgspec.structs.replace(letter, state=state, owner=None, lease_until=None)
+
+
+def _not(answers: Mapping[str, bool]) -> list[str]:
+    return [name for name, yes in answers.items() if not yes]
 
 
 def _letters(count: int) -> str:

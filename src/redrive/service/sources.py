@@ -12,10 +12,14 @@ from msgspec import Struct
 
 from redrive.answers import Answers, Unanswered, ask_each
 from redrive.app import Redrive
-from redrive.errors import UsageError
+from redrive.errors import UnknownSource, UsageError
+from redrive.flow.fits import fits
+from redrive.flow.held import held_keys
 from redrive.flow.pauses import SourcePause, pauses_of
 from redrive.flow.replay import Replays
+from redrive.flow.storms import end_storm, storms
 from redrive.flow.validate import text_of
+from redrive.forensics.held import HeldView, held_view
 from redrive.forensics.measured import Measured, oldest_open, under_way
 from redrive.forensics.query import Query
 from redrive.forensics.queue import QueuedView, QueuePage, parked_view, queued_view
@@ -51,7 +55,7 @@ class OfSources(Asking):
 
     def __init__(self, app: Redrive, *, unanswered: Callable[[Unanswered], None] = lambda backend: None) -> None:
         super().__init__(app, unanswered=unanswered)
-        self.replays = Replays(app.store, app.transports, app.events, app.clock)
+        self.replays = Replays(app.store, app.transports, app.events, app.clock, fits=fits(app.handlers))
         self._sources = SourceFinder(app)
         self._roll = Roll(EVERY)
 
@@ -106,11 +110,11 @@ class OfSources(Asking):
             if not patiently or not any(self._roll.is_unsure(id, age, at) for id, age in ages.items()):
                 break
             await app.clock.sleep(_LOOK_AGAIN)
-        paused = {(pause.transport, pause.source) for pause in await self.pauses()}
+        paused = {(pause.transport, pause.source): pause.storm for pause in await self.pauses()}
         views = [self._worker(id, beat, ages[id], at, paused) for id, (_, beat) in found.items()]
         return sorted(views, key=lambda view: (view.state is WorkerState.LOST, view.worker, view.started_at))
 
-    def _worker(self, id: str, beat: Beat, age: float, at: float, paused: set[tuple[str, str]]) -> WorkerView:
+    def _worker(self, id: str, beat: Beat, age: float, at: float, paused: dict[tuple[str, str], bool]) -> WorkerView:
         is_lost = self._roll.is_lost(id, age, at)
         alive = WorkerState.DRAINING if beat.draining else WorkerState.RUNNING
         sources = [
@@ -120,6 +124,7 @@ class OfSources(Asking):
                 working.concurrency,
                 working.in_hand,
                 (working.transport, working.source) in paused,
+                paused.get((working.transport, working.source), False),
             )
             for working in beat.sources
         ]
@@ -177,6 +182,16 @@ class OfSources(Asking):
         page = await self.app.store.letters.search(query, limit=limit)
         return [parked_view(letter, self.redactor) for letter in page.letters if letter.reason is Reason.PARKED]
 
+    async def held(self, source: str | None = None, *, limit: int = 50) -> list[HeldView]:
+        """The keys that a dead letter holds, those with the most behind them first."""
+        found = sorted(
+            await held_keys(self.app.store.documents, source=source), key=lambda held: (-held.behind, held.since)
+        )[: bounded(limit)]
+        ids = tuple(held.head for held in found)
+        page = await self.app.store.letters.search(Query(ids=ids), limit=max(1, len(ids)))
+        letters = {letter.id: letter for letter in page.letters}
+        return [held_view(held, letters.get(held.head), self.redactor) for held in found]
+
     async def sources(self) -> Sources:
         """Every source that has a handler here, is declared, has a letter, or a message waiting."""
         store = {"store": lambda: self.app.store.letters.tallies()}
@@ -184,6 +199,22 @@ class OfSources(Asking):
         known = self.app.sources | {tally.source for found in counted.found.values() for tally in found}
         known |= {source for found in queues.found.values() for source in found}
         return Sources(sorted(known), [*counted.unanswered, *queues.unanswered])
+
+    async def _check(self, query: Query) -> None:
+        """Raise UnknownSource for a source that nobody has ever seen: it is a typo, not an empty answer.
+
+        Transports are asked only for what neither the app nor the letters know. While one of them does not answer, it
+        may be a source of that one.
+        """
+        wanted = set(query.sources or ()) - self.app.sources
+        if wanted:
+            wanted -= {tally.source for tally in await self.app.store.letters.tallies()}
+        if not wanted:
+            return
+        known = await self.sources()
+        for source in sorted(wanted - {*known.sources}):
+            if not known.unanswered:
+                raise UnknownSource(source, known.sources)
 
     async def pause(
         self,
@@ -195,7 +226,8 @@ class OfSources(Asking):
         transport: str | None = None,
         force: bool = False,
     ) -> PauseReport:
-        """Let nobody receive from that source until it is resumed. If somebody has paused it already, that stays.
+        """Let nobody receive from that source until it is resumed. If somebody has paused it already, that stays; what
+        the storm guard has paused becomes an ordinary pause, which that does not end.
 
         span    after so long it goes on by itself
         force   also a source that nobody knows yet
@@ -205,18 +237,24 @@ class OfSources(Asking):
         wanted = Paused(source, actor, now, why, None if span is None else now + span)
         held = await self._pausable(name).pause(wanted)
         is_new = held == wanted
+        await end_storm(self.app.store.documents, name, source)  # from now on it is somebody's pause
         if is_new:
             await self.note(actor, "pause", f"{_shown(name, source)}{': ' + why if why else ''}")
         return PauseReport(is_new, self._seen(SourcePause.of(name, held)))
 
     async def resume(self, source: str, *, actor: str, transport: str | None = None) -> SourcePause | None:
-        """End a pause, whoever made it; returns it, or None if there was none."""
+        """End a pause, whoever made it, the storm guard included; returns it, or None if there was none."""
         name = await self._sources.transport_of(source, transport, force=transport is not None)
         ended = await self._pausable(name).resume(source)
-        if ended is None:
+        storm = await end_storm(self.app.store.documents, name, source)
+        if ended is not None:
+            was = SourcePause.of(name, ended)
+        elif storm is not None:
+            was = SourcePause.of_storm(storm)
+        else:
             return None
-        await self.note(actor, "resume", f"{_shown(name, source)}, paused by {ended.by}")
-        return self._seen(SourcePause.of(name, ended))
+        await self.note(actor, "resume", f"{_shown(name, source)}, paused by {was.by}")
+        return self._seen(was)
 
     async def pauses(self) -> list[SourcePause]:
         """What is paused, on every transport that answers, the longest first."""
@@ -237,10 +275,12 @@ class OfSources(Asking):
         return Answers({name.partition(".")[2]: found for name, found in answers.found.items()}, answers.unanswered)
 
     async def _pauses_of(self, name: str) -> list[SourcePause]:
-        kept = pauses_of(self.app.transport(name), name, self.app.store.documents, self.app.clock)
-        if kept is None:
-            return []
-        return [self._seen(SourcePause.of(name, paused)) for paused in await kept.pauses()]
+        documents = self.app.store.documents
+        kept = pauses_of(self.app.transport(name), name, documents, self.app.clock)
+        paused = [] if kept is None else [SourcePause.of(name, paused) for paused in await kept.pauses()]
+        known = {pause.source for pause in paused}
+        stormed = [SourcePause.of_storm(state) for _, state in await storms(documents, transport=name)]
+        return [self._seen(pause) for pause in (*paused, *(pause for pause in stormed if pause.source not in known))]
 
     def _pausable(self, name: str) -> Pausable:
         kept = pauses_of(self.app.transport(name), name, self.app.store.documents, self.app.clock)
@@ -259,9 +299,7 @@ def _shown(transport: str, source: str) -> str:
 def _by_shown_name(answers: Answers[list[SourcePause]]) -> dict[str, Paused]:
     """Pauses by the name under which the statistics show a source."""
     return {
-        _shown(pause.transport, pause.source): Paused(pause.source, pause.by, pause.at, pause.why, pause.until)
-        for pauses in answers.found.values()
-        for pause in pauses
+        _shown(pause.transport, pause.source): pause.paused for pauses in answers.found.values() for pause in pauses
     }
 
 

@@ -1,7 +1,8 @@
 """The interface to a database: what a store promises, split by noun so that none of it is wide.
 
-A store keeps letters (`Letters`), the ledger of replays (`Ledger`) and small documents (`Documents`: replays,
-tokens, the audit trail). Every method raises StoreUnavailable, and no error of its driver, when it cannot now.
+A store keeps letters (`Letters`), what their messages were before they were edited (`Versions`), the ledger of replays
+(`Ledger`) and small documents (`Documents`: replays, tokens, the audit trail). Every method raises StoreUnavailable,
+and no error of its driver, when it cannot now.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from msgspec import Struct
 
 from redrive.errors import BadQuery
 from redrive.forensics.query import Query
-from redrive.model import Category, Letter, LetterId, Owner, State
+from redrive.model import Category, Letter, LetterId, Owner, Revision, State, Version
 
 Cursor: TypeAlias = str
 """Opaque: where a page ended. Given back to the store that made it."""
@@ -58,6 +59,8 @@ class Group(Struct, frozen=True):
     states: dict[State, int]  # how many in each
     first_at: datetime
     last_at: datetime
+    first_version: str = ""  # of the user's code, in the first failure of its oldest letter; empty: it said none
+    last_version: str = ""  # in the last failure of its newest letter
 
 
 class Tally(Struct, frozen=True):
@@ -139,8 +142,33 @@ class Letters(Protocol):
         ...
 
     async def prune(self, query: Query, *, limit: int) -> Sequence[LetterId]:
-        """Delete at most `limit` of what the query selects, the oldest first; returns what was deleted.
-        A letter that is retrying or replaying is never deleted."""
+        """Delete at most `limit` of what the query selects, the oldest first, and all their versions; returns what was
+        deleted. A letter that is retrying or replaying is never deleted."""
+        ...
+
+
+class Versions(Protocol):
+    """Keeps what the messages of letters were before they were edited.
+
+    The newest version is in the letter itself. A version is kept before the next one takes its place, so a crash
+    between the two leaves a copy too many, and never one too few.
+    """
+
+    async def edit(self, revisions: Sequence[Revision]) -> Sequence[LetterId]:
+        """Give letters a new message, each only if its version is the expected one and it is EDITABLE; returns those
+        that were. A letter is named once. It keeps all else that it has."""
+        ...
+
+    async def list(self, letter: LetterId) -> Sequence[Version]:
+        """The versions that are kept of a letter, the oldest first, without their bodies."""
+        ...
+
+    async def get(self, letter: LetterId, number: int) -> Version | None:
+        """A version that is kept, with its body, byte for byte."""
+        ...
+
+    async def keep(self, versions: Sequence[Version]) -> None:
+        """Keep versions of letters that are recorded, as an import brings them. One that is kept already stays."""
         ...
 
 
@@ -223,18 +251,21 @@ class Documents(Protocol):
         """The documents of a kind, ids descending, so that time-sorted ids come newest first."""
         ...
 
-    async def delete(self, kind: str, id: str) -> bool:
-        """Delete a document; returns whether there was one."""
+    async def delete(self, kind: str, id: str, *, expect: int | None = None) -> bool:
+        """Delete a document, with `expect` only if its version is that; returns whether it was deleted."""
         ...
 
 
 class Store(Protocol):
-    """Letters, ledger and documents of one database."""
+    """Letters, their versions, ledger and documents of one database."""
 
     features: StoreFeatures
 
     @property
     def letters(self) -> Letters: ...
+
+    @property
+    def versions(self) -> Versions: ...
 
     @property
     def ledger(self) -> Ledger: ...

@@ -12,10 +12,27 @@ from heapq import heappop, heappush
 from itertools import count, islice
 from typing import Any
 
+from msgspec.structs import replace
+
 from redrive.clock import microseconds, moment
 from redrive.errors import BadQuery
 from redrive.forensics.query import Query, matches
-from redrive.model import Category, Letter, LetterId, MessageId, Owner, State, claimed, letter_id, moved, rejoined
+from redrive.model import (
+    Category,
+    Letter,
+    LetterId,
+    MessageId,
+    Owner,
+    Revision,
+    State,
+    Version,
+    claimed,
+    edited,
+    letter_id,
+    moved,
+    rejoined,
+    version_of,
+)
 from redrive.stores.base import (
     MAY_BECOME,
     REPLAYABLE,
@@ -42,6 +59,7 @@ class MemoryStore:
 
     def __init__(self) -> None:
         self.letters = MemoryLetters()
+        self.versions = MemoryVersions(self.letters)
         self.ledger = MemoryLedger(self.letters)
         self.documents = MemoryDocuments()
 
@@ -65,6 +83,7 @@ class MemoryLetters:
         self._counts: Counter[tuple[str, State, Category]] = Counter()
         self._in_flight: set[LetterId] = set()
         self._schedule = _Schedule()
+        self._versions: dict[LetterId, dict[int, Version]] = {}  # those before the newest
 
     async def record(self, letters: Sequence[Letter]) -> None:
         for letter in letters:
@@ -145,6 +164,7 @@ class MemoryLetters:
         for id in gone:
             self._counts[_tallied(self._letters.pop(id))] -= 1
             del self._order[id]
+            self._versions.pop(id, None)
         self._pruned.update(gone)
         if len(self._pruned) > len(self._letters) + _FEW:
             self._sort()
@@ -169,6 +189,8 @@ class MemoryLetters:
     def _keep(self, old: Letter | None, new: Letter) -> None:
         if old is not None:
             self._counts[_tallied(old)] -= 1
+            if new.version > old.version:
+                self._versions.setdefault(old.id, {})[old.version] = version_of(old)
         self._counts[_tallied(new)] += 1
         self._letters[new.id] = new
         if new.state in _IN_FLIGHT:
@@ -236,6 +258,35 @@ class MemoryLetters:
         """The letters of a message: at most one of each source, whose id follows from both."""
         ids = {letter_id(source, id) for source, _, _ in self._counts}
         return (self._letters[known] for known in ids if known in self._letters)
+
+
+class MemoryVersions:
+    """Keeps the messages of letters as they were."""
+
+    def __init__(self, letters: MemoryLetters) -> None:
+        self._letters = letters
+
+    async def edit(self, revisions: Sequence[Revision]) -> Sequence[LetterId]:
+        letters = self._letters
+        won = []
+        for revision in revisions:
+            old = letters._letters.get(revision.letter)
+            if old is not None and (new := edited(old, revision)) is not None:
+                letters._keep(old, new)
+                won.append(new.id)
+        return won
+
+    async def list(self, letter: LetterId) -> Sequence[Version]:
+        kept = self._letters._versions.get(letter, {})
+        return [replace(kept[number], body=b"") for number in sorted(kept)]
+
+    async def get(self, letter: LetterId, number: int) -> Version | None:
+        return self._letters._versions.get(letter, {}).get(number)
+
+    async def keep(self, versions: Sequence[Version]) -> None:
+        for version in versions:
+            if version.letter in self._letters._letters:
+                self._letters._versions.setdefault(version.letter, {}).setdefault(version.number, version)
 
 
 class _Schedule:
@@ -358,12 +409,17 @@ class MemoryDocuments:
         found = [document for document in self._documents.values() if document.kind == kind]
         return deepcopy(sorted(found, key=lambda document: document.id, reverse=True)[:limit])
 
-    async def delete(self, kind: str, id: str) -> bool:
-        return self._documents.pop((kind, id), None) is not None
+    async def delete(self, kind: str, id: str, *, expect: int | None = None) -> bool:
+        old = self._documents.get((kind, id))
+        if old is None or expect not in (None, old.version):
+            return False
+        del self._documents[kind, id]
+        return True
 
 
 def _group(id: str, letters: Sequence[Letter]) -> Group:
     newest = max(letters, key=lambda letter: letter.updated_at)
+    oldest, youngest = min(letters, key=_created), max(letters, key=_created)
     return Group(
         id=id,
         count=len(letters),
@@ -374,7 +430,13 @@ def _group(id: str, letters: Sequence[Letter]) -> Group:
         states=dict(Counter(letter.state for letter in letters)),
         first_at=min(letter.failures[0].at for letter in letters),
         last_at=max(letter.last.at for letter in letters),
+        first_version=oldest.failures[0].version,
+        last_version=youngest.last.version,
     )
+
+
+def _created(letter: Letter) -> datetime:
+    return letter.created_at
 
 
 def _cursor(created_at: datetime, number: int) -> Cursor:

@@ -29,6 +29,7 @@ class BatchSettled(Event, frozen=True):
     buried: int
     released: int
     seconds: tuple[float, ...]
+    behind: int = 0  # set aside behind another of their key: not one of the buried
 
 
 class BatchHandled(Event, frozen=True):
@@ -77,6 +78,52 @@ class MessageBuried(Event, frozen=True):
             state=letter.state,
             failure=letter.last,
         )
+
+
+class KeysHeld(Event, frozen=True):
+    """Messages were set aside behind another of their key, which is dead."""
+
+    source: str
+    count: int
+
+
+class KeyHoldFull(Event, frozen=True):
+    """As many letters or keys are held as the policy allows: these messages stay in the broker, and are asked again."""
+
+    source: str
+    messages: int
+    why: str
+
+
+class KeyReleased(Event, frozen=True):
+    """A dead message held its key for as long as it may: those behind it follow without it."""
+
+    source: str
+    letter: LetterId
+    behind: int
+
+
+class SourceStormed(Event, frozen=True):
+    """A source buries more than its policy allows: it is paused over all its workers, each of which says so."""
+
+    source: str
+    transport: str
+    why: str
+
+
+class StormProbed(Event, frozen=True):
+    """A source in a storm was tried with one message: it `succeeded`, `failed`, or was `given back`."""
+
+    source: str
+    transport: str
+    outcome: str
+
+
+class StormEnded(Event, frozen=True):
+    """A source is in no storm any more: it was probed, or somebody has decided it."""
+
+    source: str
+    transport: str
 
 
 class LetterRefused(Event, frozen=True):
@@ -139,12 +186,31 @@ class BreakerMoved(Event, frozen=True):
 
 
 class ReplayMoved(Event, frozen=True):
-    """A replay started, ended, or was cancelled."""
+    """A replay started, paused, went on, ended, or was cancelled."""
 
     replay: str
     state: str
     actor: str
     total: int
+    why: str = ""  # it is paused
+
+
+class GroupDeployed(Event, frozen=True):
+    """Every worker of a group's sources runs the version that the group is fixed in."""
+
+    group: str
+    version: str
+    auto: bool  # its letters go back by themselves
+    letters: int  # that wait for it
+
+
+class GroupRegressed(Event, frozen=True):
+    """A letter died on the version that its group is fixed in, or on a newer one."""
+
+    group: str
+    version: str  # that it is fixed in
+    died_on: str
+    letter: LetterId
 
 
 class LettersRetried(Event, frozen=True):
@@ -231,7 +297,7 @@ class ProcessDied(Event, frozen=True):
 class UpkeepRan(Event, frozen=True):
     """A task of upkeep came to its end; it is done again after `every`."""
 
-    task: str  # `retries`, `rescue`, `replays`, `prune`
+    task: str  # `retries`, `holds`, `rescue`, `replays`, `prune`, `fixes`
     at: datetime
     every: timedelta
 

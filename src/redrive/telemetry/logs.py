@@ -212,7 +212,7 @@ def _lost(event: facts.LeaseLost) -> Line:
 
 
 def _settled(event: facts.BatchSettled) -> Line:
-    names = ("source", "done", "retried", "buried", "released")
+    names = ("source", "done", "retried", "buried", "released", "behind")
     return logging.DEBUG, "batch_settled", {name: getattr(event, name) for name in names}
 
 
@@ -242,7 +242,15 @@ _SAYS: Mapping[type[Event], Callable[[Any], Line]] = {
     facts.BatchSettled: _settled,
     facts.BackendUp: _as_is(logging.INFO, "backend_up"),
     facts.BreakerMoved: _as_is(logging.WARNING, "breaker_moved"),
+    facts.SourceStormed: _as_is(logging.ERROR, "source_stormed"),
+    facts.StormProbed: _as_is(logging.WARNING, "storm_probed"),
+    facts.StormEnded: _as_is(logging.WARNING, "storm_ended"),
+    facts.KeysHeld: _as_is(logging.INFO, "keys_held"),
+    facts.KeyHoldFull: _as_is(logging.WARNING, "key_hold_full"),
+    facts.KeyReleased: _as_is(logging.WARNING, "key_released"),
     facts.ReplayMoved: _as_is(logging.INFO, "replay_moved"),
+    facts.GroupDeployed: _as_is(logging.INFO, "group_deployed"),
+    facts.GroupRegressed: _as_is(logging.WARNING, "group_regressed"),
     facts.LettersMoved: _as_is(logging.INFO, "letters_moved"),
     facts.LettersPruned: _as_is(logging.INFO, "letters_pruned"),
     facts.LettersRetried: _as_is(logging.DEBUG, "letters_retried"),

@@ -32,7 +32,7 @@ except ImportError as error:
 __all__ = ["CONTENT_TYPE_LATEST", "Metric", "Metrics", "rendered"]
 
 _BOUNDS = (0.001, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 300.0)
-_OUTCOMES = ("done", "retried", "buried", "released")
+_OUTCOMES = ("done", "retried", "buried", "released", "behind")
 _MOST_SOURCES = 200
 _OTHERS = "(others)"
 
@@ -231,6 +231,11 @@ def _counted(stats: Stats) -> Iterator[Metric]:
         _add(letters, queue, name, group)
     yield letters
     yield queue
+    paused = GaugeMetricFamily("redrive_paused", "1: nobody receives from it, by whom it is", labels=["source", "by"])
+    for source in stats.sources[:_MOST_SOURCES]:
+        if source.paused is not None:
+            paused.add_metric([source.source, "storm" if source.paused.storm else "person"], 1)
+    yield paused
 
 
 def _gauge(name: str, about: str, label: str, values: Mapping[str, float]) -> GaugeMetricFamily:

@@ -18,7 +18,7 @@ from typing import Any, TypeVar, cast
 
 from redrive.errors import StoreUnavailable, TransportUnavailable
 from redrive.model import Letter, LetterId, Message, Owner, State
-from redrive.stores.base import Documents, Ledger, Letters, Store
+from redrive.stores.base import Documents, Ledger, Letters, Store, Versions
 from redrive.transports.base import Delivery, Depth, SendResult, Settlement, Transport
 
 F = TypeVar("F", bound=Callable[..., Awaitable[Any]])
@@ -121,6 +121,7 @@ class FaultyStore:
     def __init__(self, store: Store, probe: Probe) -> None:
         self.features = store.features
         self.letters = cast(Letters, FaultyLetters(store.letters, probe))
+        self.versions: Versions = store.versions
         self.ledger: Ledger = store.ledger
         self.documents: Documents = store.documents
         self._inner = store

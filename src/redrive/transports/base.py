@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Collection, Hashable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from datetime import datetime
+from datetime import datetime, timedelta
 from enum import StrEnum
 from types import TracebackType
 from typing import Any, Protocol, runtime_checkable
@@ -230,6 +230,16 @@ class KeepsOrder(Protocol):
 
 
 @runtime_checkable
+class MovesKeys(Protocol):
+    """A transport in which a key has one worker at a time, until it moves to another."""
+
+    @property
+    def moves(self) -> int:
+        """How often some have come to us; changed before the first message of theirs is received."""
+        ...
+
+
+@runtime_checkable
 class KnowsWorkers(Protocol):
     """A transport whose broker can know a worker by its name, and gives it what it had when it is started again."""
 
@@ -404,6 +414,8 @@ class Paused(Struct, frozen=True):
     at: datetime
     why: str = ""
     until: datetime | None = None  # when it ends by itself; None: when somebody resumes it
+    storm: bool = False  # the storm guard has done it, and ends it when what it tries succeeds
+    probe_at: datetime | None = None  # when that tries again
 
     def is_over(self, now: datetime) -> bool:
         return self.until is not None and self.until <= now
@@ -525,14 +537,44 @@ class HasTopology(Protocol):
         ...
 
 
+class Demand(Struct, frozen=True):
+    """What the handler of a source asks of its queue."""
+
+    source: str
+    attempts: int
+    timeout: timedelta  # of one attempt
+    waits: timedelta  # between all its attempts, together
+    longest_wait: timedelta  # between two of them
+
+
+class Advice(Struct, frozen=True):
+    """What is wrong with a source, and how to mend it. Both are for people."""
+
+    text: str
+    mend: str
+    is_failure: bool = False  # something does not work, or is lost
+
+
+@runtime_checkable
+class Advises(Protocol):
+    """A transport whose sources are set up by others, and that can say what is wrong with them."""
+
+    async def advice(self, demands: Sequence[Demand]) -> Sequence[Advice]:
+        """Look at how these sources are set up. Makes and changes nothing."""
+        ...
+
+
 __all__ = [
     "ACCEPTED",
+    "Advice",
+    "Advises",
     "Block",
     "CannotReturn",
     "CommitsWork",
     "CountsBegun",
     "DeadLetterPlace",
     "Delivery",
+    "Demand",
     "Depth",
     "Examined",
     "Features",
@@ -546,6 +588,7 @@ __all__ = [
     "KnowsWorkers",
     "Listing",
     "Lists",
+    "MovesKeys",
     "Outcome",
     "Pausable",
     "Paused",

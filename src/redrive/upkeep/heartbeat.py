@@ -21,6 +21,7 @@ from msgspec import Struct
 
 from redrive.errors import Unavailable
 from redrive.flow.receive import Consumer
+from redrive.flow.storm import Finished
 from redrive.flow.tasks import is_to_end
 from redrive.stores.base import Documents
 from redrive.transports.base import Lists
@@ -45,6 +46,8 @@ class Working(Struct, frozen=True):
     transport: str
     concurrency: int
     in_hand: int  # received and not settled
+    done: int = 0  # within the time that the storm guard looks at, where there is one
+    buried: int = 0
 
 
 class Beat(Struct, frozen=True, kw_only=True):
@@ -68,7 +71,7 @@ class Heartbeat:
     def __init__(self, app: Redrive, consumers: Mapping[str, Consumer]) -> None:
         self._app = app
         self._consumers = consumers
-        self._id = secrets.token_hex(8)
+        self.id = secrets.token_hex(8)
         self._started_at = app.clock.now()
         self._stopping = asyncio.Event()
 
@@ -77,7 +80,7 @@ class Heartbeat:
         number = 0
         while True:
             with suppress(Unavailable):  # whoever receives says that it is away
-                await self._documents.put(KIND, self._id, msgspec.to_builtins(self._beat()))
+                await self._documents.put(KIND, self.id, msgspec.to_builtins(self._beat()))
                 if number % _PRUNE_EVERY == 0:
                     await prune(self._documents, before=self._app.clock.now() - KEPT)
             if is_to_end():
@@ -96,7 +99,7 @@ class Heartbeat:
         """The worker ends cleanly: nobody shall look for it."""
         with suppress(Unavailable, TimeoutError):
             async with asyncio.timeout(_LAST_WORD):
-                await self._documents.delete(KIND, self._id)
+                await self._documents.delete(KIND, self.id)
 
     @property
     def _documents(self) -> Documents:
@@ -110,13 +113,13 @@ class Heartbeat:
             worker=app.settings.worker_name,
             host=socket.gethostname(),
             pid=os.getpid(),
-            version=app.settings.version,
+            version=app.version,
             redrive=__version__,
             started_at=self._started_at,
             at=app.clock.now(),
             draining=self._stopping.is_set(),
             sources=tuple(
-                Working(source, handler.transport, handler.concurrency, self._consumers[source].in_hand)
+                _working(source, handler.transport, handler.concurrency, self._consumers[source])
                 for source, handler in app.handlers.items()
                 if source in self._consumers
             ),
@@ -127,6 +130,12 @@ class Heartbeat:
         transports = {handler.transport for handler in self._app.handlers.values()}
         used = (self._app.transport(name) for name in sorted(transports))
         return tuple(transport.holder for transport in used if isinstance(transport, Lists) and transport.holder)
+
+
+def _working(source: str, transport: str, concurrency: int, consumer: Consumer) -> Working:
+    guard = consumer.context.storm
+    finished = Finished() if guard is None else guard.window.total()
+    return Working(source, transport, concurrency, consumer.in_hand, finished.done, finished.buried)
 
 
 async def beats(documents: Documents) -> dict[str, tuple[int, Beat]]:

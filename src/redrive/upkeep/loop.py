@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import math
 from collections.abc import Awaitable, Callable, Mapping
 from datetime import timedelta
 from typing import TYPE_CHECKING
@@ -18,6 +19,8 @@ from redrive.stores.base import Store
 from redrive.telemetry.events import BackendDown, Events, UpkeepRan
 from redrive.transports.base import Transport
 from redrive.upkeep.due import Due
+from redrive.upkeep.fixes import Fixes
+from redrive.upkeep.holding import Holding
 from redrive.upkeep.prune import Retention, prune
 from redrive.upkeep.replaying import Replaying
 from redrive.upkeep.rescue import rescue_cancelled, rescue_claims
@@ -47,6 +50,7 @@ class Upkeep:
         self._settings = settings
         self._owner = f"upkeep:{settings.worker_name}:{clock.new_id()}"
         self.replays = Replays(store, transports, events, clock)
+        self.fixes = Fixes(store, self.replays, events, clock)
         self._replaying = Replaying(self.replays, events, clock, owner=self._owner)
         self.due = Due(
             store,
@@ -57,6 +61,16 @@ class Upkeep:
             lease=settings.upkeep.lease,
             parallel=settings.upkeep.parallel,
             breaker=breaker,
+        )
+
+        self.holding = Holding(
+            store,
+            transports,
+            events,
+            clock,
+            owner=self._owner,
+            lease=settings.upkeep.lease,
+            patience=2 * settings.lease,
         )
 
     @classmethod
@@ -73,8 +87,10 @@ class Upkeep:
     async def _run(self) -> None:
         async with asyncio.TaskGroup() as group:
             group.create_task(self._every("retries", self._settings.upkeep.interval, self.due.cycle))
+            group.create_task(self._every("holds", self._settings.upkeep.interval, self.holding.cycle))
             group.create_task(self._every("rescue", _RESCUE_EVERY, self.rescue))
             group.create_task(self._every("replays", _RESCUE_EVERY, self._replaying.begin))
+            group.create_task(self._every("fixes", _RESCUE_EVERY, self.fixes.cycle))
             group.create_task(self._every("prune", self._settings.upkeep.prune_every, self.prune))
 
     async def rescue(self) -> None:
@@ -98,4 +114,4 @@ class Upkeep:
                 log.exception("%s failed, and is tried again in %s", work.__qualname__, span)
             if is_to_end():
                 return
-            await self._clock.sleep(span.total_seconds())
+            await self._clock.sleep(min(span.total_seconds(), self.holding.soon if task == "holds" else math.inf))

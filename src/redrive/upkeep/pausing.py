@@ -29,19 +29,23 @@ _PATIENCE = 5.0
 class Watched:
     """The sources of one transport that this worker receives from, and which of them are paused."""
 
-    def __init__(self, transport: Transport, pauses: Pausable, consumers: Mapping[str, Consumer]) -> None:
+    def __init__(self, transport: Transport, pauses: Pausable | None, consumers: Mapping[str, Consumer]) -> None:
         self.transport = transport
         self._pauses = pauses
         self._consumers = consumers
         self._paused: Mapping[str, Paused] = {}  # as far as we know
+        self._told: set[str] = set()  # what the transport was told to hand out nothing of
         self._is_unknown = False  # nobody answers
 
     async def look(self) -> None:
         """See what is paused now, and carry it out. If nobody answers, it stays as it was."""
         try:
-            found = {paused.source: paused for paused in await self._pauses.pauses()}
-            if isinstance(self.transport, FollowsPauses) and (found or self._paused):
-                await self.transport.set_paused(found.keys())
+            kept = () if self._pauses is None else await self._pauses.pauses()
+            found = {paused.source: paused for paused in kept}
+            wanted = found.keys() | self._stormed()
+            if isinstance(self.transport, FollowsPauses) and (wanted or self._told):
+                await self.transport.set_paused(wanted)
+                self._told = wanted
         except Unavailable as error:
             self._nobody_answers(error)
         except Exception as error:  # what is paused must not end a worker
@@ -51,6 +55,11 @@ class Watched:
         else:
             self._is_unknown = False
             self._carry_out(found)
+
+    def _stormed(self) -> set[str]:
+        """Its sources that are in a storm, but for one that this worker probes."""
+        guards = {source: consumer.context.storm for source, consumer in self._consumers.items()}
+        return {source for source, guard in guards.items() if guard and guard.is_on and not guard.is_probing}
 
     def _carry_out(self, found: Mapping[str, Paused]) -> None:
         for source in sorted(self._consumers.keys() & (found.keys() - self._paused.keys())):
@@ -81,12 +90,13 @@ class PauseWatch:
         for name in sorted({handler.transport for handler in app.handlers.values()}):
             transport = app.transport(name)
             pauses = pauses_of(transport, name, app.store.documents, app.clock)
-            if pauses is not None:
-                its = {
-                    source: consumers[source] for source, handler in app.handlers.items() if handler.transport == name
-                }
-                watched.append(Watched(transport, pauses, its))
+            its = {source: consumers[source] for source, handler in app.handlers.items() if handler.transport == name}
+            watched.append(Watched(transport, pauses, its))
         return cls(watched, app.clock)
+
+    async def look(self) -> None:
+        """Carry out at once what has changed."""
+        await asyncio.gather(*(watched.look() for watched in self._watched))
 
     async def begin(self) -> None:
         """Look before anything is received, where the transport does not know by itself. For a store that does not

@@ -11,7 +11,7 @@ from msgspec.structs import replace
 from redrive.clock import Clock
 from redrive.forensics.query import Query
 from redrive.forensics.transfer import append_lines
-from redrive.model import State
+from redrive.model import Letter, State, Version
 from redrive.stores.base import Store
 from redrive.telemetry.events import Events, LettersPruned
 
@@ -67,7 +67,14 @@ async def _forget(store: Store, query: Query, limit: int, retention: Retention) 
     if retention.export is None:
         return len(await store.letters.prune(query, limit=limit))
     page = await store.letters.search(query, limit=limit, oldest_first=True)
-    append_lines(Path(retention.export), page.letters)
+    versions = {letter.id: await _older(store, letter) for letter in page.letters if letter.version}
+    append_lines(Path(retention.export), page.letters, versions)
     ids = tuple(letter.id for letter in page.letters)
     # the whole query again: one that died anew since it was exported stays
     return len(await store.letters.prune(replace(query, ids=ids), limit=limit)) if ids else 0
+
+
+async def _older(store: Store, letter: Letter) -> list[Version]:
+    """What the message of a letter was before it was edited."""
+    found = [await store.versions.get(letter.id, number) for number in range(letter.version)]
+    return [version for version in found if version is not None]

@@ -30,8 +30,9 @@ class Replaying:
         self._tasks: dict[str, asyncio.Task[None]] = {}
 
     async def begin(self) -> None:
-        """Begin to run the replays that nobody runs, the oldest first."""
-        for replay in reversed(await abandoned_replays(self._replays, self._clock)):
+        """Begin to run the replays that nobody runs, the oldest first. One that we could not let go of, because the
+        store was away, is still ours: it need not wait until our hold on it lapses."""
+        for replay in reversed(await abandoned_replays(self._replays, self._clock, owner=self._owner)):
             if len(self._tasks) < MOST and replay not in self._tasks:
                 self._tasks[replay] = asyncio.create_task(self._run(replay))
 

@@ -44,11 +44,13 @@ async def rescue_cancelled(store: Store, replays: Replays, clock: Clock) -> None
             await replays.cancel(id, actor="rescue")
 
 
-async def abandoned_replays(replays: Replays, clock: Clock) -> list[str]:
-    """Replays that have something to send and that nobody runs, newest first."""
+async def abandoned_replays(replays: Replays, clock: Clock, *, owner: str = "") -> list[str]:
+    """Replays that have something to send and that nobody runs, newest first; and those that this owner runs, or was
+    running when the store went away."""
     now = clock.now()
     return [
         replay.id
         for replay in await replays.list(limit=1000)
-        if replay.is_due(now) and (replay.runner_until is None or replay.runner_until < now)
+        if replay.is_due(now)
+        and (replay.runner_until is None or replay.runner_until < now or (owner and replay.runner == owner))
     ]

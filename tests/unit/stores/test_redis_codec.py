@@ -16,10 +16,10 @@ from redrive.testing.stores import LETTERS
 
 _FIELDS = {
     Letter: "id message failures state reason group created_at updated_at transport next_retry_at retries max_retries "
-    "resends replay depends_on expires_at owner lease_until foreign",
+    "resends replay depends_on expires_at owner lease_until foreign version edit archived_from",
     Message: "id source body enqueued_at headers key tenant correlation_id attempt priority expires_at origin "
     "not_before",
-    Failure: "type message category retryable at attempt stage code stack frames worker version",
+    Failure: "type message category retryable at attempt stage code stack frames worker version edition",
 }
 
 

@@ -123,6 +123,8 @@ async def test_a_replay_is_abandoned_when_its_runner_is_gone() -> None:
     with pytest.raises(Killed):
         await replays.run(replay.id, runner="a")
     assert await abandoned_replays(replays, world.clock) == []
+    assert await abandoned_replays(replays, world.clock, owner="b") == []
+    assert await abandoned_replays(replays, world.clock, owner="a") == [replay.id], "who ran it need not wait"
     await world.clock.advance(61)
     assert await abandoned_replays(replays, world.clock) == [replay.id]
     assert (await replays.run(replay.id, runner="b")).state is ReplayState.SENT

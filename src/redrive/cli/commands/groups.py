@@ -14,20 +14,22 @@ from rich.text import Text
 from redrive.cli.exits import NOTHING
 from redrive.cli.lazy import common
 from redrive.cli.options import as_json, filters
-from redrive.cli.output import age, error, letters_said, line, say, show, states, tell_json, to_copy, width
+from redrive.cli.output import age, error, letters_said, line, plain, say, show, states, tell_json, to_copy, width
 from redrive.cli.session import ask, command
+from redrive.forensics.marks import GroupState
 from redrive.forensics.query import Query
 from redrive.model import OPEN
-from redrive.stores.base import Group
+from redrive.service import GroupView, Service
 
 
 @click.command()
 @filters
 @click.option("--limit", type=click.IntRange(1, 1000), default=20, show_default=True, help="How many at most.")
 @click.option("--closed", is_flag=True, help="Resolved and archived letters too.")
+@click.option("--muted", is_flag=True, help="Also the groups that are muted.")
 @as_json
 @common
-def groups(query: Query, limit: int, closed: bool, as_json: bool) -> None:
+def groups(query: Query, limit: int, closed: bool, muted: bool, as_json: bool) -> None:
     """Group the open letters by root cause, the largest first, with the commands to look at each and to replay it.
 
     \b
@@ -38,11 +40,13 @@ def groups(query: Query, limit: int, closed: bool, as_json: bool) -> None:
     everything = query.is_empty
     if query.states is None and not closed:
         query = replace(query, states=OPEN)
-    found = ask(lambda service: service.groups(query, limit=limit))
+    found, hidden = ask(lambda service: _asked(service, query, limit, muted))
     if as_json:
-        tell_json({"groups": found})
+        tell_json({"groups": found, "muted": hidden})
     elif found:
         show(*_shown(found))
+    if hidden and not muted and not as_json:
+        say(f"{hidden} {'group is' if hidden == 1 else 'groups are'} muted; --muted shows them too.")
     if not found:
         say("no open letters; --closed shows what is resolved or archived" if everything else "no letter matches")
         raise click.exceptions.Exit(NOTHING)
@@ -50,24 +54,60 @@ def groups(query: Query, limit: int, closed: bool, as_json: bool) -> None:
         say(f"These are the largest {limit}; --limit shows more.")
 
 
-def _shown(found: Sequence[Group]) -> list[RenderableType]:
+async def _asked(service: Service, query: Query, limit: int, muted: bool) -> tuple[Sequence[GroupView], int]:
+    """The groups, and how many are muted."""
+    found = await service.groups(query, limit=limit, with_muted=muted)
+    return found, len(await service.muted_groups())
+
+
+def _shown(found: Sequence[GroupView]) -> list[RenderableType]:
     now, parts = datetime.now(UTC), list[RenderableType]()
     for group in found:
         parts += [_head(group), Padding(_below(group, now), (0, 0, 0, 4)), *_commands(group), ""]
     return parts[:-1]
 
 
-def _head(group: Group) -> Text:
+def _head(group: GroupView) -> Text:
     why = error(group.error_type, group.message, 2 * width())
     return Text.assemble(Text(letters_said(group.count), style="bold cyan"), f"  {group.category}  ", why)
 
 
-def _below(group: Group, now: datetime) -> Text:
-    seen = f"first {age(group.first_at, now)}, last {age(group.last_at, now)}"
-    return Text.assemble(states(group.states), "  in ", line(", ".join(group.sources)), f"  {seen}")
+def _below(group: GroupView, now: datetime) -> Text:
+    first, last = (f"{age(at, now)}{_in(version)}" for at, version in _ends(group))
+    told = Text.assemble(states(group.states), "  in ", line(", ".join(group.sources)), f"  first {first}, last {last}")
+    for said in standing(group, now):
+        told.append_text(Text.assemble("\n", Text(plain(said), style="yellow")))
+    return told
 
 
-def _commands(group: Group) -> list[Text]:
+def _ends(group: GroupView) -> list[tuple[datetime, str]]:
+    return [(group.first_at, group.first_version), (group.last_at, group.last_version)]
+
+
+def _in(version: str) -> str:
+    return f" in {plain(version)}" if version else ""
+
+
+def standing(group: GroupView, now: datetime) -> list[str]:
+    """What was said of a group, and where it stands, a line each."""
+    said, fix, mute = list[str](), group.fix, group.mute
+    if mute is not None:
+        said.append(f"muted by {mute.by}, back {age(mute.until, now)}: {mute.why}")
+    if fix is None:
+        return said
+    match fix.state:
+        case GroupState.REGRESSED:
+            said.append(f"regressed: fixed in {fix.version}, and letter {fix.letter} died on {fix.regressed_in}")
+        case GroupState.DEPLOYED:
+            what = f"replay {fix.replay} sends it back" if fix.replay else "it can be replayed"
+            said.append(f"fixed in {fix.version}, which is deployed: {what}")
+        case _:
+            waits = "; ".join(group.waits_for[:3]) + ("; …" if len(group.waits_for) > 3 else "")
+            said.append(f"fixed in {fix.version}, which is not deployed yet: {waits or 'looked at in a moment'}")
+    return said
+
+
+def _commands(group: GroupView) -> list[Text]:
     return [
         to_copy("    look    ", command("letters", "--group", group.id)),
         to_copy("    replay  ", command("replay", "--group", group.id)),

@@ -89,7 +89,7 @@ def _table(found: list[SourcePause]) -> Table:
     now = datetime.now(UTC)
     made = table("SOURCE", "TRANSPORT", "SINCE", "UNTIL", "BY", "WHY")
     for paused in found:
-        until = age(paused.until, now) or "resumed"
+        until = "probes succeed" if paused.storm else age(paused.until, now) or "resumed"
         made.add_row(
             line(paused.source), line(paused.transport), age(paused.at, now), until, line(paused.by), line(paused.why)
         )

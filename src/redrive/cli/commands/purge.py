@@ -7,7 +7,7 @@ import click
 from redrive.cli.confirm import confirm
 from redrive.cli.exits import NOTHING, Stopped, saying_how_far
 from redrive.cli.lazy import common
-from redrive.cli.options import as_json, filters, until_now, yes
+from redrive.cli.options import as_json, every, filters, until_now, yes
 from redrive.cli.output import letters_said, say, tell_json
 from redrive.cli.progress import Bar
 from redrive.cli.session import actor, again, ask
@@ -16,18 +16,21 @@ from redrive.forensics.query import Query
 
 @click.command()
 @filters
+@every
 @yes
 @as_json
 @common
-def purge(query: Query, yes: bool, as_json: bool) -> None:
+def purge(query: Query, every: bool, yes: bool, as_json: bool) -> None:
     """Delete letters for good. A letter that is being retried or replayed is never deleted.
 
     \b
     redrive export old.jsonl --state resolved --older-than 30d
     redrive purge --state resolved --older-than 30d
     """
-    if query.is_empty:
-        raise Stopped("purge deletes for good: say which letters, by --state, --older-than, --source or --group")
+    if query.is_empty and not every:
+        raise Stopped(
+            "purge deletes for good: say which letters, by --state, --older-than, --source or --group, or --all of them"
+        )
     bounded = until_now(query)
     total = ask(lambda service: service.count(bounded))
     if total == 0:

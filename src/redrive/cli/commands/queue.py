@@ -54,7 +54,8 @@ def _summary(page: QueuePage) -> str:
     if paused is None:
         return counts
     why = f" ({plain(paused.why)})" if paused.why else ""
-    return f"{counts}; paused by {plain(paused.by)}, {age(paused.at)}{why}"
+    state = "in a storm, paused" if paused.storm else "paused"
+    return f"{counts}; {state} by {plain(paused.by)}, {age(paused.at)}{why}"
 
 
 def _table(found: list[QueuedView]) -> Table:

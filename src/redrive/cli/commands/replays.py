@@ -7,15 +7,19 @@ from typing import Any
 
 import click
 import msgspec
+from msgspec.structs import replace
 from rich.console import RenderableType
 from rich.text import Text
 
 from redrive.cli.completing import a_replay
-from redrive.cli.follow import Patience, follow_replay, waited_for, waiting
+from redrive.cli.follow import Patience, follow_replay, waiting
 from redrive.cli.lazy import common
-from redrive.cli.options import as_json
+from redrive.cli.options import as_json, share
+from redrive.cli.options import rate as a_rate
 from redrive.cli.output import WIDE, age, line, say, show, state, states, table, tell_json, width
-from redrive.cli.session import actor, again, ask
+from redrive.cli.replay_text import guarded, paused_said, untold_said, waited_for
+from redrive.cli.session import actor, again, ask, command
+from redrive.flow.guard import Guard
 from redrive.flow.replay import Replay
 from redrive.service import ReplayReport, Service
 from redrive.stores.base import Entry, EntryStatus
@@ -29,7 +33,7 @@ _STATUSES = click.Choice([str(status) for status in EntryStatus])
 @common
 @click.pass_context
 def replays(ctx: click.Context, limit: int, as_json: bool) -> None:
-    """List replays, newest first; or show, resume or cancel one.
+    """List replays, newest first; or show, pause, resume, pace or cancel one.
 
     \b
     redrive replays
@@ -71,8 +75,50 @@ def show_one(id: str, status: str | None, limit: int, after: str | None, as_json
 @as_json
 @common
 def resume(id: str, patience: Patience, as_json: bool) -> None:
-    """Go on with a replay that was interrupted, or that waits. What it sent already is not sent twice."""
-    follow_replay(lambda service: service.replays.resume(id), patience, as_json=as_json)
+    """Go on with a replay that is paused, was interrupted, or waits. What it sent already is not sent twice."""
+    follow_replay(lambda service: service.resume_replay(id, actor=actor()), patience, as_json=as_json)
+
+
+@replays.command("pause")
+@click.argument("id", shell_complete=a_replay)
+@click.option("--reason", default="", help="Why, for whoever finds it paused.")
+@as_json
+@common
+def pause(id: str, reason: str, as_json: bool) -> None:
+    """Send no more of a replay until somebody resumes it. What was sent keeps its course."""
+    report = ask(lambda service: service.pause_replay(id, actor=actor(), why=reason))
+    on = command("replays", "resume", id)
+    said = f"replay {id} is {report.replay.state}: {states(report.entries).plain}\nGo on with it: {on}"
+    tell_json(report) if as_json else say(said)
+
+
+@replays.command("pace")
+@click.argument("id", shell_complete=a_replay)
+@click.option("--rate", type=a_rate, metavar="50/s", help="At most so many letters a second from now on.")
+@click.option("--unlimited", is_flag=True, help="As fast as the transport takes them from now on.")
+@click.option("--guard", type=share, metavar="10%", help="Pause when more than this share of a step dies again.")
+@click.option("--no-guard", is_flag=True, help="Send the rest without waiting for outcomes.")
+@as_json
+@common
+def pace(id: str, rate: float | None, unlimited: bool, guard: float | None, no_guard: bool, as_json: bool) -> None:
+    """Change how fast a replay goes, and how carefully, while it runs or is paused.
+
+    \b
+    redrive replays pace 01k0q8v3ya8mh1b9c4j2 --rate 5/s
+    """
+    if (rate is None) + (not unlimited) + (guard is None) + (not no_guard) == 4:
+        raise click.UsageError("what is to change? Give --rate or --unlimited, --guard or --no-guard")
+    if (rate is not None and unlimited) or (guard is not None and no_guard):
+        raise click.UsageError("give --rate or --unlimited, and --guard or --no-guard, but not both of them")
+
+    async def work(service: Service) -> ReplayReport:
+        now = await service.replays.get(id)
+        speed = None if unlimited else now.rate if rate is None else rate
+        care = None if no_guard else now.guard if guard is None else replace(now.guard or Guard(), share=guard)
+        return await service.pace_replay(id, rate=speed, guard=care, actor=actor())
+
+    report = ask(work)
+    tell_json(report) if as_json else show(*_facts(report))
 
 
 @replays.command("cancel")
@@ -114,16 +160,25 @@ def _facts(report: ReplayReport) -> list[RenderableType]:
     rate = "" if replay.rate is None else f", at most {replay.rate:g} a second"
     return [
         Text.assemble(Text(f"Replay {replay.id}", style="bold"), " is ", state(replay.state), _runner(replay)),
-        line(f"{by}{rate}"),
+        line(f"{by}{rate}{guarded(replay)}"),
         line(f"of {_query(replay)}"),
         Text.assemble(f"{replay.total:,} selected: ", states(report.entries)),
+        *([line(f"waits for {replay.awaits}")] if replay.awaits else []),
+        *([line(f"{untold_said(replay)}")] if replay.untold else []),
+        *(line(text) for text in paused_said(replay)),
         *(line(f"{waited_for(wait)}{_again(replay)}") for wait in replay.waits),
     ]
 
 
 def _waiting(found: Sequence[ReplayReport]) -> list[RenderableType]:
     """A line for each that cannot go on now."""
-    return [line(f"{report.replay.id} {waited_for(wait)}") for report in found for wait in report.replay.waits]
+    lines = [line(f"{report.replay.id} {waited_for(wait)}") for report in found for wait in report.replay.waits]
+    for report in found:
+        replay = report.replay
+        if replay.awaits:
+            lines.append(line(f"{replay.id} waits for {replay.awaits}"))
+        lines += [line(f"{replay.id} is {text}") for text in paused_said(replay)[:1]]
+    return [*lines]
 
 
 def _again(replay: Replay) -> str:

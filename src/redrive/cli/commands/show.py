@@ -11,12 +11,14 @@ from rich.console import RenderableType
 from rich.table import Table
 from rich.text import Text
 
+from redrive.cli.commands.edit import coloured
 from redrive.cli.completing import a_letter
 from redrive.cli.exits import Stopped
 from redrive.cli.lazy import common
 from redrive.cli.options import as_json
 from redrive.cli.output import age, error, line, pairs, plain, say, show, state, tell_json, to_copy, write
 from redrive.cli.session import ask, command
+from redrive.forensics.editing import VersionView
 from redrive.forensics.jsontext import indented
 from redrive.forensics.views import Attempt, Detail
 
@@ -88,8 +90,17 @@ def _parts(detail: Detail) -> list[RenderableType]:
         parts += ["", *_attempt(failure)]
     if detail.headers:
         parts += ["", _title("Headers"), pairs([(plain(name), Text(plain(value))) for name, value in detail.headers])]
-    parts += ["", _title(f"Body, {detail.body_size:,} bytes"), Text(_pretty(detail.body)), "", *_what_next(detail)]
-    return parts
+    parts += ["", _title(f"Body, {detail.body_size:,} bytes"), Text(_pretty(detail.body))]
+    for version in detail.versions[1:]:
+        parts += ["", _title(_edited(version)), *coloured(version.diff)]
+    return [*parts, "", *_what_next(detail)]
+
+
+def _edited(version: VersionView) -> str:
+    edit = version.edit
+    by = " by ".join(filter(None, (age(edit.at), plain(edit.by)))) if edit else ""
+    repair = f"repair {edit.repair}" if edit and edit.repair else ""
+    return " · ".join(filter(None, (f"Version {version.number}", by, repair, plain(edit.why) if edit else "")))
 
 
 def _facts(detail: Detail) -> Table:
@@ -118,14 +129,19 @@ def _facts(detail: Detail) -> Table:
         ("Sent back", tries if detail.resends else "never"),
         ("Replay", detail.replay),
         ("Waits for", ", ".join(detail.depends_on)),
+        ("Behind letter", detail.head),
+        ("Behind it", f"{detail.behind:,} letters of its key wait for it" if detail.behind else None),
         ("Held by", detail.owner),
+        ("Version", f"{detail.version}: this is what is sent" if detail.version else None),
+        ("Archived as", str(detail.archived_from) if detail.archived_from else None),
         ("Kept until", _time(detail.expires_at)),
     ]
     return pairs([(name, value if isinstance(value, Text) else line(value)) for name, value in lines if value])
 
 
 def _attempt(failure: Attempt) -> list[RenderableType]:
-    facts = [f"{failure.stage}", age(failure.at), failure.worker, failure.version, failure.code or ""]
+    edition = f"of version {failure.edition}" if failure.edition else ""
+    facts = [f"{failure.stage}", age(failure.at), failure.worker, failure.version, edition, failure.code or ""]
     head = Text(f"Attempt {failure.attempt}", style="bold")
     kind = f"{failure.category}, {'retryable' if failure.retryable else 'not retryable'}"
     return [
@@ -139,6 +155,8 @@ def _what_next(detail: Detail) -> list[RenderableType]:
         to_copy("Send it back    ", command("retry", detail.id)),
         to_copy("The same cause  ", command("letters", "--group", detail.group)),
     ]
+    if detail.version:
+        hints.append(to_copy("Undo the edit   ", command("edit", detail.id, "--undo")))
     if detail.replay is not None:
         hints.append(to_copy("Its replay      ", command("replays", "show", detail.replay)))
     return hints

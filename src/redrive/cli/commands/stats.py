@@ -64,7 +64,8 @@ def _by_source(found: Stats) -> Table:
 
 def _paused(source: str, paused: Paused) -> str:
     why = f": {plain(paused.why)}" if paused.why else ""
-    return f"{plain(source)} is paused by {plain(paused.by)}, {age(paused.at)}{why}"
+    state = "in a storm, paused" if paused.storm else "paused"
+    return f"{plain(source)} is {state} by {plain(paused.by)}, {age(paused.at)}{why}"
 
 
 def _depth(source: SourceStats, *, empty: str) -> tuple[str, str, str]:

@@ -63,4 +63,5 @@ def _beat(worker: WorkerView, now: datetime) -> str:
 
 
 def _source(working: WorkingOn) -> str:
-    return f"{working.source} (paused)" if working.paused else working.source
+    word = "storm" if working.storm else "paused"
+    return f"{working.source} ({word})" if working.paused else working.source

@@ -25,7 +25,9 @@ from redrive.model import letter_id
 T = TypeVar("T")
 Work = Callable[[sqlite3.Connection], T]
 
-SCHEMA_VERSION = 1
+_SCRIPTS = ("schema", "versions")
+"""The first makes version 1 out of nothing, each of the others the next out of the one before."""
+SCHEMA_VERSION = len(_SCRIPTS)
 _BUSY_SECONDS = 5.0
 _READERS = 2
 _MOST_TOGETHER = 500
@@ -149,7 +151,7 @@ class Database:
                 connection.execute("BEGIN IMMEDIATE")
                 (version,) = connection.execute("PRAGMA user_version").fetchone()
                 if version < SCHEMA_VERSION:  # nobody else has made it while we waited
-                    for statement in statements(sql(__package__, "schema")):
+                    for statement in (line for script in _SCRIPTS[version:] for line in _statements_of(script)):
                         connection.execute(statement)
                     connection.execute(f"PRAGMA user_version={SCHEMA_VERSION}")
                 connection.execute("COMMIT")
@@ -322,6 +324,10 @@ def path_of(url: str) -> Path:
 def sql(package: str, name: str) -> str:
     """The script `name`.sql that lies in that package, beside the code it belongs to."""
     return resources.files(package).joinpath(f"{name}.sql").read_text()
+
+
+def _statements_of(script: str) -> Iterator[str]:
+    return statements(sql(__package__, script))
 
 
 def statements(script: str) -> Iterator[str]:

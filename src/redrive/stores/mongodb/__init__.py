@@ -25,6 +25,7 @@ from redrive.stores.mongodb.documents import MongoDocuments
 from redrive.stores.mongodb.ledger import MongoLedger
 from redrive.stores.mongodb.letters import MongoLetters
 from redrive.stores.mongodb.numbers import Numbers
+from redrive.stores.mongodb.versions import MongoVersions
 
 DATABASE, LETTERS = "redrive", "letters"
 # not `timeoutMS`, beside which the driver ignores how long a server is looked for
@@ -51,6 +52,7 @@ class MongoStore:
         are those of the shape's own fields."""
         access, numbers = Access(client, database, letters, indexes), Numbers()
         self.letters = MongoLetters(access, shape, numbers)
+        self.versions = MongoVersions(access, self.letters)
         self.ledger = MongoLedger(access, self.letters, numbers)
         self.documents = MongoDocuments(access)
         self._access = access

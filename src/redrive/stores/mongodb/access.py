@@ -35,6 +35,7 @@ class Access:
             place = client.get_database(database, codec_options=_PLAIN, write_concern=_DURABLE)
             self.letters: Collection = place[letters]
             self.bodies: Collection = place[f"{letters}_bodies"]
+            self.versions: Collection = place[f"{letters}_versions"]
             self.ledger: Collection = place[f"{letters}_ledger"]
             self.replays: Collection = place[f"{letters}_replays"]
             self.documents: Collection = place[f"{letters}_documents"]

@@ -46,9 +46,10 @@ class MongoDocuments:
             found = await self._collection.find(of_kind).sort("_id", -1).limit(limit).to_list()
         return [_document(kind, document) for document in found]
 
-    async def delete(self, kind: str, id: str) -> bool:
+    async def delete(self, kind: str, id: str, *, expect: int | None = None) -> bool:
+        wanted: Fields = {"_id": _name(kind, id)} | ({} if expect is None else {"version": expect})
         with self._access.translated_errors():
-            return bool((await self._collection.delete_one({"_id": _name(kind, id)})).deleted_count)
+            return bool((await self._collection.delete_one(wanted)).deleted_count)
 
 
 def _name(kind: str, id: str) -> str:

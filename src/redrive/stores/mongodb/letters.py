@@ -18,13 +18,25 @@ from pymongo.errors import BulkWriteError
 
 from redrive.clock import microseconds, moment
 from redrive.forensics.query import Query, matches
-from redrive.model import Category, Letter, LetterId, MessageId, Owner, State, rejoined
+from redrive.model import (
+    Category,
+    Letter,
+    LetterId,
+    MessageId,
+    Owner,
+    Revision,
+    State,
+    edited,
+    rejoined,
+    version_of,
+)
 from redrive.stores.base import AT_REST, MAY_BECOME, Cursor, Group, Page, Tally
 from redrive.stores.mongodb.access import Access, Fields
 from redrive.stores.mongodb.bodies import Bodies
 from redrive.stores.mongodb.numbers import Numbers
 from redrive.stores.mongodb.query import beyond, cursor_of, is_counted, where
 from redrive.stores.mongodb.schema import COUNTS, read, written
+from redrive.stores.mongodb.versions import drop_versions, keep_version
 from redrive.stores.rounds import by_id, rounds
 from redrive.stores.shape import Shape
 
@@ -86,13 +98,15 @@ class MongoLetters:
             await self._access.ready()
             cursor = await self._collection.aggregate(_groups_of(condition, limit), allowDiskUse=True, **options)
             rows = [row async for row in cursor]
-            newest = await asyncio.gather(*(self._newest_of(row["_id"], condition) for row in rows))
-        return [_group(row, store) for row, store in zip(rows, newest, strict=True) if store is not None]
+            newest = await asyncio.gather(*(self._end_of(row["_id"], condition, -1) for row in rows))
+            oldest = await asyncio.gather(*(self._end_of(row["_id"], condition, 1) for row in rows))
+        ends = zip(rows, newest, oldest, strict=True)
+        return [_group(row, last, first or last) for row, last, first in ends if last is not None]
 
-    async def _newest_of(self, group: str, condition: Fields) -> Fields | None:
-        """The fields of a group's newest letter; empty if its last one has just left."""
-        order = [(field, -1) for field in _PLACE]
-        fields = ["_store.error_type", "_store.error", "_store.category"]
+    async def _end_of(self, group: str, condition: Fields, way: int) -> Fields | None:
+        """The fields of a group's newest letter, or of its oldest; None if its last one has just left."""
+        order = [(field, way) for field in _PLACE]
+        fields = [f"_store.{name}" for name in ("error_type", "error", "category", "first_version", "last_version")]
         wanted = {"$and": [{"_store.group": group}, condition]}
         found = await self._collection.find_one(wanted, fields, sort=order)
         return None if found is None else dict(found["_store"])
@@ -147,6 +161,7 @@ class MongoLetters:
             marked = await self._change(chosen, condition, [], ("_store.by", "_store.parts", "_store.body"))
             gone = await self._delete(marked)
             await self._bodies.drop(gone)
+            await drop_versions(self._access, [document["_id"] for document in gone])
         return [document["_id"] for document in gone]
 
     async def where(self, query: Query) -> Fields:
@@ -188,16 +203,43 @@ class MongoLetters:
             found = {known["_id"]: known async for known in self._collection.find({"_id": {"$in": list(letters)}})}
             changed: dict[LetterId, Fields] = {}
             for id, document in found.items():
-                new = rejoined(await self._letter(document), letters[id])
+                old = await self._letter(document)
+                new = rejoined(old, letters[id])
                 if new is not None:
-                    changed[id] = await self._written(new, document["_store"]["seq"], by)
-                    for name in document["_store"].get("apart", ()):
-                        _set_apart(changed[id], name)
+                    changed[id] = await self._written_over(document, old, new, by)
             mine = await self._replace(found, changed, by)
             known = await self._insert([letter for id, letter in letters.items() if id not in found])  # pruned since
             letters = {
                 id: letter for id, letter in letters.items() if id in known or (id in changed and id not in mine)
             }
+
+    async def edit(self, revisions: Sequence[Revision]) -> Sequence[LetterId]:
+        """Edit letters; where somebody changed one meanwhile, it is read again."""
+        won: list[LetterId] = []
+        left = {revision.letter: revision for revision in revisions}
+        with self._access.translated_errors():
+            await self._access.ready()
+            while left:
+                by = self._numbers.token()
+                found = {known["_id"]: known async for known in self._collection.find({"_id": {"$in": list(left)}})}
+                changed: dict[LetterId, Fields] = {}
+                for id, document in found.items():
+                    old = await self._letter(document)
+                    if (new := edited(old, left[id])) is not None:
+                        changed[id] = await self._written_over(document, old, new, by)
+                mine = await self._replace(found, changed, by)
+                won += [id for id in changed if id in mine]
+                left = {id: left[id] for id in changed if id not in mine}
+        return won
+
+    async def _written_over(self, document: Fields, old: Letter, new: Letter, by: str) -> Fields:
+        """The document of a letter that takes the place of another. What its message was is kept first."""
+        if new.version > old.version:
+            await keep_version(self._access, version_of(old))
+        written = await self._written(new, document["_store"]["seq"], by)
+        for name in document["_store"].get("apart", ()):
+            _set_apart(written, name)
+        return written
 
     async def _replace(self, old: dict[LetterId, Fields], new: dict[LetterId, Fields], by: str) -> set[LetterId]:
         """Replace documents that are still as they were read; returns their ids. Needless pieces of bodies go."""
@@ -334,7 +376,17 @@ def _move(to: State, now: int) -> list[Fields]:
     changed["resends"] = {"$subtract": ["$_store.resends", {"$cond": [undone, 1, 0]}]}
     was_retry = {"$eq": ["$_store.state", State.RETRYING.value]} if back else False
     changed["retries"] = {"$subtract": ["$_store.retries", {"$cond": [was_retry, 1, 0]}]}
+    changed["archived_from"] = _archived_from() if to is State.ARCHIVED else "$$REMOVE"
     return [{"$set": {f"_store.{name}": value for name, value in changed.items()}}]
+
+
+def _archived_from() -> Fields:
+    """Where a letter that is archived now comes back to, as `redrive.model.moved` says it."""
+    ways = [
+        {"case": {"$in": ["$_store.state", _IN_FLIGHT]}, "then": State.EXHAUSTED.value},
+        {"case": {"$eq": ["$_store.state", State.ARCHIVED.value]}, "then": "$_store.archived_from"},
+    ]
+    return {"$switch": {"branches": ways, "default": "$_store.state"}}
 
 
 def _groups_of(condition: Fields, limit: int) -> list[Fields]:
@@ -364,7 +416,7 @@ def _groups_of(condition: Fields, limit: int) -> list[Fields]:
     ]
 
 
-def _group(row: Fields, newest: Fields) -> Group:
+def _group(row: Fields, newest: Fields, oldest: Fields) -> Group:
     states: Counter[State] = Counter()
     for member in row["members"]:
         states[State(member["state"])] += member["count"]
@@ -378,6 +430,8 @@ def _group(row: Fields, newest: Fields) -> Group:
         states=dict(states),
         first_at=moment(row["first"]),
         last_at=moment(row["last"]),
+        first_version=oldest.get("first_version", ""),
+        last_version=newest.get("last_version", ""),
     )
 
 

@@ -56,6 +56,7 @@ INDEXES: dict[str, Sequence[IndexModel]] = {
         _index("_store.tenant", *_PLACE, sparse=True),
     ],
     "bodies": [_index("letter")],
+    "versions": [_index("letter")],
     "ledger": [_index("frozen", "created", "seq"), _index("frozen", "status", "created", "seq")],
 }
 
@@ -85,6 +86,8 @@ def written(letter: Letter, shape: Shape, seq: ObjectId, by: str, parts: int) ->
     }
     optional = {
         "code": last.code,
+        "first_version": letter.failures[0].version or None,
+        "last_version": last.version or None,
         "tenant": message.tenant,
         "replay": letter.replay,
         "owner": letter.owner,
@@ -92,6 +95,7 @@ def written(letter: Letter, shape: Shape, seq: ObjectId, by: str, parts: int) ->
         "due": letter.next_retry_at and microseconds(letter.next_retry_at),
         "expires": letter.expires_at and microseconds(letter.expires_at),
         "depends": letter.depends_on or None,
+        "archived_from": letter.archived_from and letter.archived_from.value,
         "parts": parts or None,
         "body": by if parts else None,  # which of the pieces in `bodies` are its own
     }
@@ -134,4 +138,5 @@ def read(document: Mapping[str, Any], shape: Shape, body: bytes | None = None) -
         retries=store["retries"],
         resends=store["resends"],
         replay=store.get("replay"),
+        archived_from=State(store["archived_from"]) if "archived_from" in store else None,
     )

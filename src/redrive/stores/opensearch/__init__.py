@@ -15,6 +15,7 @@ from redrive.stores.opensearch.health import Health, health_of
 from redrive.stores.opensearch.ledger import OpenSearchLedger
 from redrive.stores.opensearch.letters import OpenSearchLetters
 from redrive.stores.opensearch.schema import Schema
+from redrive.stores.opensearch.versions import OpenSearchVersions
 from redrive.stores.shape import NATIVE, Shape
 
 if TYPE_CHECKING:
@@ -47,6 +48,7 @@ class OpenSearchStore:
         schema = Schema(self._access, index, shape, shards, replicas)
         self.documents = OpenSearchDocuments(self._access, schema)
         self.letters = OpenSearchLetters(self._access, schema, shape)
+        self.versions = OpenSearchVersions(self._access, schema.documents, self.letters)
         self.ledger = OpenSearchLedger(self._access, schema, self.letters, self.documents)
         self._schema = schema
         self._owned = owned

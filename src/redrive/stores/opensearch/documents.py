@@ -49,9 +49,15 @@ class OpenSearchDocuments:
         pages = self._access.pages(self._index, body, size=_PAGE, limit=limit)
         return [_document(hit) async for hits in pages for hit in hits]
 
-    async def delete(self, kind: str, id: str) -> bool:
+    async def delete(self, kind: str, id: str, *, expect: int | None = None) -> bool:
         await self._schema.ready()
-        [status] = await self._access.write(self._index, [Action(Op.DELETE, _key(kind, id))])
+        guard = None
+        if expect is not None:
+            old = await self._read(kind, id)
+            if old is None or old["_source"]["version"] != expect:
+                return False
+            guard = old["_seq_no"], old["_primary_term"]
+        [status] = await self._access.write(self._index, [Action(Op.DELETE, _key(kind, id), version=guard)])
         return status in OK
 
     async def _read(self, kind: str, id: str) -> Json | None:

@@ -44,12 +44,15 @@ class Fields(Struct, frozen=True, omit_defaults=True, gc=False, kw_only=True):
     text: str
     tenant: str | None = None
     code: str | None = None
+    first_version: str | None = None
+    last_version: str | None = None
     next_retry_at: int | None = None
     expires_at: int | None = None
     owner: str | None = None
     lease_until: int | None = None
     replay: str | None = None
     depends_on: tuple[str, ...] = ()
+    version: int = 0  # of its message; the older ones are documents
     shape: Any = None
 
 
@@ -83,12 +86,15 @@ def fields_of(letter: Letter, arrival: int, shape: Any = None) -> Fields:
         text=_text(letter),
         tenant=None if message.tenant is None else whole(message.tenant),
         code=None if last.code is None else whole(last.code),
+        first_version=letter.failures[0].version or None,
+        last_version=last.version or None,
         next_retry_at=_micros(letter.next_retry_at),
         expires_at=_micros(letter.expires_at),
         owner=None if letter.owner is None else whole(letter.owner),
         lease_until=_micros(letter.lease_until),
         replay=None if letter.replay is None else whole(letter.replay),
         depends_on=tuple(map(whole, letter.depends_on)),
+        version=letter.version,
         shape=shape,
     )
 

@@ -8,13 +8,27 @@ from typing import Any
 
 from redrive.clock import moment
 from redrive.forensics.query import Query
-from redrive.model import UNRESOLVED, Category, Letter, LetterId, Owner, State, claimed, moved, rejoined
+from redrive.model import (
+    UNRESOLVED,
+    Category,
+    Letter,
+    LetterId,
+    Owner,
+    Revision,
+    State,
+    claimed,
+    edited,
+    moved,
+    rejoined,
+    version_of,
+)
 from redrive.stores.base import AT_REST, REPLAYABLE, Cursor, Group, Page, Tally
 from redrive.stores.opensearch.access import CONFLICT, OK, Access, Action, Json, Op
 from redrive.stores.opensearch.arrivals import Arrivals
 from redrive.stores.opensearch.fields import Held, create, held, letter_in, replacement, whole
 from redrive.stores.opensearch.query import among, by_age, by_urgency, claimable, cursor_of, position, selected
 from redrive.stores.opensearch.schema import Schema
+from redrive.stores.opensearch.versions import KeptVersions
 from redrive.stores.rounds import by_id, rounds
 from redrive.stores.shape import Shape
 
@@ -32,6 +46,7 @@ class OpenSearchLetters:
         self._shape = shape
         self._arrivals = Arrivals()
         self._index = schema.letters
+        self._versions = KeptVersions(access, schema.documents)
 
     async def record(self, letters: Sequence[Letter]) -> None:
         """Write the letters in one bulk request: as a rule all are new. Those that are known rejoin theirs."""
@@ -130,7 +145,7 @@ class OpenSearchLetters:
         body = {
             "query": selected(query, among("state", AT_REST)),
             "sort": by_age(oldest_first=True),
-            "_source": False,
+            "_source": [_VERSION],
             "seq_no_primary_term": True,
         }
         gone: list[LetterId] = []
@@ -140,7 +155,9 @@ class OpenSearchLetters:
             async for hits in self._pages(body, limit=limit - len(gone), size=_IDS):
                 actions = [Action(Op.DELETE, hit["_id"], None, (hit["_seq_no"], hit["_primary_term"])) for hit in hits]
                 statuses = await self._access.write(self._index, actions)
-                gone += [hit["_id"] for hit, status in zip(hits, statuses, strict=True) if status in OK]
+                deleted = [hit for hit, status in zip(hits, statuses, strict=True) if status in OK]
+                gone += [hit["_id"] for hit in deleted]
+                await self._versions.drop({hit["_id"]: _version_in(hit) for hit in deleted})
                 lost = lost or CONFLICT in statuses
         return gone
 
@@ -194,6 +211,30 @@ class OpenSearchLetters:
         statuses = await self._access.write(self._index, actions)
         return [letter for letter, status in zip(letters, statuses, strict=True) if status in OK]
 
+    async def edit(self, revisions: Sequence[Revision]) -> Sequence[LetterId]:
+        """Edit letters, again where somebody wrote one at the same time."""
+        await self._schema.ready()
+        won: list[LetterId] = []
+        left = {revision.letter: revision for revision in revisions}
+        while left:
+            found = await self._read(list(left)[:_PAGE])
+            rest = {id: left[id] for id in list(left)[_PAGE:]}
+            new = {stored.letter.id: edited(stored.letter, left[stored.letter.id]) for stored in found}
+            going = [(stored, letter) for stored in found if (letter := new[stored.letter.id]) is not None]
+            await self._versions.write([version_of(stored.letter) for stored, _ in going])
+            actions = [replacement(stored, letter, self._shape) for stored, letter in going]
+            statuses = await self._access.write(self._index, actions)
+            ids = [letter.id for _, letter in going]
+            won += [id for id, status in zip(ids, statuses, strict=True) if status in OK]
+            left = rest | {id: left[id] for id, status in zip(ids, statuses, strict=True) if status not in OK}
+        return won
+
+    async def version_number(self, id: LetterId) -> int:
+        """The number of a letter's version; 0: it was not edited, or is not there."""
+        await self._schema.ready()
+        found = await self._read([id])
+        return found[0].letter.version if found else 0
+
     async def _rejoin(self, letters: Sequence[Letter]) -> None:
         """Join them to known letters, again where somebody wrote or deleted one at the same time."""
         left = {letter.id: letter for letter in letters}
@@ -201,17 +242,28 @@ class OpenSearchLetters:
             some = list(left)[:_PAGE]
             known = {stored.letter.id: stored for stored in await self._read(some)}
             writes = {id: self._joined(left[id], known.get(id)) for id in some}
-            actions = {id: action for id, action in writes.items() if action is not None}
+            actions = {id: action for id, (_, action) in writes.items() if action is not None}
+            replaced = [known[id].letter for id, (new, _) in writes.items() if id in known and new is not None]
+            newer = {id: new.version for id, (new, _) in writes.items() if new is not None}
+            await self._versions.write([version_of(old) for old in replaced if newer[old.id] > old.version])
             statuses = await self._access.write(self._index, list(actions.values()))
             lost = {id for id, status in zip(actions, statuses, strict=True) if status not in OK}
             left = {id: letter for id, letter in left.items() if id in lost or id not in writes}
 
-    def _joined(self, letter: Letter, known: Held | None) -> Action | None:
-        """The write that adds it to its letter; None if nothing of it is new."""
+    def _joined(self, letter: Letter, known: Held | None) -> tuple[Letter | None, Action | None]:
+        """Its letter with it, and the write of that; None if nothing of it is new."""
         if known is None:
-            return create(letter, self._arrivals.next(), self._shape)
+            return letter, create(letter, self._arrivals.next(), self._shape)
         new = rejoined(known.letter, letter)
-        return None if new is None else replacement(known, new, self._shape)
+        return new, None if new is None else replacement(known, new, self._shape)
+
+
+_VERSION = "redrive.version"
+
+
+def _version_in(hit: Json) -> int:
+    """The number of the version of a hit whose `_source` is that alone."""
+    return int(hit.get("_source", {}).get("redrive", {}).get("version", 0))
 
 
 def _without(ids: Iterable[LetterId], some: Collection[LetterId]) -> list[LetterId]:
@@ -222,6 +274,8 @@ def _without(ids: Iterable[LetterId], some: Collection[LetterId]) -> list[Letter
 def _by_group(limit: int) -> Json:
     shown = [f"redrive.{name}" for name in ("error_type", "error_message", "category")]
     example = {"size": 1, "sort": [{"redrive.updated_at": "desc"}], "_source": shown}
+    oldest = {"size": 1, "sort": by_age(oldest_first=True), "_source": ["redrive.first_version"]}
+    newest = {"size": 1, "sort": by_age(oldest_first=False), "_source": ["redrive.last_version"]}
     return {
         "terms": {
             "field": "redrive.group",
@@ -235,6 +289,8 @@ def _by_group(limit: int) -> Json:
             "first_at": {"min": {"field": "redrive.first_at"}},
             "last_at": {"max": {"field": "redrive.last_at"}},
             "example": {"top_hits": example},
+            "oldest": {"top_hits": oldest},
+            "newest": {"top_hits": newest},
         },
     }
 
@@ -252,7 +308,15 @@ def _group(bucket: Json) -> Group:
         states={State(state["key"]): state["doc_count"] for state in bucket["states"]["buckets"]},
         first_at=moment(int(bucket["first_at"]["value"])),
         last_at=moment(int(bucket["last_at"]["value"])),
+        first_version=_version(bucket, "oldest", "first_version"),
+        last_version=_version(bucket, "newest", "last_version"),
     )
+
+
+def _version(bucket: Json, end: str, field: str) -> str:
+    """The version in the letter at that end of a group; one that was written before it was kept has none."""
+    [hit] = bucket[end]["hits"]["hits"]
+    return str(hit["_source"].get("redrive", {}).get(field, ""))
 
 
 def _by_kind(after: Json | None) -> Json:

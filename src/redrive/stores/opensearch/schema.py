@@ -22,8 +22,8 @@ LETTER: Json = {
     **dict.fromkeys(("message_id", "error_type", "code", "depends_on"), _KEYWORD),
     **dict.fromkeys(("created_at", "updated_at", "next_retry_at", "expires_at", "lease_until"), _LONG),
     **dict.fromkeys(("first_at", "last_at"), _LONG),  # of its failures
-    **dict.fromkeys(("priority", "arrival"), _LONG),
-    "error_message": _KEPT,  # for groups, which show one
+    **dict.fromkeys(("priority", "arrival", "version"), _LONG),
+    **dict.fromkeys(("error_message", "first_version", "last_version"), _KEPT),  # for groups, which show one
     "text": {"type": "binary", "doc_values": True},  # what Query.text looks into, see fields.py
     "shape": _UNSEARCHED,  # what the shape itself keeps under `redrive`
 }

@@ -9,6 +9,7 @@ from redrive.stores.postgresql.access import Access
 from redrive.stores.postgresql.documents import PostgresDocuments
 from redrive.stores.postgresql.ledger import PostgresLedger
 from redrive.stores.postgresql.letters import PostgresLetters
+from redrive.stores.postgresql.versions import PostgresVersions
 from redrive.stores.shape import NATIVE, Shape
 
 
@@ -24,6 +25,7 @@ class PostgresStore:
         self.url = url
         self._access = Access(url)
         self.letters = PostgresLetters(self._access, shape)
+        self.versions = PostgresVersions(self._access, self.letters)
         self.ledger = PostgresLedger(self._access)
         self.documents = PostgresDocuments(self._access)
 

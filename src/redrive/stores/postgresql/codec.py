@@ -44,6 +44,7 @@ INSERTED = {
     "error_message": "text",
     "code": "text",
     "replay": "text",
+    "archived_from": "text",
     "depends_on": "text[]",
     "searched": "text",
     "odd": "text",
@@ -53,7 +54,7 @@ INSERTED = {
 """The columns that are written, in their order, and their types."""
 _READ = (
     *("seq", "created_at", "state", "updated_at", "next_retry_at", "expires_at", "owner", "lease_until"),
-    *("retries", "resends", "replay", "body", "document"),
+    *("retries", "resends", "replay", "archived_from", "body", "document"),
 )
 COLUMNS = ", ".join(f"l.{name}" for name in _READ)
 """The columns that are read, of a table that is called `l`."""
@@ -116,6 +117,7 @@ def row_of(letter: Letter, shape: Shape) -> Row:
         error_message,
         code,
         replay,
+        letter.archived_from and letter.archived_from.value,
         cleaned_all(letter.depends_on) or None,
         searched,
         odd,
@@ -140,7 +142,7 @@ def _are_plain(texts: Sequence[str | None]) -> bool:
 
 def letter_of(row: Row, shape: Shape) -> Letter:
     """The letter of a row: what the shape loads, and over it what changed since."""
-    _, _, state, updated, due, expires, owner, lease, retries, resends, replay, body, document = row
+    _, _, state, updated, due, expires, owner, lease, retries, resends, replay, archived_from, body, document = row
     letter = decoded(shape, document)
     return replace(
         letter,
@@ -154,6 +156,7 @@ def letter_of(row: Row, shape: Shape) -> Letter:
         retries=retries,
         resends=resends,
         replay=None if replay is None else unclean(replay),
+        archived_from=archived_from and State(archived_from),
     )
 
 

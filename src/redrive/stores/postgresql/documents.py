@@ -34,6 +34,6 @@ class PostgresDocuments:
         found = await self._access.fetch(self._access.sql("documents"), parameters)
         return [Document(kind, unclean(id), version, msgspec.json.decode(body)) for id, version, body in found]
 
-    async def delete(self, kind: str, id: str) -> bool:
-        named = {"kind": clean(kind), "id": clean(id)}
+    async def delete(self, kind: str, id: str, *, expect: int | None = None) -> bool:
+        named = {"kind": clean(kind), "id": clean(id), "expect": expect}
         return bool(await self._access.fetch(self._access.sql("delete_document"), named))

@@ -14,7 +14,7 @@ from redrive.clock import microseconds, moment
 from redrive.drivers.postgresql.link import copy, rows
 from redrive.drivers.postgresql.pool import Connection
 from redrive.forensics.query import Query
-from redrive.model import Category, Letter, LetterId, Owner, State, rejoined
+from redrive.model import Category, Letter, LetterId, Owner, Revision, State, edited, rejoined, version_of
 from redrive.stores.base import AT_REST, MAY_BECOME, Cursor, Group, Page, Tally
 from redrive.stores.postgresql.access import Access
 from redrive.stores.postgresql.codec import (
@@ -29,8 +29,9 @@ from redrive.stores.postgresql.codec import (
     unclean,
 )
 from redrive.stores.postgresql.query import Condition, beyond, cursor_of, in_order, is_counted, where
+from redrive.stores.postgresql.versions import version_row
 from redrive.stores.rounds import by_id, rounds
-from redrive.stores.shape import Shape
+from redrive.stores.shape import Shape, decoded
 
 _AT_ONCE = -(1 << 63)
 _TYPES = list(INSERTED.values())
@@ -88,7 +89,14 @@ class PostgresLetters:
     async def groups(self, query: Query, *, limit: int = 50) -> Sequence[Group]:
         condition = where(query, await self._indexed(query))
         name = "groups" if is_counted(query) else "groups_scan"
-        return _groups(await self._fetch(name, {**condition.parameters, "limit": limit}, where=condition.sql))
+        found = await self._fetch(name, {**condition.parameters, "limit": limit}, where=condition.sql)
+        ends = await self._fetch("group_ends", {"ids": sorted({row[0] for row in found})}) if found else []
+        first = {id: decoded(self._shape, document).failures[0].version for id, document, _ in ends}
+        last = {id: decoded(self._shape, document).last.version for id, _, document in ends}
+        return [
+            replace(group, first_version=first.get(id, ""), last_version=last.get(id, ""))
+            for id, group in _groups(found)
+        ]
 
     async def tallies(self) -> Sequence[Tally]:
         found = await self._fetch("tallies", {})
@@ -151,9 +159,33 @@ class PostgresLetters:
         known = {letter.id: letter for letter in (letter_of(row, self._shape) for row in found)}
         await self._copy(connection, [letter for letter in letters if letter.id not in known])
         joined = [rejoined(known[letter.id], letter) for letter in letters if letter.id in known]
-        changed = [dict(zip(INSERTED, row_of(new, self._shape), strict=True)) for new in joined if new is not None]
-        if changed:
+        await self._write_over(connection, known, [new for new in joined if new is not None])
+
+    async def edit(self, revisions: Sequence[Revision]) -> Sequence[LetterId]:
+        """Edit letters in one transaction; returns those that were as expected."""
+        parameters = {"ids": cleaned_all(revision.letter for revision in revisions)}
+
+        async def work(connection: Connection) -> list[LetterId]:
+            found = await rows(connection, self._sql("known"), parameters)
+            known = {letter.id: letter for letter in (letter_of(row, self._shape) for row in found)}
+            new = [edited(known[item.letter], item) for item in revisions if item.letter in known]
+            changed = [letter for letter in new if letter is not None]
+            await self._write_over(connection, known, changed)
+            return [letter.id for letter in changed]
+
+        return await self._access.run(work)
+
+    async def _write_over(
+        self, connection: Connection, known: Mapping[LetterId, Letter], letters: Sequence[Letter]
+    ) -> None:
+        """Write letters over those that are known, and locked. What the message of one was is kept first."""
+        replaced = [known[letter.id] for letter in letters if letter.version > known[letter.id].version]
+        versions = [version_row(version_of(letter)) for letter in replaced]
+        if versions:
+            await connection.cursor().executemany(self._sql("keep_version").encode(), versions)
+        if letters:
             statement = self._sql("rejoin", inserted=_NAMES, values=_VALUES)
+            changed = [dict(zip(INSERTED, row_of(letter, self._shape), strict=True)) for letter in letters]
             await connection.cursor().executemany(statement.encode(), changed)
 
     async def _copy(self, connection: Connection, letters: Sequence[Letter]) -> None:
@@ -205,12 +237,13 @@ def _urgency(letter: Letter, row: Row) -> tuple[int, int, int]:
     return letter.message.priority, _AT_ONCE if due is None else due, seq
 
 
-def _groups(found: Iterable[Row]) -> list[Group]:
-    """Rows of (group…, source, state, count) as groups, the largest first."""
+def _groups(found: Iterable[Row]) -> list[tuple[str, Group]]:
+    """Rows of (group…, source, state, count) as groups, the largest first, each with its id as it is written."""
     members: dict[str, list[Row]] = defaultdict(list)
     for row in found:
         members[row[0]].append(row)
-    return sorted(map(_group, members.values()), key=lambda group: (-group.count, group.id))
+    groups = [(id, _group(rows)) for id, rows in members.items()]
+    return sorted(groups, key=lambda pair: (-pair[1].count, pair[1].id))
 
 
 def _group(members: Sequence[Row]) -> Group:

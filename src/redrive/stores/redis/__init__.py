@@ -9,6 +9,7 @@ from redrive.stores.redis.documents import RedisDocuments
 from redrive.stores.redis.entries import EntryShape
 from redrive.stores.redis.ledger import RedisLedger
 from redrive.stores.redis.letters import RedisLetters
+from redrive.stores.redis.versions import RedisVersions
 
 
 class RedisStore:
@@ -35,6 +36,7 @@ class RedisStore:
         access = Access(open_link(url), entries, names)
         self.url = url
         self.letters = RedisLetters(access, shape)
+        self.versions = RedisVersions(access, self.letters)
         self.ledger = RedisLedger(access, self.letters)
         self.documents = RedisDocuments(access)
         self._access = access

@@ -12,10 +12,10 @@ from typing import Any
 
 import msgspec
 from msgspec import Struct
-from msgspec.structs import astuple
+from msgspec.structs import astuple, replace
 
 from redrive.clock import microseconds, moment
-from redrive.model import Category, Failure, Letter, Message, MessageId, Reason, Stage, State
+from redrive.model import Category, Edit, Failure, Letter, Message, MessageId, Reason, Stage, State
 from redrive.stores.redis.packing import pack, unpack
 
 
@@ -43,6 +43,8 @@ class Head(Struct, frozen=True, array_like=True, gc=False):
     score: float | bool  # of its entry; made unique by the store
     is_body_in_entry: bool
     failures: int  # how many the document has: who rewrites it, changes the head
+    version: int = 0  # as a rule this and the next are left out
+    archived_from: State | bool = False
 
     @property
     def place(self) -> tuple[int, int]:
@@ -50,10 +52,11 @@ class Head(Struct, frozen=True, array_like=True, gc=False):
         return self.created_at, self.seq
 
 
-_Failure = tuple[str, str, Category, bool, datetime, int, Stage, str | None, str, tuple[str, ...], str, str]
+_Failure = tuple[str, str, Category, bool, datetime, int, Stage, str | None, str, tuple[str, ...], str, str, int | None]
 
 
 _FAILURES = tuple[_Failure, ...]
+_FIELDS = len(Failure.__struct_fields__)
 _WORTH_PACKING = 400  # bytes
 
 
@@ -72,6 +75,7 @@ class _Document(Struct, frozen=True, array_like=True, gc=False):
     max_retries: int
     failures: list[Any] | bytes  # as `_shortened` makes them; packed, if that is much shorter
     foreign: bool = False  # what was written before it was known lacks it
+    edit: tuple[str, datetime, str, str | None, int | None] | None = None  # left out, if there was none
 
 
 _encode = msgspec.msgpack.Encoder().encode
@@ -107,6 +111,7 @@ def head_of(
 ) -> bytes:
     """The head of a letter; one without a number gets it from the store."""
     message = letter.message
+    seldom = (letter.version, _or_false(letter.archived_from)) if letter.version or letter.archived_from else ()
     return _encode(
         (
             seq,
@@ -130,6 +135,7 @@ def head_of(
             score,
             is_body_in_entry,
             len(letter.failures) if failures is None else failures,
+            *seldom,
         )
     )
 
@@ -164,6 +170,7 @@ def document_of(letter: Letter, body: bytes | tuple[int, int]) -> bytes:
             letter.max_retries,
             _packed(_shortened([astuple(failure) for failure in letter.failures])),
             letter.foreign,
+            *([] if letter.edit is None else [astuple(letter.edit)]),
         )
     )
 
@@ -192,7 +199,8 @@ def _letter(id: str, head: Head, document: bytes, entry: bytes) -> Letter:
         rest.origin,
         rest.not_before,
     )
-    return _assembled(id, head, message, _failures(rest.failures), rest.reason, rest.max_retries, rest.foreign)
+    letter = _assembled(id, head, message, _failures(rest.failures), rest.reason, rest.max_retries, rest.foreign)
+    return letter if rest.edit is None else replace(letter, edit=Edit(*rest.edit))
 
 
 def _shortened(failures: list[tuple[Any, ...]]) -> list[Any]:
@@ -212,6 +220,7 @@ def _packed(failures: list[Any]) -> list[Any] | bytes:
 def _failures(kept: list[Any] | bytes) -> tuple[Failure, ...]:
     shortened = msgspec.msgpack.decode(unpack(kept)) if isinstance(kept, bytes) else kept
     row = shortened[0]
+    row += [None] * (_FIELDS - len(row))  # what was written before it had as many
     rows = [row]
     for changed in shortened[1:]:
         row = row.copy()
@@ -250,6 +259,8 @@ def _assembled(
         owner=_or_none(head.owner),
         lease_until=_moment(head.lease_until),
         foreign=foreign,
+        version=head.version,
+        archived_from=_or_none(head.archived_from),
     )
 
 

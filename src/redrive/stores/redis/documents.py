@@ -34,8 +34,8 @@ class RedisDocuments:
         both = zip(names, texts, strict=True)
         return [_document(kind, name.decode(), text) for name, text in both if text is not None]
 
-    async def delete(self, kind: str, id: str) -> bool:
-        return bool(await self._access.run("delete", self._keys(kind), [id]))
+    async def delete(self, kind: str, id: str, *, expect: int | None = None) -> bool:
+        return bool(await self._access.run("delete", self._keys(kind), (id, "" if expect is None else expect)))
 
     def _keys(self, kind: str) -> tuple[bytes, bytes]:
         return self._access.key("documents", kind), self._access.key("documents", kind, "ids")

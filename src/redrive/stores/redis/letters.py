@@ -13,13 +13,26 @@ from msgspec.structs import replace
 
 from redrive.clock import microseconds, moment
 from redrive.forensics.query import Query, matches
-from redrive.model import Category, Letter, LetterId, Owner, State, claimed, letter_id, moved, rejoined
+from redrive.model import (
+    Category,
+    Letter,
+    LetterId,
+    Owner,
+    Revision,
+    State,
+    claimed,
+    edited,
+    letter_id,
+    moved,
+    rejoined,
+)
 from redrive.stores.base import AT_REST, MAY_BECOME, Cursor, Group, Page, Tally
 from redrive.stores.redis.access import Access
 from redrive.stores.redis.codec import Found, changed_head, document_of, head_of
 from redrive.stores.redis.entries import EntryShape
 from redrive.stores.redis.index import cursor_of, due_index, is_counted, position, wide_index
 from redrive.stores.redis.reader import Reader
+from redrive.stores.redis.versions import keep_versions
 
 _CLOSED = (State.RESOLVED, State.ARCHIVED)
 _TOGETHER, _BYTES = 500, 4 << 20  # how much one script changes: the server does nothing else meanwhile
@@ -162,12 +175,28 @@ class RedisLetters:
             joined = letter if known is None else rejoined(known, letter)
             if joined is not None:
                 after[letter.id] = joined
+        olds = [before[id].letter for id, letter in after.items() if id in before]
+        await keep_versions(self._access, [old for old in olds if after[old.id].version > old.version])
         changes = [
             (letter, self._written(letter, before.get(letter.id) or left.get(letter.id), letter.id in before))
             for letter in after.values()
         ]
         lost = {letter.id for letter in await self._swap(changes, _descriptions(list(after.values())), "record")}
         return [letter for letter in letters if letter.id in lost]
+
+    async def edit(self, revisions: Sequence[Revision]) -> Sequence[LetterId]:
+        """Edit letters; one that somebody changed meanwhile is read again, since it may still be edited."""
+        won: list[LetterId] = []
+        left = {revision.letter: revision for revision in revisions}
+        while left:
+            found = await self.reader.load(left, documents=True)
+            new = {stored.id: edited(stored.letter, left[stored.id]) for stored in found}
+            going = [(letter, stored) for stored in found if (letter := new[stored.id]) is not None]
+            await keep_versions(self._access, [stored.letter for _, stored in going])
+            lost = await self._swap([(letter.id, self._written(letter, stored, True)) for letter, stored in going])
+            won += [letter.id for letter, _ in going if letter.id not in lost]
+            left = {id: left[id] for id in lost}
+        return won
 
     def _written(self, letter: Letter, before: Found | None = None, stays: bool = False) -> Change:
         """The change that writes a whole letter; it keeps its number if it stays the same letter."""
@@ -281,11 +310,21 @@ class RedisLetters:
             states[group][state] += number
             sources[group].add(source)
         told = await self._access.command("HMGET", f"{self._access.letters}:groups", *largest)
-        return [
+        described = [
             _group(group, about, states[group], sources[group])
             for group, about in zip(largest, told, strict=True)
             if about is not None
         ]
+        return [await self._with_versions(group) for group in described]
+
+    async def _with_versions(self, group: Group) -> Group:
+        """The group with the versions in its oldest and its newest letter."""
+        query = Query(groups=(group.id,))
+        oldest, newest = [await self.search(query, limit=1, oldest_first=way) for way in (True, False)]
+        if not oldest.letters or not newest.letters:
+            return group  # its last letter has just left
+        first, last = oldest.letters[0].failures[0].version, newest.letters[0].last.version
+        return replace(group, first_version=first, last_version=last)
 
 
 _WON = ord("1")

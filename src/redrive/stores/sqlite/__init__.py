@@ -11,6 +11,7 @@ from redrive.stores.sqlite.access import Access, translated_errors
 from redrive.stores.sqlite.documents import SqliteDocuments
 from redrive.stores.sqlite.ledger import SqliteLedger
 from redrive.stores.sqlite.letters import SqliteLetters
+from redrive.stores.sqlite.versions import SqliteVersions
 
 
 class SqliteStore:
@@ -24,6 +25,7 @@ class SqliteStore:
             self._database = open_database(url)
         access = Access(self._database)
         self.letters = SqliteLetters(access, shape)
+        self.versions = SqliteVersions(access, self.letters)
         self.ledger = SqliteLedger(access)
         self.documents = SqliteDocuments(access)
         self._access = access

@@ -41,6 +41,7 @@ class SqliteDocuments:
         rows = await self._access.read(lambda connection: connection.execute(statement, (kind, limit)).fetchall())
         return [Document(kind, id, version, msgspec.json.decode(body)) for id, version, body in rows]
 
-    async def delete(self, kind: str, id: str) -> bool:
-        statement = "DELETE FROM documents WHERE kind = ? AND id = ?"
-        return await self._access.write(lambda connection: connection.execute(statement, (kind, id)).rowcount > 0)
+    async def delete(self, kind: str, id: str, *, expect: int | None = None) -> bool:
+        statement = "DELETE FROM documents WHERE kind = ? AND id = ? AND version = coalesce(?, version)"
+        named = (kind, id, expect)
+        return await self._access.write(lambda connection: connection.execute(statement, named).rowcount > 0)

@@ -14,17 +14,29 @@ from msgspec.structs import replace
 from redrive.clock import microseconds, moment
 from redrive.drivers.sqlite.database import clauses
 from redrive.forensics.query import Query
-from redrive.model import Category, Letter, LetterId, Owner, State, claimed, rejoined
+from redrive.model import (
+    Category,
+    Letter,
+    LetterId,
+    Owner,
+    Revision,
+    State,
+    claimed,
+    edited,
+    rejoined,
+    version_of,
+)
 from redrive.stores.base import AT_REST, MAY_BECOME, Cursor, Group, Page, Tally
 from redrive.stores.rounds import by_id, rounds
 from redrive.stores.shape import Shape, decoded, encoded
 from redrive.stores.sqlite.access import Access, as_json
 from redrive.stores.sqlite.query import arms, cursor_of, is_counted, numbered, position, where
+from redrive.stores.sqlite.versions import version_row
 
 _SQL = clauses(__package__, "letters")
 _COLUMNS = (
     "seq, created_at, state, updated_at, next_retry_at, expires_at, owner, lease_until, retries, resends, replay, "
-    "body, document"
+    "archived_from, body, document"
 )
 
 
@@ -66,8 +78,12 @@ class SqliteLetters:
         condition, parameters = where(query)
         statement = _SQL["groups" if is_counted(query) else "groups_scan"].replace("{where}", condition)
         parameters["limit"] = limit
-        rows = await self._access.read(lambda connection: connection.execute(statement, parameters).fetchall())
-        return _groups(rows)[:limit]
+
+        def work(connection: sqlite3.Connection) -> list[Group]:
+            found = _groups(connection.execute(statement, parameters).fetchall())[:limit]
+            return [self._with_versions(connection, group) for group in found]
+
+        return await self._access.read(work)
 
     async def tallies(self) -> Sequence[Tally]:
         rows = await self._access.read(lambda connection: connection.execute(_SQL["tallies"]).fetchall())
@@ -144,8 +160,24 @@ class SqliteLetters:
         assert old is not None
         new = rejoined(old, letter)
         if new is not None:
-            connection.execute(_SQL["rejoin"], dict(zip(_INSERTED, self._row(new), strict=True)))
+            self._write_over(connection, old, new)
         return new is not None
+
+    def change(self, connection: sqlite3.Connection, revision: Revision) -> bool:
+        """Edit a letter, within a transaction; returns whether it was as expected."""
+        old = self._get(connection, revision.letter)
+        new = None if old is None else edited(old, revision)
+        if old is not None and new is not None:
+            self._write_over(connection, old, new)
+        return new is not None
+
+    def _write_over(self, connection: sqlite3.Connection, old: Letter, new: Letter) -> None:
+        if new.version > old.version:
+            connection.execute(_SQL["keep_version"], version_row(version_of(old)))
+        connection.execute(_SQL["rejoin"], dict(zip(_INSERTED, self._row(new), strict=True)))
+        if new.depends_on != old.depends_on:
+            connection.execute(_SQL["depend_no_more"], (new.id,))
+            connection.executemany(_SQL["depend"], [(new.id, id) for id in new.depends_on])
 
     def _get(self, connection: sqlite3.Connection, id: LetterId) -> Letter | None:
         row = connection.execute(_SQL["get"].replace("{columns}", _COLUMNS), {"id": id}).fetchone()
@@ -179,9 +211,18 @@ class SqliteLetters:
             letter.retries,
             letter.resends,
             letter.replay,
+            letter.archived_from and str(letter.archived_from),
             message.body,
             document,
         )
+
+    def _with_versions(self, connection: sqlite3.Connection, group: Group) -> Group:
+        """The group with the versions in its oldest and its newest letter."""
+        ends = [connection.execute(statement, {"id": group.id}).fetchone() for statement in _GROUP_ENDS]
+        if None in ends:
+            return group  # it has no letter any more
+        oldest, newest = [decoded(self._shape, document) for (document,) in ends]
+        return replace(group, first_version=oldest.failures[0].version, last_version=newest.last.version)
 
     def _letter(self, row: tuple[Any, ...]) -> Letter:
         """The letter of a row: what the shape loads, and over it what changed since."""
@@ -197,6 +238,7 @@ class SqliteLetters:
             retries,
             resends,
             replay,
+            archived_from,
             body,
             document,
         ) = row
@@ -213,6 +255,7 @@ class SqliteLetters:
             retries=retries,
             resends=resends,
             replay=replay,
+            archived_from=archived_from and State(archived_from),
         )
 
 
@@ -240,9 +283,13 @@ _INSERTED = [
     "retries",
     "resends",
     "replay",
+    "archived_from",
     "body",
     "document",
 ]
+
+
+_GROUP_ENDS = [_SQL["group_end"].replace("{way}", way) for way in ("ASC", "DESC")]
 
 
 def _claimable(

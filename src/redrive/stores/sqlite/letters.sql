@@ -3,8 +3,8 @@
 -- name: insert
 INSERT INTO letters (id, state, category, source, group_id, created_at, updated_at, next_retry_at, expires_at,
                      priority, owner, lease_until, transport, tenant, message_id, error_type, error_message, code,
-                     key, correlation_id, retries, resends, replay, body, document)
-VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
+                     key, correlation_id, retries, resends, replay, archived_from, body, document)
+VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
 ON CONFLICT (id) DO NOTHING;
 
 -- name: last
@@ -20,7 +20,7 @@ UPDATE letters SET state = :state, category = :category, group_id = :group_id, c
        next_retry_at = :next_retry_at, expires_at = :expires_at, owner = NULL, lease_until = NULL,
        transport = :transport, error_type = :error_type, error_message = :error_message, code = :code,
        retries = :retries, replay = :replay, body = :body, priority = :priority, tenant = :tenant, key = :key,
-       correlation_id = :correlation_id, document = :document
+       correlation_id = :correlation_id, archived_from = :archived_from, document = :document
 WHERE id = :id;
 
 -- name: count_new
@@ -30,6 +30,9 @@ ON CONFLICT DO UPDATE SET count = count + excluded.count;
 -- name: add_group
 INSERT INTO groups (id, error_type, message, category, first_at, last_at) VALUES (?, ?, ?, ?, ?, ?)
 ON CONFLICT (id) DO UPDATE SET first_at = min(first_at, excluded.first_at), last_at = max(last_at, excluded.last_at);
+
+-- name: depend_no_more
+DELETE FROM dependencies WHERE letter_id = ?;
 
 -- name: depend
 INSERT OR IGNORE INTO dependencies (letter_id, message_id) VALUES (?, ?);
@@ -59,6 +62,10 @@ SELECT g.id, g.error_type, g.message, g.category, g.first_at, g.last_at, t.state
 FROM (SELECT group_id, state, count(*) AS count, json_group_array(DISTINCT source) AS sources FROM letters
       WHERE {where} GROUP BY group_id, state) AS t
 JOIN groups AS g ON g.id = t.group_id;
+
+-- name: group_end
+-- The letter at one end of a group, from its index.
+SELECT document FROM letters WHERE group_id = :id ORDER BY created_at {way}, seq {way} LIMIT 1;
 
 -- name: tallies
 SELECT source, state, category, sum(count) FROM tallies WHERE count > 0 GROUP BY source, state, category;
@@ -99,7 +106,9 @@ UPDATE letters SET state = :to, updated_at = :now, owner = NULL, lease_until = N
        next_retry_at = CASE WHEN :to IN ('pending', 'exhausted') AND state IN ('retrying', 'replaying')
                             THEN next_retry_at END,
        resends = resends - (:to IN ('pending', 'exhausted') AND state IN ('retrying', 'replaying')),
-       retries = retries - (:to IN ('pending', 'exhausted') AND state = 'retrying')
+       retries = retries - (:to IN ('pending', 'exhausted') AND state = 'retrying'),
+       archived_from = CASE WHEN :to <> 'archived' THEN NULL WHEN state = 'archived' THEN archived_from
+                            WHEN state IN ('retrying', 'replaying') THEN 'exhausted' ELSE state END
 WHERE id IN (SELECT value FROM json_each(:ids))
   AND state IN (SELECT value FROM json_each(:expect))
   AND (:owner IS NULL OR owner = :owner)
@@ -125,3 +134,17 @@ SELECT id, created_at, seq FROM letters WHERE {where} AND +state IN ('pending', 
 INSERT INTO ledger (replay, letter_id, status, at, note) VALUES (:replay, :letter, :status, :at, :note)
 ON CONFLICT (replay, letter_id) DO UPDATE SET status = excluded.status, at = excluded.at, note = excluded.note
 WHERE excluded.status IN ('resolved', 'failed') OR status IN ('selected');
+
+-- name: keep_version
+-- As a crash may have left it, it is written again.
+INSERT OR REPLACE INTO versions (letter_id, number, facts, body) VALUES (?, ?, ?, ?);
+
+-- name: adopt_version
+INSERT OR IGNORE INTO versions (letter_id, number, facts, body)
+SELECT :letter, :number, :facts, :body WHERE EXISTS (SELECT 1 FROM letters WHERE id = :letter);
+
+-- name: versions
+SELECT facts FROM versions WHERE letter_id = ? ORDER BY number;
+
+-- name: version
+SELECT facts, body FROM versions WHERE letter_id = ? AND number = ?;

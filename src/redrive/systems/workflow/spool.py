@@ -38,6 +38,7 @@ class SpooledStore:
         self._owned = owned  # whether the first is closed with it
         self.spool = spool
         self.letters = SpooledLetters(first, spool, events, clock)
+        self.versions = first.versions
         self.ledger = first.ledger
         self.documents = first.documents
 

@@ -75,3 +75,14 @@ class Documents:
         assert await store.documents.delete("k", "id")
         assert not await store.documents.delete("k", "id")
         assert await store.documents.put("k", "id", {"new": True}, expect=0)
+
+    async def test_a_document_is_deleted_only_in_the_version_that_was_read(self, store: Store) -> None:
+        documents = store.documents
+        assert not await documents.delete("k", "id", expect=1)
+        await documents.put("k", "id", {"n": 1})
+        await documents.put("k", "id", {"n": 2})
+        assert not await documents.delete("k", "id", expect=1)
+        assert await documents.get("k", "id") is not None
+        assert await documents.delete("k", "id", expect=2)
+        assert await documents.get("k", "id") is None
+        assert await documents.list("k") == []

@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 from datetime import timedelta
 
-from redrive.model import Category, Failure, Letter, Reason, Stage, State
+from redrive.model import Category, Edit, Failure, Letter, Reason, Stage, State
 from redrive.testing.builders import make_failure, make_letter, make_message
 from redrive.testing.clock import START
 from redrive.testing.stores.backend import HOUR, MINUTE
@@ -50,6 +50,7 @@ LETTERS = {
             frames=("shop:charge", "shop.cards:pay"),
             worker="host:1",
             version="1.2.3",
+            edition=2,
         ),
         state=State.EXHAUSTED,
         reason=Reason.UNDECODABLE,
@@ -64,6 +65,9 @@ LETTERS = {
         depends_on=("m-1", "m-2"),
         expires_at=START + timedelta(days=30),
         foreign=True,
+        version=2,
+        edit=Edit(by="ada", at=START + HOUR, why="a reason", repair="r-2", restores=0),
+        archived_from=State.SENT,
     ),
 }
 

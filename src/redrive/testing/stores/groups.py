@@ -43,6 +43,26 @@ class Groups:
         assert (group.category, group.sources, group.count) == (Category.RESOURCE, ("a", "b"), 3)
         assert (group.first_at, group.last_at) == (START, START + 2 * HOUR)
 
+    async def test_a_group_tells_the_versions_that_it_was_first_and_last_seen_in(self, store: Store) -> None:
+        versions = {START + HOUR: "1.10.0", START: "1.9.2", START + 2 * HOUR: "1.10.1"}
+        letters = [
+            make_letter(None, make_failure(at=at, version=version), at=at, group="g")
+            for at, version in versions.items()
+        ]
+        await store.letters.record([*letters, make_letter(group="h")])
+        for query in (ALL, Query(text="it did not work")):
+            told, untold = sorted(await store.letters.groups(query), key=lambda group: group.id)
+            assert (told.first_version, told.last_version) == ("1.9.2", "1.10.1")
+            assert (untold.first_version, untold.last_version) == ("", "")
+
+    async def test_a_letter_that_dies_again_brings_its_group_the_version_it_died_on(self, store: Store) -> None:
+        letter = make_letter(None, make_failure(version="1.0"), group="g")
+        await store.letters.record([letter])
+        again = make_failure(attempt=2, at=START + HOUR, version="1.1")
+        await store.letters.record([replace(letter, failures=(again,), created_at=again.at, updated_at=again.at)])
+        [group] = await store.letters.groups(ALL)
+        assert (group.first_version, group.last_version) == ("1.0", "1.1")
+
     async def test_tallies_and_groups_equal_a_recount_after_a_long_history(self, store: Store) -> None:
         rng, reference = random.Random(5), Reference()
         for step in range(80):

@@ -28,7 +28,8 @@ class Moving:
         for letter in letters:
             got = await store.letters.get(letter.id)
             went = letter.state in expect
-            assert got == (replace(letter, state=State.ARCHIVED, updated_at=LATER) if went else letter)
+            gone = replace(letter, state=State.ARCHIVED, updated_at=LATER, archived_from=letter.state)
+            assert got == (gone if went else letter)
         assert await store.letters.move(ids, expect=expect, to=State.ARCHIVED, now=LATER) == []
         assert await store.letters.move([], expect=expect, to=State.ARCHIVED, now=LATER) == []
 

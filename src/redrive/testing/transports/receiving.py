@@ -81,7 +81,8 @@ class Receiving:
 
     async def test_the_most_urgent_come_first(self, backend: TransportBackend, transport: Transport) -> None:
         urgencies = [5, 0, -2, 5, 9, 0, -2]
-        await transport.send([make_message(id=f"{n}", priority=urgency) for n, urgency in enumerate(urgencies)])
+        sent = [make_message(id=f"{n}", priority=urgency, key=b"k") for n, urgency in enumerate(urgencies)]
+        await transport.send(sent)
         got = await drain(backend, transport, "orders", len(urgencies), limit=2)
         priorities = [delivery.message.priority for delivery in got]
         if transport.features.urgent_first:

@@ -40,9 +40,10 @@ class Settling:
         assert await transport.depths() == before, "who has settled has no say any more"
         await backend.let_pass(timedelta(hours=1.1))
         got = {delivery.message.id: delivery for delivery in await drain(backend, transport, "orders", 2)}
-        assert (got["b"].message.attempt, got["c"].message.attempt) == (2, 1)
+        retried, released = got[b.message.id], got[c.message.id]
+        assert (retried.message.attempt, released.message.attempt) == (2, 1)
         if transport.features.keeps_history:
-            assert [failure.message for failure in got["b"].failures] == ["once"]
+            assert [failure.message for failure in retried.failures] == ["once"]
 
     async def test_a_retry(self, backend: TransportBackend, transport: Transport) -> None:
         """Where it has a delay of its own, it keeps to it; where not, the core parks, and asks for no delay."""
@@ -81,25 +82,27 @@ class Settling:
             assert await transport.settle([Settlement(delivery, Release())]) == []
 
     async def test_a_release_with_a_pause(self, backend: TransportBackend, transport: Transport) -> None:
-        await transport.send([make_message(id="paused"), make_message(id="other")])
+        await transport.send([make_message(), make_message()])
         [paused] = await backend.eventually(transport.receive("orders", 1))
         await transport.settle([Settlement(paused, Release(timedelta(minutes=10)))])
         if transport.features.native_delay:
             got = await backend.eventually(transport.receive("orders", 10))
-            assert [delivery.message.id for delivery in got] == ["other"], "it came back before its pause was over"
+            assert paused.message.id not in [other.message.id for other in got], (
+                "it came back before its pause was over"
+            )
             await transport.settle([Settlement(delivery, Done()) for delivery in got])
         await backend.let_pass(timedelta(minutes=10))
         names = [delivery.message.id for delivery in await drain(backend, transport, "orders", 1)]
-        assert "paused" in names
+        assert paused.message.id in names
 
     async def test_a_retry_does_not_hold_up_the_others(self, backend: TransportBackend, transport: Transport) -> None:
         if not transport.features.native_delay:
             return await self._assert_a_parked_message_leaves_the_queue(backend, transport)
-        await transport.send([make_message(id="bad", priority=-1), make_message(id="good")])
+        await transport.send([make_message(), make_message()])
         [bad] = await backend.eventually(transport.receive("orders", 1))
         await transport.settle([Settlement(bad, Retry(timedelta(hours=1)), make_failure())])
         [good] = await backend.eventually(transport.receive("orders", 10))
-        assert good.message.id == "good"
+        assert good.message.id != bad.message.id
         return None
 
     async def _assert_a_parked_message_leaves_the_queue(self, backend: TransportBackend, transport: Transport) -> None:

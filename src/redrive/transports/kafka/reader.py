@@ -80,6 +80,7 @@ class Reader:
         self.lock = threading.Lock()
         self.arrived = asyncio.Event()
         self.trouble: str | None = None  # why nothing comes
+        self.moves = 0  # how often partitions were given to us
         self.most_held = most_held  # by a worker, where it has said so
         self._ahead = max(_AHEAD, 2 * most_held)
         self._options = options
@@ -403,6 +404,7 @@ class Reader:
         partitions = self._begin(consumer, assigned)
         self._commits.begin(consumer, partitions)  # where it fails, a crash of ours would not be noticed, no more
         with self.lock:
+            self.moves += 1
             for partition in partitions:
                 self.shelf.assign(partition)
         given = [TopicPartition(*partition.place, partition.next) for partition in partitions]

@@ -127,6 +127,10 @@ class KafkaTransport:
             log.warning(FORGETFUL)
         self._holds[source] = holds
 
+    @property
+    def moves(self) -> int:
+        return sum(reader.moves for reader in self._readers.values())
+
     def prefetch(self, source: str, number: int) -> None:
         self._held[source] = number
 

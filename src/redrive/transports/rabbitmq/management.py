@@ -104,6 +104,11 @@ class Management:
         found = {row["name"]: int(row.get("messages", 0)) for row in rows}
         return {name: found.get(name) for name in queues}
 
+    async def holding(self) -> dict[str, int]:
+        """How many messages each queue holds. These lag behind by some seconds."""
+        rows = await self._call("GET", f"queues/{_quoted(self._vhost)}")
+        return {str(row["name"]): int(row.get("messages", 0)) for row in rows}
+
     async def in_hand(self, queue: str) -> InHand | None:
         """What consumers have of that queue; None: there is no such queue. It lags behind by some seconds."""
         rows = await self._call("GET", f"queues/{_quoted(self._vhost)}")

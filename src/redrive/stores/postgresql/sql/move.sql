@@ -10,6 +10,8 @@ UPDATE {schema}.letters AS l SET state = %(to)s, updated_at = %(now)s, owner = N
        next_retry_at = CASE WHEN %(to)s IN ('pending', 'exhausted') AND l.state IN ('retrying', 'replaying')
                             THEN l.next_retry_at END,
        resends = l.resends - (%(to)s IN ('pending', 'exhausted') AND l.state IN ('retrying', 'replaying'))::integer,
-       retries = l.retries - (%(to)s IN ('pending', 'exhausted') AND l.state = 'retrying')::integer
+       retries = l.retries - (%(to)s IN ('pending', 'exhausted') AND l.state = 'retrying')::integer,
+       archived_from = CASE WHEN %(to)s <> 'archived' THEN NULL WHEN l.state = 'archived' THEN l.archived_from
+                            WHEN l.state IN ('retrying', 'replaying') THEN 'exhausted' ELSE l.state END
 FROM chosen WHERE l.id = chosen.id
 RETURNING l.id;

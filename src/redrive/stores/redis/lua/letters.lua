@@ -2,6 +2,7 @@
 --
 --   :heads      hash id -> head (msgpack, see codec.py; False stands for nothing)
 --   :documents  hash id -> the rest of the letter
+--   :versions   hash id/NUMBER -> facts, id/NUMBER/body -> body, of the versions before the newest
 --   :seq        how many letters came
 --   :at:STATE:CATEGORY:SOURCE, :group:GROUP, :tenant:TENANT   sorted sets by the time of creation
 --   :due:PRIORITY:SOURCE   sorted set by the time of the next retry
@@ -17,7 +18,7 @@
 
 local base, entries, names = KEYS[1], KEYS[2], KEYS[3]
 local SEQ, STATE, CATEGORY, SOURCE, GROUP, TENANT, CREATED, NEXT_RETRY, EXPIRES = 1, 2, 3, 4, 5, 6, 7, 9, 10
-local PRIORITY, OWNER, LEASE, SCORE, BODY_IN_ENTRY = 11, 12, 13, 19, 20
+local PRIORITY, OWNER, LEASE, SCORE, BODY_IN_ENTRY, VERSION = 11, 12, 13, 19, 20, 22
 local CLOSED = {resolved = true, archived = true, sent = true}
 local LARGE = 4 * 1024 * 1024 -- a reply is cut after so many bytes
 

@@ -124,6 +124,9 @@ local function change(id, was, is, document, entry)
   else
     redis.call('HDEL', base .. ':heads', id)
     redis.call('HDEL', base .. ':documents', id)
+    for number = 0, (old and old[VERSION] or 0) - 1 do
+      redis.call('HDEL', base .. ':versions', id .. '/' .. number, id .. '/' .. number .. '/body')
+    end
   end
   index(id, old, new)
 end

@@ -1,0 +1,102 @@
+"""The routes of groups: how they stand, and what people say of them."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import Annotated
+
+from litestar import Router, get, post
+from litestar.di import NamedDependency
+from litestar.params import FromPath, FromQuery, JSONBody
+from msgspec import Meta, Struct
+
+from redrive.access.tokens import Role
+from redrive.admin.letters import Limit
+from redrive.admin.wire import from_url
+from redrive.forensics.marks import Mark
+from redrive.forensics.query import Query
+from redrive.service import FixReport, GroupView, Service
+
+_Why = Annotated[str, Meta(max_length=2000)]
+
+
+class Fixing(Struct, frozen=True, forbid_unknown_fields=True):
+    """The version that a group is fixed in."""
+
+    version: Annotated[str, Meta(min_length=1, max_length=100)]
+    auto: bool = False  # its letters go back by themselves once every worker runs it
+    why: _Why = ""
+
+
+class Muting(Struct, frozen=True, forbid_unknown_fields=True):
+    """For how long nobody is to be told of a group, and why."""
+
+    seconds: Annotated[float, Meta(gt=0, le=366 * 86_400)]
+    why: Annotated[_Why, Meta(min_length=1)]
+
+
+class Unmuted(Struct, frozen=True):
+    """The group that is heard of again; none, if it was not muted."""
+
+    group: GroupView | None
+
+
+@get("/groups", role=Role.VIEWER)
+async def list_groups(
+    service: NamedDependency[Service],
+    filters: NamedDependency[Query],
+    limit: Limit = 50,
+    with_muted: FromQuery[bool] = False,
+) -> list[GroupView]:
+    """Letters with one cause are one group; the largest first. Those that are muted are left out, unless they are asked
+    for: `/api/muted-groups` has them."""
+    return list(await service.groups(filters, limit=limit, with_muted=with_muted))
+
+
+@get("/muted-groups", role=Role.VIEWER)
+async def list_muted(service: NamedDependency[Service]) -> list[Mark]:
+    """The groups that are muted, by whom, until when and why."""
+    return await service.muted_groups()
+
+
+@get("/groups/{id:str}", role=Role.VIEWER)
+async def show_group(service: NamedDependency[Service], id: FromPath[str]) -> GroupView:
+    """One group, by its id or the beginning of it."""
+    return await service.group(id)
+
+
+@post("/groups/{id:str}/fix", role=Role.OPERATOR, status_code=200)
+async def fix_group(
+    service: NamedDependency[Service], actor: NamedDependency[str], id: FromPath[str], data: JSONBody[Fixing]
+) -> FixReport:
+    """It is fixed in that version. When every worker of its sources runs it, its letters go back, if `auto`, or
+    somebody is told that they can. A letter that dies on it all the same makes it regressed."""
+    return await service.fix(id, data.version, actor=actor, auto=data.auto, why=data.why)
+
+
+@post("/groups/{id:str}/unfix", role=Role.OPERATOR, status_code=200)
+async def unfix_group(service: NamedDependency[Service], actor: NamedDependency[str], id: FromPath[str]) -> GroupView:
+    """It is not fixed after all."""
+    return await service.unfix(id, actor=actor)
+
+
+@post("/groups/{id:str}/mute", role=Role.OPERATOR, status_code=200)
+async def mute_group(
+    service: NamedDependency[Service], actor: NamedDependency[str], id: FromPath[str], data: JSONBody[Muting]
+) -> GroupView:
+    """No alert of it is sent until then, and lists leave it out; it comes back by itself."""
+    return await service.mute(id, timedelta(seconds=data.seconds), actor=actor, why=data.why)
+
+
+@post("/groups/{id:str}/unmute", role=Role.OPERATOR, status_code=200)
+async def unmute_group(service: NamedDependency[Service], actor: NamedDependency[str], id: FromPath[str]) -> Unmuted:
+    """People hear of it again."""
+    return Unmuted(await service.unmute(id, actor=actor))
+
+
+router = Router(
+    "/api",
+    route_handlers=[list_groups, list_muted, show_group, fix_group, unfix_group, mute_group, unmute_group],
+    dependencies={"filters": from_url(Query)},
+    tags=["groups"],
+)

@@ -1,0 +1,162 @@
+"""`redrive edit`: the body and headers of one letter, in an editor; every version is kept."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import click
+from msgspec.structs import replace
+from rich.console import RenderableType
+from rich.text import Text
+
+from redrive.cli.apps import find_app
+from redrive.cli.completing import a_letter
+from redrive.cli.confirm import confirm
+from redrive.cli.exits import NOTHING, Stopped
+from redrive.cli.lazy import common
+from redrive.cli.options import as_json
+from redrive.cli.options import yes as yes_option
+from redrive.cli.output import plain, say, show, tell_json
+from redrive.cli.session import actor, ask, command
+from redrive.flow.fits import fits
+from redrive.forensics.editing import NotEditable, difference, from_edit, is_text, to_edit
+from redrive.model import Headers, Letter, Version, version_of
+from redrive.service import Service
+
+_COLOURS = {"+": "green", "-": "red", "@": "cyan"}
+an_app = click.option(
+    "--app", "target", metavar="MODULE:NAME", help="The app whose handlers have to be able to decode what is kept."
+)
+
+
+@click.command()
+@click.argument("id", shell_complete=a_letter)
+@click.option(
+    "--body",
+    type=click.Path(dir_okay=False, allow_dash=True, path_type=Path),
+    metavar="FILE",
+    help="The new body, byte for byte, and no editor (- is stdin).",
+)
+@click.option("--header", "headers", multiple=True, metavar="NAME=VALUE", help="Set a header; NAME= removes it.")
+@click.option("--undo", is_flag=True, help="Take back the last edit.")
+@click.option("--to", type=int, metavar="VERSION", help="With --undo: back to this version (0: as it came).")
+@click.option("--reason", default="", help="Why; it is kept with the version.")
+@an_app
+@yes_option
+@as_json
+@common
+def edit(
+    id: str,
+    body: Path | None,
+    headers: tuple[str, ...],
+    undo: bool,
+    to: int | None,
+    reason: str,
+    target: str | None,
+    yes: bool,
+    as_json: bool,
+) -> None:
+    """Change the body or headers of a letter: in $EDITOR, or from a file. Shows what changes, and asks.
+
+    Secrets are shown as they are: what you see is what is sent. Every version is kept, and --undo takes it back.
+
+    \b
+    redrive edit 4kq2m7pxw3ab
+    redrive edit 4kq2m7pxw3ab --body fixed.json --reason "the total was a text"
+    redrive edit 4kq2m7pxw3ab --undo
+    """
+    if (undo and (body or headers)) or (to is not None and not undo):
+        raise click.UsageError("--undo takes the letter and --to, and neither --body nor --header")
+    letter = ask(lambda service: service.find(id))
+    if undo:
+        done = ask(lambda service: service.edits.undo(letter, actor=actor(), to=to))
+    else:
+        new_headers, new_body = _changed(letter, body, headers)
+        _shown(letter, new_headers, new_body, yes=yes)
+        done = ask(lambda service: _kept(service, letter, new_headers, new_body, reason, target))
+    if as_json:
+        tell_json({"id": done.id, "version": done.version})
+    else:
+        say(f"{done.id} has version {done.version}. `{command('edit', done.id, '--undo')}` takes it back.")
+
+
+async def _kept(
+    service: Service, letter: Letter, headers: Headers, body: bytes, reason: str, target: str | None
+) -> Letter:
+    if target is not None:
+        service.edits.check_with(fits(find_app(target).handlers))
+    return await service.edits.edit(letter, actor=actor(), body=body, headers=headers, why=reason)
+
+
+def _changed(letter: Letter, body: Path | None, headers: tuple[str, ...]) -> tuple[Headers, bytes]:
+    message = letter.message
+    if body is None and not headers:
+        return _in_editor(letter)
+    new = message.body if body is None else _read(body)
+    return _with(message.headers, headers), new
+
+
+def _read(path: Path) -> bytes:
+    try:
+        return sys.stdin.buffer.read() if str(path) == "-" else path.read_bytes()
+    except OSError as error:
+        raise Stopped(f"{path} cannot be read: {error.strerror}") from None
+
+
+def _with(before: Headers, given: tuple[str, ...]) -> Headers:
+    pairs = []
+    for text in given:
+        name, equals, value = text.partition("=")
+        if not equals or not name:
+            raise click.UsageError(f"--header {text}: write it as NAME=VALUE, or NAME= to remove it")
+        pairs.append((name, value.encode("utf-8", "surrogateescape")))
+    names = {name for name, _ in pairs}
+    return tuple(pair for pair in before if pair[0] not in names) + tuple(pair for pair in pairs if pair[1])
+
+
+def _in_editor(letter: Letter) -> tuple[Headers, bytes]:
+    """What somebody made of it. Text that cannot be kept is opened again, and never thrown away."""
+    message = letter.message
+    if not is_text(message.body):
+        raw = command("show", letter.id, "--raw-body", "FILE")
+        raise Stopped(
+            f"the body is binary, {len(message.body):,} bytes: write it to a file with\n{raw}\nchange that, and give "
+            f"it back with {command('edit', letter.id, '--body', 'FILE')}"
+        )
+    text = to_edit(message.headers, message.body)
+    while True:
+        saved = click.edit(text, extension=".txt", require_save=False)
+        if saved is None:
+            raise Stopped("nothing was changed", NOTHING)
+        try:
+            return from_edit(saved, message.headers, message.body)
+        except NotEditable as error:
+            say(plain(str(error)))
+            _open_again(saved)
+            text = saved
+
+
+def _open_again(saved: str) -> None:
+    """Ask whether to go on; what was written is kept in a file, if not."""
+    if sys.stdin.isatty() and click.confirm("Open the editor again?", default=True, err=True):
+        return
+    path = Path(click.get_app_dir("redrive")) / "edit.txt"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.touch(mode=0o600)
+    path.write_text(saved)
+    raise Stopped(f"nothing was changed; what you wrote is in {path}", NOTHING)
+
+
+def _shown(letter: Letter, headers: Headers, body: bytes, *, yes: bool) -> None:
+    message = letter.message
+    if (headers, body) == (message.headers, message.body):
+        raise Stopped("nothing was changed", NOTHING)
+    new = Version(letter.id, letter.version + 1, headers, len(body), None, body)
+    show(*coloured(difference(version_of(replace(letter)), new)), err=True)
+    confirm(f"Keep this as version {letter.version + 1} of {letter.id}?", yes=yes)
+
+
+def coloured(diff: list[str]) -> list[RenderableType]:
+    """The lines of a difference, as a terminal shows them."""
+    return [Text(plain(line), style=_COLOURS.get(line[:1], "")) for line in diff]

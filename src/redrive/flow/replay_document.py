@@ -1,0 +1,166 @@
+"""The values of a replay: what it selected, how far it is, what it waits for. It is one document in the store."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import datetime, timedelta
+from enum import StrEnum
+from typing import Any
+
+import msgspec
+from msgspec import Struct
+from msgspec.structs import replace
+
+from redrive.errors import UnknownReplay
+from redrive.flow.guard import Baseline, Guard
+from redrive.flow.waiting import Wait
+from redrive.forensics.query import Query
+from redrive.model import State
+from redrive.stores.base import Document
+from redrive.stores.base import Documents as DocumentStore
+
+KIND = "replay"
+DEADLINE = timedelta(minutes=15)
+"""How long a replay waits without a single outcome before it pauses."""
+
+
+class ReplayState(StrEnum):
+    FREEZING = "freezing"  # its selection is being written down; who dies here has started nothing
+    RUNNING = "running"
+    PAUSED = "paused"  # nothing is sent until somebody says so: `Replay.paused` says why
+    SENT = "sent"  # everything selected was sent or skipped; outcomes may still come
+    CANCELLED = "cancelled"
+
+
+ENDED = (ReplayState.SENT, ReplayState.CANCELLED)
+
+
+class PausedBy(StrEnum):
+    """What paused a replay."""
+
+    HAND = "hand"  # somebody did
+    GUARD = "guard"  # too many letters of a step died again
+    DEADLINE = "deadline"  # outcomes that it waits for do not come
+    ORDER = "order"  # more keys died again than can be remembered
+
+
+class Compared(Struct, frozen=True, kw_only=True):
+    """Letters that died again: what they died of before, and what they died of now."""
+
+    letters: int
+    before: str  # the error
+    before_group: str
+    now: str
+    now_group: str
+
+    @property
+    def is_same(self) -> bool:
+        """Whether the bug is still there; if not, it fails elsewhere now."""
+        return self.before_group == self.now_group
+
+
+class Paused(Struct, frozen=True, kw_only=True):
+    """Why a replay is paused, since when, and by whom."""
+
+    by: PausedBy
+    why: str
+    actor: str
+    at: datetime
+    compared: tuple[Compared, ...] = ()  # the most frequent first
+
+
+class Replay(Struct, frozen=True, kw_only=True):
+    """One replay: what it selected, how it sends, and how far it is."""
+
+    id: str
+    query: Query
+    actor: str
+    created_at: datetime
+    state: ReplayState = ReplayState.FREEZING
+    total: int = 0
+    rate: float | None = None  # letters a second
+    reason: str = ""
+    runner: str | None = None  # who runs it now
+    runner_until: datetime | None = None
+    ended_at: datetime | None = None
+    waits: tuple[Wait, ...] = ()  # what does not take all that it is sent
+    again_at: datetime | None = None  # nothing is left but what waits: not to be run before then
+    untold: int = 0  # letters it sent to consumers that are not ours: of them no outcome is awaited
+    guard: Guard | None = None
+    step: int = 0  # of the guard's steps
+    base: Baseline = Baseline()  # what was known when this step began
+    deadline: timedelta = DEADLINE  # so long without an outcome, and it pauses
+    heard_at: datetime | None = None  # when the last outcome came, or the last letter went
+    ordered: bool = False  # letters of one key go one after the other
+    keyed: bool = False  # it has sent letters that have a key
+    newest: datetime | None = None  # when the last of its letters had died: what died later was not selected as it is
+    awaits: str = ""  # what it waits for now, for people
+    paused: Paused | None = None
+
+    def is_due(self, now: datetime) -> bool:
+        """Whether there is something to be done."""
+        return self.state is ReplayState.RUNNING and (self.again_at is None or self.again_at <= now)
+
+    def is_run_by(self, runner: str) -> bool:
+        return self.state is ReplayState.RUNNING and self.runner == runner
+
+    @property
+    def steps(self) -> tuple[int, ...]:
+        """How many letters are gone after each step."""
+        return (self.total,) if self.guard is None else self.guard.steps(self.total)
+
+
+class ReplayBook:
+    """The documents of replays, each change of them compare-and-set."""
+
+    def __init__(self, documents: DocumentStore) -> None:
+        self._documents = documents
+
+    async def make(self, replay: Replay) -> bool:
+        """Write a new one; False if there is one of that id."""
+        return await self._documents.put(KIND, replay.id, _body(replay), expect=0)
+
+    async def load(self, id: str) -> tuple[Replay, int]:
+        """It, and its version."""
+        document = await self._documents.get(KIND, id)
+        if document is None:
+            raise UnknownReplay(id)
+        return _read(document), document.version
+
+    async def list(self, limit: int) -> list[Replay]:
+        """Newest first."""
+        return [_read(document) for document in await self._documents.list(KIND, limit=limit)]
+
+    async def write(self, replay: Replay, version: int) -> bool:
+        """Write it, if nobody changed it since that version."""
+        return await self._documents.put(KIND, replay.id, _body(replay), expect=version)
+
+    async def change(self, id: str, change: Callable[[Replay], Replay]) -> Replay:
+        """Change it, whatever others do meanwhile; what the change leaves as it is costs no write."""
+        while True:
+            replay, version = await self.load(id)
+            changed = change(replay)
+            if changed is replay or await self.write(changed, version):
+                return changed
+
+
+def selectable(query: Query) -> Query:
+    """What a replay of that query selects. What went to somebody else's consumer is sent again only if it is named, by
+    its state or its id: nothing says that it failed, and a replay of a whole group must not double it."""
+    if query.states is not None or query.ids is not None:
+        return query
+    return replace(query, states=(State.PENDING, State.EXHAUSTED))
+
+
+def owner_of(replay: str) -> str:
+    """The replay itself owns what it claims, so that whoever resumes it goes on with the same letters."""
+    return f"replay:{replay}"
+
+
+def _body(replay: Replay) -> dict[str, Any]:
+    body: dict[str, Any] = msgspec.to_builtins(replay)
+    return body
+
+
+def _read(document: Document) -> Replay:
+    return msgspec.convert(document.body, Replay)

@@ -1,0 +1,115 @@
+"""What an integration holds: it reports deaths and successes, and never lets its worker wait for a store."""
+
+from __future__ import annotations
+
+import logging
+import os
+import threading
+from pathlib import Path
+from typing import Any
+
+from redrive.clock import Clock, SystemClock
+from redrive.errors import ConfigError
+from redrive.flow.lineage import lineage
+from redrive.integrations.host import Host, started
+from redrive.integrations.reports import Died, Noted, Report, Succeeded, packed
+from redrive.integrations.spool import Spool, default_directory
+from redrive.model import Letter, Message
+from redrive.registry import check_url
+
+log = logging.getLogger("redrive")
+
+
+class Reporter:
+    """Reports of one worker. Safe in threads and after a fork; nothing it does raises into the worker.
+
+    store    the URL of the store that letters go to
+    spool    the directory in which they wait for it; by default one for this user and store
+    fsync    a letter survives a crash of the machine, too, before its message is acknowledged
+    apart    the courier is a process of its own: where a worker forks for each task, a thread of ours could hold a lock
+             of a library that the child waits for
+    """
+
+    def __init__(
+        self,
+        store: str,
+        *,
+        spool: str | Path | None = None,
+        fsync: bool = True,
+        apart: bool = False,
+        clock: Clock | None = None,
+    ) -> None:
+        if store.startswith("memory:"):
+            raise ConfigError("memory:// is seen by this process alone: letters need a store that others can open")
+        check_url("store", store)
+        self._url = store
+        directory = default_directory(store) if spool is None else Path(spool)
+        try:
+            self._spool = Spool(directory, fsync=fsync)
+        except OSError as error:
+            raise ConfigError(
+                f"letters cannot wait in {directory}: {error}. Name another directory (spool=…)"
+            ) from None
+        self._clock = clock or SystemClock()
+        self._apart = apart
+        self.delivers = True  # False: only write, because another process delivers
+        self._host: Host | None = None
+        self._pid = 0
+        self._starting = threading.Lock()
+        os.register_at_fork(after_in_child=self._forked)
+
+    @property
+    def directory(self) -> Path:
+        """Where reports wait."""
+        return self._spool.directory
+
+    def start(self) -> None:
+        """Begin to deliver what an earlier worker has left. The first report does so, too."""
+        if self._pid == os.getpid():
+            return
+        with self._starting:
+            if self._pid != os.getpid():
+                self._host, self._pid = started(self.directory, self._url, self._apart), os.getpid()
+
+    def died(self, letter: Letter) -> bool:
+        """Keep that letter; whether it is on disk. If not, the log says why, with what died."""
+        return self._report(Died(letter), f"letter {letter.id} of {letter.message.id!r} from {letter.message.source!r}")
+
+    def succeeded(self, message: Message) -> bool:
+        """Resolve the letter that this message was sent back from, if it was; whether it was."""
+        origin = lineage(message)
+        if origin is None:
+            return False
+        report = Succeeded(origin.letter, self._clock.now(), origin.replay)
+        return self._report(report, f"the success of letter {origin.letter}")
+
+    def noted(self, kind: str, id: str, body: dict[str, Any]) -> bool:
+        """Let the store keep that as a document; whether it is on disk."""
+        return self._report(Noted(kind, id, body), f"the note {kind}/{id}")
+
+    def close(self, timeout: float = 5.0) -> None:
+        """Deliver what waits, for at most so many seconds. What is left is delivered by the next worker."""
+        if self._host is not None and self._pid == os.getpid():
+            self._host.end(timeout)
+        self._host, self._pid = None, 0
+
+    def _report(self, report: Report, what: str) -> bool:
+        try:
+            self._spool.put(packed(report))
+        except Exception:
+            log.exception("%s could not be written to %s, and is not kept", what, self.directory)
+            return False
+        if not self.delivers:
+            return True
+        try:
+            self.start()
+            if self._host is not None:
+                self._host.wake()
+        except Exception:
+            log.exception("%s waits in %s: nothing delivers it now", what, self.directory)
+        return True
+
+    def _forked(self) -> None:
+        """The thread of the courier stays with the parent; so does its lock, which may be held just now."""
+        self._starting = threading.Lock()
+        self._host, self._pid = None, 0

@@ -1,0 +1,112 @@
+"""A directory of reports that wait for their store: one file each, whole or not there at all.
+
+    00001789…-4711-000001.report    waits; the names sort by time
+    refused/                        what no store will have: for a person to look at
+    lock                            whose courier delivers
+
+Any number of processes write into it; one courier at a time empties it.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import hashlib
+import os
+import time
+from collections.abc import Sequence
+from contextlib import suppress
+from itertools import count
+from pathlib import Path
+
+_SUFFIX = ".report"
+_MODE = 0o700  # reports hold bodies of messages
+
+
+class Spool:
+    """Reports on disk.
+
+    fsync   a report survives a crash of the machine, and not only of the process
+    """
+
+    def __init__(self, directory: Path, *, fsync: bool = True) -> None:
+        self.directory = directory
+        self._fsync = fsync
+        self._numbers = count(1)
+        self._lock: int | None = None
+        directory.mkdir(mode=_MODE, parents=True, exist_ok=True)
+
+    def put(self, report: bytes) -> None:
+        """Durable when it returns. Raises OSError where the disk takes nothing."""
+        name = f"{time.time_ns():020d}-{os.getpid()}-{next(self._numbers):06d}"
+        unfinished = self.directory / f".{name}"
+        try:
+            self._write(unfinished, report)
+            unfinished.rename(self.directory / f"{name}{_SUFFIX}")
+        except OSError:
+            unfinished.unlink(missing_ok=True)
+            raise
+        if self._fsync:
+            self._sync_names()
+
+    def waiting(self, limit: int) -> list[Path]:
+        """The oldest reports, up to so many."""
+        names = sorted(entry.name for entry in os.scandir(self.directory) if entry.name.endswith(_SUFFIX))
+        return [self.directory / name for name in names[:limit]]
+
+    def remove(self, files: Sequence[Path]) -> None:
+        for file in files:
+            file.unlink(missing_ok=True)
+
+    def refuse(self, file: Path) -> Path:
+        """Put a report away that no store will have; returns where it is now."""
+        place = self.directory / "refused"
+        place.mkdir(mode=_MODE, exist_ok=True)
+        with suppress(FileNotFoundError):  # another courier of this process was first
+            file.rename(place / file.name)
+        return place / file.name
+
+    def take(self) -> bool:
+        """Whether this process delivers what is here: nobody else does until it releases it, or dies."""
+        if self._lock is None:
+            lock = os.open(self.directory / "lock", os.O_RDWR | os.O_CREAT, 0o600)
+            try:
+                fcntl.lockf(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)  # of the process: a fork of it does not have it
+            except OSError:
+                os.close(lock)
+                return False
+            self._lock = lock
+        return True
+
+    def release(self) -> None:
+        if self._lock is not None:
+            os.close(self._lock)
+            self._lock = None
+
+    def _write(self, file: Path, report: bytes) -> None:
+        target = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+        try:
+            view = memoryview(report)
+            while view:
+                view = view[os.write(target, view) :]
+            if self._fsync:
+                os.fsync(target)
+        finally:
+            os.close(target)
+
+    def _sync_names(self) -> None:
+        directory = os.open(self.directory, os.O_RDONLY)
+        try:
+            os.fsync(directory)
+        finally:
+            os.close(directory)
+
+
+def default_directory(store: str) -> Path:
+    """Where reports for that store wait, if nobody says otherwise: the same for all workers of this user.
+
+    A file that is named from where a program runs is another file in another directory.
+    """
+    is_relative = store.startswith("sqlite:///") and not store.startswith("sqlite:////")
+    store = f"{store} in {Path.cwd()}" if is_relative else store
+    state = os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state"
+    return Path(state) / "redrive" / "spool" / hashlib.blake2b(store.encode(), digest_size=8).hexdigest()

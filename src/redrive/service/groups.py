@@ -1,0 +1,183 @@
+"""Groups: how they stand, and what people say of them: fixed in a version, muted for a while."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import timedelta
+
+import msgspec
+from msgspec import Struct
+from msgspec.structs import asdict, replace
+
+from redrive.alerts.incidents import Incidents
+from redrive.errors import UnknownGroup, UsageError
+from redrive.forensics.deployment import Running
+from redrive.forensics.marks import Fix, GroupState, Mark, Marks, Mute, muted
+from redrive.forensics.query import Query
+from redrive.forensics.version_order import is_at_least, is_version, order_of
+from redrive.service.asking import bounded
+from redrive.service.sources import OfSources
+from redrive.stores.base import Group
+from redrive.upkeep.fixes import Fixes
+
+_EVERY_GROUP = 10_000
+_LONGEST_WHY = 2000
+LONGEST_MUTE = timedelta(days=366)
+
+
+class GroupView(Group, frozen=True, kw_only=True):
+    """A group, where it stands, and what was said of it."""
+
+    state: GroupState
+    fix: Fix | None = None
+    mute: Mute | None = None
+    waits_for: tuple[str, ...] = ()  # of a fix that is not deployed: what keeps it
+
+
+class FixReport(Struct, frozen=True, kw_only=True):
+    """A group that was fixed, and what there is to know about it."""
+
+    group: GroupView
+    notes: list[str]
+
+
+class OfGroups(OfSources):
+    """What can be asked of groups and done with them."""
+
+    incidents: Incidents
+
+    @property
+    def marks(self) -> Marks:
+        return Marks(self.app.store.documents)
+
+    @property
+    def _fixes(self) -> Fixes:
+        return Fixes(self.app.store, self.replays, self.app.events, self.app.clock)
+
+    async def groups(self, query: Query, *, limit: int = 50, with_muted: bool = True) -> Sequence[GroupView]:
+        """The groups, the largest first.
+
+        with_muted   also those that are muted; one that the query names is shown in any case
+        """
+        await self._check(query)
+        marks, now = await self.marks.all(), self.app.clock.now()
+        hidden = frozenset[str]() if with_muted else muted(marks, now) - frozenset(query.groups or ())
+        found = await self.app.store.letters.groups(query, limit=bounded(limit) + len(hidden))
+        shown = [group for group in found if group.id not in hidden][:limit]
+        return [await self._view(group, marks.get(group.id) or Mark(group=group.id)) for group in shown]
+
+    async def group(self, id: str) -> GroupView:
+        """The group of that id, or of the only id that begins so."""
+        group = await self._group(id)
+        return await self._view(group, await self.marks.get(group.id))
+
+    async def muted_groups(self) -> list[Mark]:
+        """The marks of groups that are muted now, the one that comes back first first."""
+        now = self.app.clock.now()
+        found = [mark for mark in (await self.marks.all()).values() if mark.is_muted(now)]
+        return [self._shown(mark) for mark in sorted(found, key=lambda mark: mark.mute.until if mark.mute else now)]
+
+    async def fix(self, id: str, version: str, *, actor: str, auto: bool = False, why: str = "") -> FixReport:
+        """Say that a group is fixed in that version. When every worker of its sources runs it, its letters can go back:
+        by themselves, if `auto`."""
+        _check_version(version)
+        group = await self._group(id)
+        now = self.app.clock.now()
+        fix = Fix(id=self.app.clock.new_id(), version=version, by=actor, at=now, why=_why(why), auto=auto)
+        _, mark = await self.marks.change(group.id, lambda old: replace(old, fix=fix))
+        said = f"{group.id} in {version}{', its letters go back by themselves' if auto else ''}"
+        await self.note(actor, "fix", f"{said}{': ' + why if why else ''}")
+        view = await self._view(group, mark)
+        return FixReport(group=view, notes=[*self._notes(view, version, await self._fixes.running())])
+
+    async def unfix(self, id: str, *, actor: str) -> GroupView:
+        """Take back that a group is fixed. A replay that was started for it goes on."""
+        group = await self._group(id)
+        old, mark = await self.marks.change(group.id, lambda old: replace(old, fix=None))
+        if old.fix is None:
+            raise UsageError(f"group {group.id} is not fixed in any version: there is nothing to undo")
+        await self.note(actor, "unfix", f"{group.id}, fixed in {old.fix.version} by {old.fix.by}")
+        return await self._view(group, mark)
+
+    async def mute(self, id: str, span: timedelta, *, actor: str, why: str) -> GroupView:
+        """Let nobody be told of a group for so long. Its open incidents are resolved; when the time is over it comes
+        back by itself, and if it goes on then, somebody is told."""
+        if not timedelta() < span <= LONGEST_MUTE:
+            raise UsageError(f"a group is muted for more than nothing and at most {LONGEST_MUTE.days} days")
+        if not why.strip():
+            raise UsageError("say why it is muted: whoever wonders about the silence will ask")
+        group, now = await self._group(id), self.app.clock.now()
+        mute = Mute(by=actor, at=now, until=now + span, why=_why(why))
+        _, mark = await self.marks.change(group.id, lambda old: replace(old, mute=mute))
+        await self.note(actor, "mute", f"{group.id} until {mute.until:%Y-%m-%d %H:%M} UTC: {why}")
+        for incident in await self.incidents.list():
+            if incident.is_open and incident.alert.group == group.id:
+                await self.incidents.resolve(incident.id, actor=actor)
+        return await self._view(group, mark)
+
+    async def unmute(self, id: str, *, actor: str) -> GroupView | None:
+        """Let people be told of a group again; None if it was not muted."""
+        group, now = await self._group(id), self.app.clock.now()
+        old, mark = await self.marks.change(group.id, lambda old: replace(old, mute=None))
+        if not old.is_muted(now):
+            return None
+        await self.note(actor, "unmute", group.id)
+        return await self._view(group, mark)
+
+    # -- inside --------------------------------------------------------------------------------------------------
+
+    async def _group(self, id: str) -> Group:
+        """The group itself, by its id or by the beginning of it."""
+        letters = self.app.store.letters
+        exact = await letters.groups(Query(groups=(id,)), limit=1) if id else []
+        if exact:
+            return exact[0]
+        found = [group for group in await letters.groups(Query(), limit=_EVERY_GROUP) if id and group.id.startswith(id)]
+        if len(found) > 1:
+            names = ", ".join(group.id for group in found[:5])
+            raise UsageError(f"{id!r} means more than one group: {names}{', …' if len(found) > 5 else ''}")
+        if not found:
+            raise UnknownGroup(id)
+        return found[0]
+
+    async def _view(self, group: Group, mark: Mark) -> GroupView:
+        shown, state = self._shown(mark), mark.state(self.app.clock.now())
+        waits: tuple[str, ...] = ()
+        if mark.fix is not None and mark.fix.state is GroupState.FIXED:
+            waits = (await self._fixes.deployment(group.id, mark.fix.version)).waits_for
+        fields = {name: value for name, value in asdict(group).items() if name != "message"}
+        message = self.redactor.text(group.message)
+        mute = shown.mute if state is GroupState.MUTED else None
+        return GroupView(**fields, message=message, state=state, fix=shown.fix, mute=mute, waits_for=waits)
+
+    def _shown(self, mark: Mark) -> Mark:
+        """The mark as it may be shown: the reasons are what somebody typed."""
+        masked = self.redactor.text
+        fix = mark.fix and msgspec.structs.replace(mark.fix, why=masked(mark.fix.why))
+        mute = mark.mute and msgspec.structs.replace(mark.mute, why=masked(mark.mute.why))
+        return Mark(group=mark.group, fix=fix, mute=mute)
+
+    def _notes(self, view: GroupView, version: str, running: Sequence[Running]) -> list[str]:
+        """What whoever says that a group is fixed may not know."""
+        notes = []
+        versions = {worker.version for worker in running} | {view.first_version, view.last_version}
+        if version not in versions:
+            notes.append(f"no worker and no letter of this group has reported {version} yet: check that it is right")
+        if order_of(version) is None:
+            notes.append(f"{version} has no order among versions: it is deployed when every worker says exactly that")
+        if view.last_version and is_at_least(view.last_version, version):
+            notes.append(f"its last letter died on {view.last_version}, which is not before {version}")
+        return notes
+
+
+def _check_version(version: str) -> None:
+    if not is_version(version):
+        raise UsageError(
+            f"{version!r} is no version: write it as your workers report it, such as 1.4.2 or v1.4.2-3-gabc"
+        )
+
+
+def _why(text: str) -> str:
+    if len(text) > _LONGEST_WHY:
+        raise UsageError(f"a reason has at most {_LONGEST_WHY:,} characters")
+    return text

@@ -1,0 +1,307 @@
+"""Reports of somebody else's worker: on disk before it goes on, in the store as soon as it answers, never twice."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import sys
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+
+from redrive.errors import ConfigError, StoreUnavailable
+from redrive.flow.lineage import sent_back
+from redrive.forensics.query import Query
+from redrive.integrations.courier import Courier, batches
+from redrive.integrations.letters import failure_of, failure_told, letter_of
+from redrive.integrations.reporter import Reporter
+from redrive.integrations.reports import Died, Noted, Succeeded, packed
+from redrive.integrations.spool import Spool, default_directory
+from redrive.model import Letter, Message, State, letter_id
+from redrive.stores.base import EntryStatus, Letters
+from redrive.stores.memory import MemoryStore
+from redrive.stores.sqlite import open_store
+from redrive.testing.waiting import until
+
+NOW = datetime(2030, 1, 1, tzinfo=UTC)
+
+
+def made(id: str, error: BaseException | None = None, *, attempt: int = 1) -> Letter:
+    message = Message(id, "celery.tasks", b'{"n":1}', NOW)
+    return letter_of(message, [failure_of(error or ValueError("bad"), at=NOW, attempt=attempt)], transport="x", now=NOW)
+
+
+def url_in(directory: Path) -> str:
+    return f"sqlite:///{directory / 'letters.db'}"
+
+
+async def all_letters(url: str) -> Sequence[Letter]:
+    store = open_store(url)
+    try:
+        return (await store.letters.search(Query(), limit=1000)).letters
+    finally:
+        await store.aclose()
+
+
+def waiting(directory: Path) -> int:
+    return len(Spool(directory).waiting(1000))
+
+
+async def test_what_dies_is_on_disk_at_once_and_in_the_store_soon(tmp_path: Path) -> None:
+    reporter = Reporter(url_in(tmp_path), spool=tmp_path / "spool")
+    for number in range(3):
+        assert reporter.died(made(f"t{number}"))
+    await until(lambda: waiting(reporter.directory) == 0, what="all is delivered")
+    reporter.close()
+    assert {letter.message.id for letter in await all_letters(url_in(tmp_path))} == {"t0", "t1", "t2"}
+
+
+async def test_a_death_after_a_replay_rejoins_its_letter_and_a_success_resolves_it(tmp_path: Path) -> None:
+    store, spool = MemoryStore(), Spool(tmp_path / "spool")
+    first, second = made("t1"), made("t2")
+    await store.letters.record([first, second])
+    await store.ledger.freeze("r1", Query(), now=NOW)
+    sent = {}
+    for letter in (first, second):
+        [claimed] = await store.letters.claim(
+            Query(ids=(letter.id,)), to=State.REPLAYING, owner="r1", now=NOW, until=NOW, limit=1, replay="r1"
+        )
+        sent[letter.id] = sent_back(claimed, now=NOW, replay="r1")
+    again = failure_of(OSError("still"), at=NOW, attempt=2)
+    spool.put(packed(Died(letter_of(sent[first.id], [again], transport="x", now=NOW))))
+    courier = Courier(spool, store)
+    courier.end()
+    await courier.run()
+
+    spool.put(packed(Succeeded(second.id, NOW, "r1")))
+    courier = Courier(spool, store)
+    courier.end()
+    await courier.run()
+    dead, resolved = await store.letters.get(first.id), await store.letters.get(second.id)
+    assert dead is not None
+    assert resolved is not None
+    assert (dead.state, len(dead.failures), dead.message.headers) == (State.EXHAUSTED, 2, ())
+    assert resolved.state is State.RESOLVED
+    entries, _ = await store.ledger.entries("r1")
+    assert {entry.letter: entry.status for entry in entries} == {
+        first.id: EntryStatus.FAILED,
+        second.id: EntryStatus.RESOLVED,
+    }
+
+
+async def test_only_the_message_that_was_sent_back_resolves_its_letter(tmp_path: Path) -> None:
+    reporter = Reporter(url_in(tmp_path), spool=tmp_path / "spool")
+    forged = Message("other", "celery.tasks", b"", NOW, (("redrive-letter", letter_id("celery.tasks", "t1").encode()),))
+    assert not reporter.succeeded(forged)
+    own = Message("t1", "celery.tasks", b"", NOW, forged.headers)
+    assert reporter.succeeded(own)
+    reporter.close()
+
+
+class Away:
+    """Letters of a store that is away until it is let back."""
+
+    def __init__(self, letters: Letters) -> None:
+        self._letters = letters
+        self.is_away = True
+        self.asked = asyncio.Event()
+
+    async def search(self, query: Query, *, limit: int = 50) -> object:
+        self.asked.set()
+        if self.is_away:
+            raise StoreUnavailable("the store", "it is away")
+        return await self._letters.search(query, limit=limit)
+
+    async def record(self, letters: Sequence[Letter]) -> None:
+        await self._letters.record(letters)
+
+
+class AwayStore(MemoryStore):
+    def __init__(self) -> None:
+        super().__init__()
+        self.real = self.letters
+        self.letters = self.away = Away(self.real)  # type: ignore[assignment]
+
+
+async def test_while_the_store_is_away_reports_wait_and_are_delivered_when_it_is_back(tmp_path: Path) -> None:
+    store, spool = AwayStore(), Spool(tmp_path / "spool")
+    spool.put(packed(Died(made("t1"))))
+    courier = Courier(spool, store)
+    running = asyncio.create_task(courier.run())
+    await store.away.asked.wait()
+    assert len(spool.waiting(10)) == 1
+    store.away.is_away = False
+    await until(lambda: not spool.waiting(10), what="it is delivered")
+    courier.end()
+    await running
+    assert await store.real.count(Query()) == 1
+
+
+class Broken(MemoryStore):
+    """A store that fails, in a way of its own, at one letter."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.letters = BrokenLetters(self.letters)  # type: ignore[assignment]
+
+
+class BrokenLetters:
+    def __init__(self, letters: Letters) -> None:
+        self._letters = letters
+
+    async def record(self, letters: Sequence[Letter]) -> None:
+        if any(letter.message.id == "t1" for letter in letters):
+            raise RuntimeError("a bug")
+        await self._letters.record(letters)
+
+    def __getattr__(self, name: str) -> object:
+        return getattr(self._letters, name)
+
+
+async def test_a_report_that_a_store_fails_at_stays_and_holds_up_none_beside_it(tmp_path: Path) -> None:
+    store, spool = Broken(), Spool(tmp_path / "spool")
+    for number in range(3):
+        spool.put(packed(Died(made(f"t{number}"))))
+    courier = Courier(spool, store)
+    courier.end()
+    await courier.run()
+    assert {letter.message.id for letter in (await store.letters.search(Query(), limit=9)).letters} == {"t0", "t2"}
+    assert len(spool.waiting(10)) == 1
+
+
+async def test_large_reports_are_read_a_few_at_a_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("redrive.integrations.courier._LARGEST", 1000)
+    store, spool = MemoryStore(), Spool(tmp_path / "spool")
+    for number in range(5):
+        message = Message(f"t{number}", "celery.tasks", b"x" * 300, NOW)
+        spool.put(packed(Died(letter_of(message, [failure_of(ValueError(), at=NOW)], transport="x", now=NOW))))
+    sizes = [len(batch) for batch in batches(spool.waiting(10))]
+    assert sizes == [2, 2, 1]
+    courier = Courier(spool, store)
+    courier.end()
+    await courier.run()
+    assert await store.letters.count(Query()) == 5
+
+
+async def test_a_note_of_a_worker_is_a_document_of_the_store(tmp_path: Path) -> None:
+    store = MemoryStore()
+    reporter = Reporter(url_in(tmp_path), spool=tmp_path / "spool")
+    assert reporter.noted("integration", "celery/w1", {"acks_late": False})
+    reporter.close(30)
+    spool = Spool(tmp_path / "again")
+    spool.put(packed(Noted("integration", "celery/w1", {"n": 1})))
+    spool.put(packed(Noted("integration", "celery/w1", {"n": 2})))
+    courier = Courier(spool, store)
+    courier.end()
+    await courier.run()
+    [document] = await store.documents.list("integration")
+    assert (document.id, document.body) == ("celery/w1", {"n": 2})
+
+
+def test_a_failure_of_which_only_texts_came_is_grouped_by_the_users_own_code() -> None:
+    stack = """Traceback (most recent call last):
+  File "/app/.venv/lib/python3.11/site-packages/celery/app/trace.py", line 479, in trace_task
+    R = retval = fun(*args, **kwargs)
+  File "/app/shop/tasks.py", line 7, in charge
+    raise CardError("no")
+shop.CardError: no
+"""
+    failure = failure_told("shop.CardError", "no", at=NOW, stack=stack)
+    assert failure.frames == ("tasks:charge",)
+    assert failure_told("ValueError", "no", at=NOW, error=ValueError("no")).category == "validation"
+
+
+async def test_what_is_no_report_is_put_away_and_holds_up_nothing(tmp_path: Path) -> None:
+    store, spool = MemoryStore(), Spool(tmp_path / "spool")
+    spool.put(b"\xc1 rubbish")
+    spool.put(b"")
+    spool.put(packed(Died(made("t1"))))
+    courier = Courier(spool, store)
+    courier.end()
+    await courier.run()
+    assert await store.letters.count(Query()) == 1
+    assert len(list((spool.directory / "refused").iterdir())) == 2
+    assert not spool.waiting(10)
+
+
+async def test_a_worker_that_forks_reports_from_both(tmp_path: Path) -> None:
+    code = """
+import os, sys
+from pathlib import Path
+from redrive.integrations.reporter import Reporter
+from tests.integrations.test_ground import made
+reporter = Reporter(sys.argv[1], spool=sys.argv[2])
+reporter.died(made("parent"))
+pid = os.fork()
+if pid == 0:
+    reporter.died(made("child"))
+    reporter.close(30)
+    os._exit(0)
+os.waitpid(pid, 0)
+reporter.close(30)
+"""
+    process = await asyncio.create_subprocess_exec(
+        sys.executable, "-c", code, url_in(tmp_path), str(tmp_path / "spool"), cwd=Path(__file__).parents[2]
+    )
+    assert await process.wait() == 0
+    assert {letter.message.id for letter in await all_letters(url_in(tmp_path))} == {"parent", "child"}
+
+
+async def test_what_a_killed_worker_left_is_delivered_by_the_next(tmp_path: Path) -> None:
+    Spool(tmp_path / "spool").put(packed(Died(made("left"))))
+    reporter = Reporter(url_in(tmp_path), spool=tmp_path / "spool")
+    reporter.start()
+    await until(lambda: waiting(reporter.directory) == 0, what="it is delivered")
+    reporter.close()
+    [letter] = await all_letters(url_in(tmp_path))
+    assert letter.message.id == "left"
+
+
+async def test_a_courier_that_is_a_process_ends_with_its_worker(tmp_path: Path) -> None:
+    Spool(tmp_path / "spool").put(packed(Died(made("t1"))))
+    process = await asyncio.create_subprocess_exec(
+        sys.executable,
+        "-m",
+        "redrive.integrations.courier",
+        str(tmp_path / "spool"),
+        stdin=asyncio.subprocess.PIPE,
+        env={**os.environ, "REDRIVE_STORE": url_in(tmp_path)},
+    )
+    await until(lambda: waiting(tmp_path / "spool") == 0, what="it is delivered")
+    assert process.stdin is not None
+    process.stdin.close()
+    assert await process.wait() == 0
+    assert len(await all_letters(url_in(tmp_path))) == 1
+
+
+def test_a_disk_that_takes_nothing_is_said_and_raises_nothing(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    reporter = Reporter(url_in(tmp_path), spool=tmp_path / "spool")
+    reporter.directory.rmdir()
+    assert not reporter.died(made("t1"))
+    assert "'t1' from 'celery.tasks' could not be written" in caplog.text
+
+
+def test_files_of_one_name_in_two_directories_have_two_spools(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    places = {}
+    for name in ("a", "b"):
+        (tmp_path / name).mkdir()
+        monkeypatch.chdir(tmp_path / name)
+        places[name] = [default_directory("sqlite:///letters.db"), default_directory("sqlite:////srv/letters.db")]
+    assert places["a"][0] != places["b"][0]
+    assert places["a"][1] == places["b"][1]
+
+
+def test_a_store_of_which_nobody_has_heard_is_refused_at_once(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="did you mean 'postgresql'"):
+        Reporter("postgresq://db/letters", spool=tmp_path)
+
+
+def test_a_store_that_nobody_else_sees_and_a_spool_that_is_a_file_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="this process alone"):
+        Reporter("memory://")
+    (tmp_path / "file").touch()
+    with pytest.raises(ConfigError, match="spool="):
+        Reporter(url_in(tmp_path), spool=tmp_path / "file")
