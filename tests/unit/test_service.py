@@ -318,6 +318,13 @@ async def test_purging_everything_has_to_be_said_in_words(service: Service) -> N
     assert await service.count(ALL) == 3
 
 
+async def test_replaying_everything_has_to_be_said_in_words(service: Service) -> None:
+    await _bury(service, 3)
+    with pytest.raises(UsageError, match="say which to replay"):
+        await service.replay(ALL, actor="ann")
+    assert (await service.replay(ALL, actor="ann", every=True)).total == 3
+
+
 async def _exported(service: Service, query: Query = ALL) -> list[bytes]:
     return [chunk async for chunk in service.export(query)]
 

@@ -263,7 +263,7 @@ class Replays:
         )
 
     async def give_back(self, id: str, *, actor: str) -> None:
-        """Give back what a replay has claimed that was paused or cancelled by somebody who died before they had done so.
+        """Give back what a replay has claimed that was paused or cancelled, if who had it died before.
 
         A paused one is ours meanwhile, so that nobody who resumes it claims what we give back."""
         replay, version = await self._book.load(id)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from datetime import datetime, timedelta
 from enum import StrEnum
 from typing import Any
@@ -155,7 +155,7 @@ class ReplayBook:
         """Note that it has not ended: it is found by that however many come after it. Written before it runs."""
         await self._documents.put(OPEN_KIND, id, {})
 
-    async def open(self) -> list[Replay]:
+    async def open(self) -> Sequence[Replay]:
         """Those that have not ended, newest first: by their notes, and of those that have none the newest."""
         found = {replay.id: replay for replay in await self.list(_LISTED)}
         for note in await self._documents.list(OPEN_KIND, limit=_MOST_OPEN):
