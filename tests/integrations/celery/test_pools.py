@@ -8,6 +8,7 @@ import pytest
 
 from redrive.model import State
 from tests.integrations.celery.world import Shop, touch
+
 POOLS = ["solo", "threads", "gevent"]
 
 
