@@ -24,7 +24,8 @@ def replay(scale: Scale) -> Measured:
     """Letters a second that a replay pushes back."""
     count = scale.of(10_000, 200)
     figures = side_by_side(
-        {"redrive": lambda: in_loop(replayed("faststream", f"faststream+{_server().url}", _messages(count)))}, scale.rounds
+        {"redrive": lambda: in_loop(replayed("faststream", f"faststream+{_server().url}", _messages(count)))},
+        scale.rounds,
     )
     return Measured(redrive=figures["redrive"], peers={}, settings={"letters": count})
 
