@@ -8,6 +8,7 @@ import random
 import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -74,7 +75,7 @@ async def test_after_kills_each_group_of_a_fifo_queue_is_whole_and_in_order(
     chance = random.Random(seed())
     for killed_at in sorted(chance.sample(range(5, 60), 3)):
         async with fifo_process(url, file):  # killed when so many are handled
-            await until(lambda least=killed_at: len(handled(file)) >= least, what=f"{killed_at} are handled")
+            await until(partial(has_handled, file, killed_at), what=f"{killed_at} are handled")
     async with fifo_process(url, file):
         await until(lambda: len(set(handled(file))) == len(sent), what="all are handled")
     for group in groups:
@@ -87,6 +88,10 @@ def handled(file: Path) -> list[tuple[str, int]]:
     """Group and number of each, as they were handled."""
     lines = file.read_text().splitlines() if file.exists() else []
     return [(group, int(number)) for group, number in map(str.split, lines)]
+
+
+def has_handled(file: Path, least: int) -> bool:
+    return len(handled(file)) >= least
 
 
 @asynccontextmanager

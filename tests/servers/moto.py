@@ -1,5 +1,5 @@
-"""moto's server, the second that speaks the protocol of Amazon SQS: it knows rights, sizes and retention, and is strict
-where ElasticMQ is not."""
+"""moto's server, the second that speaks the protocol of Amazon SQS: what both servers agree on is less likely to be a
+habit of one of them."""
 
 import sys
 from collections.abc import Mapping, Sequence

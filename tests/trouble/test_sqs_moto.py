@@ -73,7 +73,7 @@ async def test_a_group_comes_in_order_though_its_first_message_is_given_back(mot
         await transport.send([make_message(id=f"{number}", key=b"one") for number in range(5)])
         first = await taken(transport, 1)
         assert await transport.settle([Settlement(first[0], Release())]) == []
-        order = []
+        order: list[str] = []
         while len(order) < 5:
             for delivery in await asyncio.wait_for(transport.receive("orders", 1), 60):
                 order.append(delivery.message.id)
