@@ -13,7 +13,8 @@ import pytest
 from litestar import Litestar
 
 from redrive import Permanent, Policy, Redrive, immediate
-from redrive.access.tokens import Role, Tokens
+from redrive.access.actors import Role
+from redrive.access.tokens import Tokens
 from redrive.admin.api import create_api
 from redrive.config.settings import Settings, Upkeep
 from redrive.service import Service

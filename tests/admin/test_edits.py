@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from redrive.access.tokens import Role
+from redrive.access.actors import Role
 from redrive.model import Letter, State
 from redrive.testing.builders import make_letter, make_message
 from tests.admin.conftest import Client, Shop

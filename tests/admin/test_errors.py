@@ -2,7 +2,7 @@
 
 import pytest
 
-from redrive.access.tokens import Role
+from redrive.access.actors import Role
 from redrive.errors import StoreUnavailable
 from tests.admin.conftest import Client, Shop
 

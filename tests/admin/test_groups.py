@@ -7,7 +7,7 @@ from typing import Any
 import httpx
 import pytest
 
-from redrive.access.tokens import Role
+from redrive.access.actors import Role
 from redrive.testing.builders import make_failure, make_letter, make_message
 from tests.admin.conftest import SECRET, Client, Shop
 

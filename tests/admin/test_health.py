@@ -6,7 +6,8 @@ from typing import Any
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from redrive.access.tokens import Role, Tokens
+from redrive.access.actors import Role
+from redrive.access.tokens import Tokens
 from redrive.admin import health
 from redrive.admin.api import create_api
 from redrive.errors import StoreUnavailable

@@ -2,7 +2,7 @@
 
 import pytest
 
-from redrive.access.tokens import Role
+from redrive.access.actors import Role
 from redrive.model import letter_id
 from redrive.telemetry.events import LetterResolved, MessageBuried
 from tests.admin.conftest import Client, Shop

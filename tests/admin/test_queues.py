@@ -8,7 +8,7 @@ from typing import Any
 import httpx
 import pytest
 
-from redrive.access.tokens import Role
+from redrive.access.actors import Role
 from redrive.testing.waiting import until
 from redrive.worker import Worker
 from tests.admin.conftest import SECRET, Client, Shop

@@ -8,7 +8,7 @@ from typing import Any, cast
 import httpx
 import pytest
 
-from redrive.access.tokens import Role
+from redrive.access.actors import Role
 from redrive.admin.background import Background
 from redrive.service import Service
 from redrive.telemetry.events import MessageBuried

@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable
 import httpx
 import pytest
 
-from redrive.access.tokens import Role
+from redrive.access.actors import Role
 from redrive.telemetry.events import Event, LetterResolved, MessageBuried, ReplayMoved
 from tests.admin.conftest import Client, Shop
 

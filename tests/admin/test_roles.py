@@ -5,7 +5,7 @@ import re
 import pytest
 from litestar import Litestar, Router, get
 
-from redrive.access.tokens import Role
+from redrive.access.actors import Role
 from redrive.admin.access import handlers_of
 from redrive.admin.api import create_api
 from redrive.errors import ConfigError

@@ -10,7 +10,8 @@ from pathlib import Path
 import httpx
 import pytest
 
-from redrive.access.tokens import Role, Tokens
+from redrive.access.actors import Role
+from redrive.access.tokens import Tokens
 from redrive.admin.api import admit
 from redrive.errors import ConfigError
 from tests.admin.conftest import Shop

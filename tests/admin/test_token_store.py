@@ -5,7 +5,8 @@ from datetime import timedelta
 import msgspec
 import pytest
 
-from redrive.access.tokens import KIND, Role, Tokens, UnknownToken
+from redrive.access.actors import Role
+from redrive.access.tokens import KIND, Tokens, UnknownToken
 from redrive.errors import StoreUnavailable, UsageError
 from tests.admin.conftest import Shop
 

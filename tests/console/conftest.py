@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 from playwright.async_api import Browser, Page, async_playwright
 
-from redrive.access.tokens import Role, Tokens
+from redrive.access.actors import Role
+from redrive.access.tokens import Tokens
 from redrive.admin.server import Server
 from redrive.telemetry.events import MessageBuried
 from tests.admin.conftest import Shop

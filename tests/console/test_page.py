@@ -9,7 +9,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 from playwright.async_api import Browser, Page, expect
 
-from redrive.access.tokens import Role
+from redrive.access.actors import Role
 from redrive.admin.server import Server
 from redrive.model import Message, letter_id
 from redrive.telemetry.events import Event, LetterResolved

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from playwright.async_api import Browser, Page, expect
 
-from redrive.access.tokens import Role
+from redrive.access.actors import Role
 from redrive.admin.server import Server
 from redrive.service import Service
 from tests.admin.conftest import Shop

@@ -51,7 +51,7 @@ import click
 from msgspec import Struct
 from msgspec.structs import replace
 
-from redrive.access.tokens import Role
+from redrive.access.actors import Role
 from redrive.cli.lazy import common
 from redrive.cli.session import loaded
 from redrive.collect.foreign import failure_of, letter_of

@@ -11,13 +11,13 @@ import hmac
 import re
 import secrets
 from datetime import datetime, timedelta
-from enum import StrEnum
 from typing import Any
 
 import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
+from redrive.access.actors import Role
 from redrive.clock import Clock
 from redrive.errors import Unavailable, UsageError
 from redrive.stores.base import Documents
@@ -26,18 +26,6 @@ KIND = "token"
 _FORM = re.compile(r"rdr_([a-z0-9]{10})_([\w-]{43})", re.ASCII)
 _ALPHABET = "abcdefghjkmnpqrstuvwxyz23456789"  # without look-alikes: an id is read aloud and typed
 _NOTED_EVERY = timedelta(hours=1)
-
-
-class Role(StrEnum):
-    """What a token may do; each may do what those before it may."""
-
-    VIEWER = "viewer"  # see everything that is shown
-    OPERATOR = "operator"  # retry, archive, replay
-    ADMIN = "admin"  # tokens, the audit trail
-
-    def allows(self, needed: Role) -> bool:
-        ranks = list(Role)
-        return ranks.index(self) >= ranks.index(needed)
 
 
 class Token(Struct, frozen=True, kw_only=True):

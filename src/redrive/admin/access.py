@@ -15,7 +15,8 @@ from litestar.routes import HTTPRoute
 from litestar.types import Message, Scope
 from msgspec import Struct
 
-from redrive.access.tokens import Role, Token
+from redrive.access.actors import Role
+from redrive.access.tokens import Token
 from redrive.admin.problems import Refused
 from redrive.errors import ConfigError
 

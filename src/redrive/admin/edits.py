@@ -15,7 +15,7 @@ from litestar.di import NamedDependency
 from litestar.params import FromPath, JSONBody
 from msgspec import Meta, Struct
 
-from redrive.access.tokens import Role
+from redrive.access.actors import Role
 from redrive.admin.problems import MOST_EDITED, Unreadable
 from redrive.forensics.editing import VersionView
 from redrive.forensics.jsonpatch import Operation

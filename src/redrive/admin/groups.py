@@ -10,7 +10,7 @@ from litestar.di import NamedDependency
 from litestar.params import FromPath, FromQuery, JSONBody
 from msgspec import Meta, Struct
 
-from redrive.access.tokens import Role
+from redrive.access.actors import Role
 from redrive.admin.letters import Limit
 from redrive.admin.wire import from_url
 from redrive.forensics.marks import Mark

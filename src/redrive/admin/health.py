@@ -10,7 +10,7 @@ from litestar.di import NamedDependency
 from msgspec import Struct
 
 from redrive import __version__
-from redrive.access.tokens import Role
+from redrive.access.actors import Role
 from redrive.answers import ask_each
 from redrive.doctor.findings import Diagnosis
 from redrive.forensics.measured import Measured

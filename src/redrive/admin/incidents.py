@@ -9,7 +9,7 @@ from litestar.di import NamedDependency
 from litestar.params import FromPath, FromQuery, JSONBody
 from msgspec import Meta, Struct
 
-from redrive.access.tokens import Role
+from redrive.access.actors import Role
 from redrive.admin.letters import Limit
 from redrive.alerts.incidents import Incident, IncidentState
 from redrive.service import Service

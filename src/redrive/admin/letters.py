@@ -9,7 +9,8 @@ from litestar.di import NamedDependency
 from litestar.params import FromPath, FromQuery, JSONBody, QueryParameter
 from msgspec import Meta, Struct
 
-from redrive.access.tokens import Role, Token
+from redrive.access.actors import Role
+from redrive.access.tokens import Token
 from redrive.admin.edits import edit_letter, undo_edit
 from redrive.admin.problems import Unreadable
 from redrive.admin.wire import from_url

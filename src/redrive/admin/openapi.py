@@ -15,7 +15,7 @@ from litestar.openapi.spec import Components, SecurityScheme
 from litestar.typing import FieldDefinition
 
 from redrive import __version__, console
-from redrive.access.tokens import Role
+from redrive.access.actors import Role
 from redrive.admin.access import handlers_of
 from redrive.admin.problems import Problem
 

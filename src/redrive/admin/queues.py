@@ -10,7 +10,7 @@ from litestar.di import NamedDependency
 from litestar.params import FromQuery, JSONBody, QueryParameter
 from msgspec import Meta, Struct
 
-from redrive.access.tokens import Role
+from redrive.access.actors import Role
 from redrive.admin.letters import Limit
 from redrive.flow.pauses import SourcePause
 from redrive.forensics.held import HeldView

@@ -11,7 +11,7 @@ from litestar.params import FromPath, FromQuery, JSONBody
 from msgspec import Meta, Struct
 from msgspec.structs import replace
 
-from redrive.access.tokens import Role
+from redrive.access.actors import Role
 from redrive.admin.background import Background
 from redrive.admin.letters import Limit
 from redrive.errors import UsageError

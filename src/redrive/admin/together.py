@@ -10,7 +10,8 @@ import msgspec
 from litestar import Response, get
 from litestar.datastructures import State
 
-from redrive.access.tokens import Role, Token
+from redrive.access.actors import Role
+from redrive.access.tokens import Token
 from redrive.admin.access import Door, is_loopback
 from redrive.admin.answers import METRICS, READY, TOKEN
 from redrive.admin.api import guarded

@@ -20,7 +20,8 @@ import pytest
 import pytest_asyncio
 
 from redrive import Redrive
-from redrive.access.tokens import Role, Tokens
+from redrive.access.actors import Role
+from redrive.access.tokens import Tokens
 from redrive.admin.api import create_api
 from redrive.config.settings import Settings
 from redrive.errors import ConfigError

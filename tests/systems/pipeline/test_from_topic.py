@@ -10,7 +10,8 @@ from typing import Any
 import pytest
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from redrive.access.tokens import Role, Tokens
+from redrive.access.actors import Role
+from redrive.access.tokens import Tokens
 from redrive.admin.api import create_api
 from redrive.app import Redrive
 from redrive.config.settings import Settings

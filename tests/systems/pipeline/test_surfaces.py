@@ -16,7 +16,8 @@ from uuid import uuid4
 import httpx
 
 from redrive import Redrive
-from redrive.access.tokens import Role, Tokens
+from redrive.access.actors import Role
+from redrive.access.tokens import Tokens
 from redrive.admin.api import create_api
 from redrive.config.settings import Settings
 from redrive.errors import StoreUnavailable

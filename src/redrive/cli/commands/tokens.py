@@ -5,7 +5,8 @@ from __future__ import annotations
 import click
 from rich.text import Text
 
-from redrive.access.tokens import Role, Token, Tokens
+from redrive.access.actors import Role
+from redrive.access.tokens import Token, Tokens
 from redrive.cli.exits import NOTHING
 from redrive.cli.lazy import common
 from redrive.cli.options import as_json

@@ -9,7 +9,7 @@ from litestar.di import NamedDependency, Provide
 from litestar.params import FromPath, JSONBody, QueryParameter
 from msgspec import Meta, Struct
 
-from redrive.access.tokens import Role
+from redrive.access.actors import Role
 from redrive.admin.letters import Limit
 from redrive.service import Service
 from redrive.systems.files.dead_letters import DeadLetterQueues, Depth, Plan, Shown
