@@ -68,9 +68,12 @@ SERVERS_postgresql_store := postgresql
 SERVERS_celery := rabbitmq redis
 SERVERS_dramatiq := redis rabbitmq
 SERVERS_rq := redis
+SERVERS_taskiq := redis
+SERVERS_faststream := redis
+SERVERS_bullmq := redis
 SERVERS_processes := redis rabbitmq kafka
 FAMILIES := $(sort $(foreach name,$(ONLY),$(firstword $(subst /, ,$(name)))))
-MEASURED := $(or $(FAMILIES),celery dramatiq rq redis redis_store kafka pipeline rabbitmq sqs mongodb opensearch postgresql postgresql_store processes)
+MEASURED := $(or $(FAMILIES),celery dramatiq rq taskiq faststream bullmq redis redis_store kafka pipeline rabbitmq sqs mongodb opensearch postgresql postgresql_store processes)
 BENCH_SERVERS := $(sort $(foreach family,$(MEASURED),$(SERVERS_$(family))))
 
 install: $(VENV)/.dev ## make .venv with Redrive and the tools

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import atexit
 import statistics
 import time
@@ -25,6 +26,7 @@ from redrive.transports.base import ACCEPTED
 from redrive.transports.sqs import open_transport
 
 _BODY, _CONCURRENCY = b"x" * 300, 10
+_PATIENCE = 120  # seconds: what does not end in that time is a defect that is to be seen
 _queues = count(1)
 
 
@@ -76,7 +78,8 @@ def _measured(scale: Scale, contenders: dict[str, Contender], **settings: int) -
 async def _drained(queue: str, total: int) -> float:
     settings = replace(Settings(), concurrency=_CONCURRENCY)
     app = Redrive(transport=f"{_server().url}&wait=1s", store="memory://", settings=settings)
-    return await drained(app, draining(app, queue, total), total)
+    async with asyncio.timeout(_PATIENCE):
+        return await drained(app, draining(app, queue, total), total)
 
 
 async def _sent(queue: str, total: int) -> float:
@@ -98,7 +101,7 @@ async def _replayed(queue: str, total: int) -> float:
         app.declare(queue)
         service = Service(app)
         began = time.perf_counter()
-        await service.run_replay((await service.replay(Query(), actor="benchmark")).id)
+        await service.run_replay((await service.replay(Query(), every=True, actor="benchmark")).id)
         return total / (time.perf_counter() - began)
 
 

@@ -8,6 +8,8 @@ from typing import Any
 
 from benchmarks.peers import needed
 
+_PATIENCE = 120  # seconds
+
 
 def client(endpoint: str) -> Any:
     boto3 = needed("boto3")
@@ -22,6 +24,8 @@ def consume(endpoint: str, queue: str, total: int, *, in_batches: bool) -> float
     url = sqs.get_queue_url(QueueName=queue)["QueueUrl"]
     began, left = time.perf_counter(), total
     while left > 0:
+        if time.perf_counter() - began > _PATIENCE:
+            raise RuntimeError(f"boto3 has {left} of {total} messages left after {_PATIENCE} s")
         answer = sqs.receive_message(QueueUrl=url, MaxNumberOfMessages=10, WaitTimeSeconds=1)
         found = answer.get("Messages", ())
         if in_batches and found:

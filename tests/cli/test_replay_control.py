@@ -17,7 +17,7 @@ from tests.cli.world import Shell, World, letter
 def begun(shell: Shell) -> Shell:
     """Four letters, and a slow replay `r1` of them that nobody runs yet."""
     shell.keep([letter(number) for number in range(1, 5)])
-    shell.ask(lambda service: service.replay(Query(), actor="ann", rate=0.5, id="r1"))
+    shell.ask(lambda service: service.replay(Query(), every=True, actor="ann", rate=0.5, id="r1"))
     return shell
 
 

@@ -54,7 +54,7 @@ class Dlq:
         async with self.app() as app:
             app.declare(self.main.name)
             service = Service(app)
-            await service.run_replay((await service.replay(Query(), actor="test")).id)
+            await service.run_replay((await service.replay(Query(), every=True, actor="test")).id)
 
 
 @pytest.fixture

@@ -94,7 +94,7 @@ async def test_what_dies_again_after_a_replay_joins_its_letter(elasticmq_server:
         async with make_app(tmp_path, transport=url, store=f"sqlite:///{tmp_path / 'letters.db'}") as app:
             app.declare("orders")
             service = Service(app)
-            await service.run_replay((await service.replay(Query(), actor="test")).id)
+            await service.run_replay((await service.replay(Query(), every=True, actor="test")).id)
         for _ in range(6):
             await client.receive_message(QueueUrl=source, VisibilityTimeout=0)
         assert collected(tmp_path, named(url, "orders-dlq")) == 1
@@ -115,7 +115,7 @@ async def test_a_message_with_all_ten_attributes_goes_back_with_all_ten(
         async with make_app(tmp_path, transport=url, store=f"sqlite:///{tmp_path / 'letters.db'}") as app:
             app.declare("orders")
             service = Service(app)
-            await service.run_replay((await service.replay(Query(), actor="test")).id)
+            await service.run_replay((await service.replay(Query(), every=True, actor="test")).id)
         [back] = await received(client, source)
         assert back["MessageAttributes"] == ten
 

@@ -71,12 +71,12 @@ async def test_a_death_after_a_replay_rejoins_its_letter_and_a_success_resolves_
         sent[letter.id] = sent_back(claimed, now=NOW, replay="r1")
     again = failure_of(OSError("still"), at=NOW, attempt=2)
     spool.put(packed(Died(letter_of(sent[first.id], [again], transport="x", now=NOW))))
-    courier = Courier(spool, store)
+    courier = Courier(spool, lambda: store)
     courier.end()
     await courier.run()
 
     spool.put(packed(Succeeded(second.id, NOW, "r1")))
-    courier = Courier(spool, store)
+    courier = Courier(spool, lambda: store)
     courier.end()
     await courier.run()
     dead, resolved = await store.letters.get(first.id), await store.letters.get(second.id)
@@ -128,7 +128,7 @@ class AwayStore(MemoryStore):
 async def test_while_the_store_is_away_reports_wait_and_are_delivered_when_it_is_back(tmp_path: Path) -> None:
     store, spool = AwayStore(), Spool(tmp_path / "spool")
     spool.put(packed(Died(made("t1"))))
-    courier = Courier(spool, store)
+    courier = Courier(spool, lambda: store)
     running = asyncio.create_task(courier.run())
     await store.away.asked.wait()
     assert len(spool.waiting(10)) == 1
@@ -137,6 +137,49 @@ async def test_while_the_store_is_away_reports_wait_and_are_delivered_when_it_is
     courier.end()
     await running
     assert await store.real.count(Query()) == 1
+
+
+@pytest.mark.parametrize("apart", [False, True], ids=["thread", "process"])
+async def test_a_store_that_is_away_when_its_worker_starts_has_the_letters_once_it_is_there(
+    apart: bool, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    place = tmp_path / "place"
+    place.touch()  # a file where the store's directory should be
+    reporter = Reporter(url_in(place), spool=tmp_path / "spool", apart=apart)
+    assert reporter.died(made("t1"))
+    if not apart:  # the other says it on its own stderr
+        await until(lambda: "letters wait in" in caplog.text, what="it says that they wait")
+    place.unlink()
+    place.mkdir()
+    await until(lambda: waiting(reporter.directory) == 0, what="it is delivered")
+    reporter.close(30)
+    assert len(await all_letters(url_in(place))) == 1
+
+
+async def test_two_integrations_of_a_process_have_one_courier_and_the_second_goes_on_when_the_first_ends(
+    tmp_path: Path,
+) -> None:
+    """A lock on a file is of a process: of two couriers in one each would believe to be the only one."""
+    first, second = Spool(tmp_path / "spool"), Spool(tmp_path / "spool")
+    assert first.take()
+    assert not second.take()
+    second.release()
+    assert not second.take()
+    first.release()
+    assert second.take()
+    second.release()
+
+    reporters = [Reporter(url_in(tmp_path), spool=tmp_path / "spool") for _ in range(2)]
+    for number in range(40):
+        assert reporters[number % 2].died(made(f"t{number}"))
+    await until(lambda: waiting(tmp_path / "spool") == 0, what="all is delivered")
+    reporters[0].close(30)
+    assert reporters[1].died(made("last"))
+    await until(lambda: waiting(tmp_path / "spool") == 0, what="the other delivers")
+    reporters[1].close(30)
+    letters = await all_letters(url_in(tmp_path))
+    assert len(letters) == 41
+    assert {len(letter.failures) for letter in letters} == {1}
 
 
 class Broken(MemoryStore):
@@ -164,7 +207,7 @@ async def test_a_report_that_a_store_fails_at_stays_and_holds_up_none_beside_it(
     store, spool = Broken(), Spool(tmp_path / "spool")
     for number in range(3):
         spool.put(packed(Died(made(f"t{number}"))))
-    courier = Courier(spool, store)
+    courier = Courier(spool, lambda: store)
     courier.end()
     await courier.run()
     assert {letter.message.id for letter in (await store.letters.search(Query(), limit=9)).letters} == {"t0", "t2"}
@@ -179,7 +222,7 @@ async def test_large_reports_are_read_a_few_at_a_time(tmp_path: Path, monkeypatc
         spool.put(packed(Died(letter_of(message, [failure_of(ValueError(), at=NOW)], transport="x", now=NOW))))
     sizes = [len(batch) for batch in batches(spool.waiting(10))]
     assert sizes == [2, 2, 1]
-    courier = Courier(spool, store)
+    courier = Courier(spool, lambda: store)
     courier.end()
     await courier.run()
     assert await store.letters.count(Query()) == 5
@@ -193,7 +236,7 @@ async def test_a_note_of_a_worker_is_a_document_of_the_store(tmp_path: Path) -> 
     spool = Spool(tmp_path / "again")
     spool.put(packed(Noted("integration", "celery/w1", {"n": 1})))
     spool.put(packed(Noted("integration", "celery/w1", {"n": 2})))
-    courier = Courier(spool, store)
+    courier = Courier(spool, lambda: store)
     courier.end()
     await courier.run()
     [document] = await store.documents.list("integration")
@@ -218,7 +261,7 @@ async def test_what_is_no_report_is_put_away_and_holds_up_nothing(tmp_path: Path
     spool.put(b"\xc1 rubbish")
     spool.put(b"")
     spool.put(packed(Died(made("t1"))))
-    courier = Courier(spool, store)
+    courier = Courier(spool, lambda: store)
     courier.end()
     await courier.run()
     assert await store.letters.count(Query()) == 1
@@ -281,6 +324,26 @@ def test_a_disk_that_takes_nothing_is_said_and_raises_nothing(tmp_path: Path, ca
     reporter.directory.rmdir()
     assert not reporter.died(made("t1"))
     assert "'t1' from 'celery.tasks' could not be written" in caplog.text
+
+
+async def test_on_a_full_disk_a_letter_is_written_whole_or_said_not_to_be(tmp_path: Path) -> None:
+    code = """
+import resource, signal, sys
+from redrive.integrations.reporter import Reporter
+from tests.integrations.test_ground import made
+signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+reporter = Reporter(sys.argv[1], spool=sys.argv[2])
+reporter.delivers = False
+resource.setrlimit(resource.RLIMIT_FSIZE, (100, resource.RLIM_INFINITY))  # a part of it can be written
+assert not reporter.died(made("t1"))
+resource.setrlimit(resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
+assert reporter.died(made("t2"))
+"""
+    process = await asyncio.create_subprocess_exec(
+        sys.executable, "-c", code, url_in(tmp_path), str(tmp_path / "spool"), cwd=Path(__file__).parents[2]
+    )
+    assert await process.wait() == 0
+    assert [file.suffix for file in (tmp_path / "spool").iterdir()] == [".report"], "nothing half is left"
 
 
 def test_files_of_one_name_in_two_directories_have_two_spools(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -18,6 +18,7 @@ from tests.servers.consumers import Consumers
 from tests.servers.elasticmq import ElasticMQ
 from tests.servers.kafka import Kafka
 from tests.servers.mongodb import MongoDB
+from tests.servers.moto import Moto
 from tests.servers.needs import Needs
 from tests.servers.opensearch import OpenSearch
 from tests.servers.pool import S, ServerPool
@@ -41,6 +42,7 @@ NEEDS_OF_FIXTURE: Mapping[str, Needs] = {
     "pgbouncer_url": PgBouncer.needs,
     "opensearch_server": OpenSearch.needs,
     "elasticmq_server": ElasticMQ.needs,
+    "moto_server": Moto.needs,
     "consul_server": Consul.needs,
     "prometheus_server": Prometheus.needs,
     "alertmanager_server": Alertmanager.needs,
@@ -187,6 +189,11 @@ def opensearch_server(server_pool: ServerPool) -> OpenSearch:
 @pytest.fixture(scope="session")
 def elasticmq_server(server_pool: ServerPool) -> ElasticMQ:
     return server_pool.shared("elasticmq_server", ElasticMQ)
+
+
+@pytest.fixture(scope="session")
+def moto_server(server_pool: ServerPool) -> Moto:
+    return server_pool.shared("moto_server", Moto)
 
 
 @pytest.fixture(scope="session")

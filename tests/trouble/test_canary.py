@@ -72,7 +72,7 @@ class Shop:
 
     async def replayed(self, **how: object) -> Replay:
         """A replay of all of them, run until it is paused or has ended."""
-        replay = await self.service.replay(Query(), actor="ann", ordered=True, **how)  # type: ignore[arg-type]
+        replay = await self.service.replay(Query(), every=True, actor="ann", ordered=True, **how)  # type: ignore[arg-type]
         return await self.run(replay.id)
 
     async def run(self, id: str) -> Replay:

@@ -67,7 +67,7 @@ async def died_and_replayed(app: Redrive, source: str) -> tuple[Message, Message
     async with working(app):
         await until_letters(app, 1)
         service = Service(app)
-        replay = await service.replay(Query(), actor="test")
+        replay = await service.replay(Query(), every=True, actor="test")
         await service.run_replay(replay.id)
         await until(lambda: len(got) == 2, what="it came back")
     return got[0], got[1]

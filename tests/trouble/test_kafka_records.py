@@ -28,7 +28,7 @@ from tests.trouble.kafka import Topic
 async def replay_all(app: Redrive) -> str:
     """Its id."""
     service = Service(app)
-    replay = await service.replay(Query(), actor="test")
+    replay = await service.replay(Query(), every=True, actor="test")
     await service.run_replay(replay.id)
     return replay.id
 

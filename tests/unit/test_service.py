@@ -163,7 +163,7 @@ async def test_nothing_that_is_shown_has_a_secret_and_nothing_that_is_stored_is_
     (letter,) = await _bury(
         service, body=body, headers=headers, error=f"declined {SECRET}", stack=f"pay('{SECRET}')", key=SECRET.encode()
     )
-    replay = await service.replay(ALL, actor="ann")
+    replay = await service.replay(ALL, every=True, actor="ann")
     await service.run_replay(replay.id)
     note = Entry(replay.id, letter.id, EntryStatus.FAILED, service.app.clock.now(), f"declined {SECRET}")
     await service.app.store.ledger.mark([note])
@@ -221,7 +221,7 @@ async def test_a_plan_says_what_a_replay_would_send(service: Service) -> None:
     assert (plan.total, plan.left_out) == (5, 4)
     assert plan.sources == {"orders": 3, "emails": 2}
     assert sum(group.count for group in plan.groups) == 5
-    assert (await service.replay(ALL, actor="ann")).total == plan.total
+    assert (await service.replay(ALL, every=True, actor="ann")).total == plan.total
 
 
 async def test_a_plan_of_nothing_is_nothing(service: Service) -> None:
@@ -232,7 +232,7 @@ async def test_a_plan_of_nothing_is_nothing(service: Service) -> None:
 
 async def test_a_replay_is_started_run_and_reported(service: Service) -> None:
     await _bury(service, 3)
-    replay = await service.replay(ALL, actor="ann", reason="the bank is back")
+    replay = await service.replay(ALL, every=True, actor="ann", reason="the bank is back")
     assert await _queued(service) == 0
     steps: list[int] = []
     report = await service.run_replay(replay.id, progress=steps.append)
@@ -247,7 +247,7 @@ async def test_a_replay_is_started_run_and_reported(service: Service) -> None:
 
 async def test_a_replay_may_be_cancelled(service: Service) -> None:
     await _bury(service, 3)
-    replay = await service.replay(ALL, actor="ann")
+    replay = await service.replay(ALL, every=True, actor="ann")
     report = await service.cancel_replay(replay.id, actor="bob")
     assert (report.replay.state, report.entries) == (ReplayState.CANCELLED, {EntryStatus.SELECTED: 3})
     assert (await service.run_replay(replay.id)).replay.state is ReplayState.CANCELLED
@@ -316,6 +316,13 @@ async def test_purging_everything_has_to_be_said_in_words(service: Service) -> N
     with pytest.raises(UsageError, match="say which to purge"):
         await service.purge(ALL, actor="ann")
     assert await service.count(ALL) == 3
+
+
+async def test_replaying_everything_has_to_be_said_in_words(service: Service) -> None:
+    await _bury(service, 3)
+    with pytest.raises(UsageError, match="say which to replay"):
+        await service.replay(ALL, actor="ann")
+    assert (await service.replay(ALL, actor="ann", every=True)).total == 3
 
 
 async def _exported(service: Service, query: Query = ALL) -> list[bytes]:
@@ -417,7 +424,7 @@ async def test_looking_is_not_written_to_the_audit_trail(service: Service) -> No
 
 async def test_a_replayed_letter_that_succeeds_is_resolved_for_all_to_see(service: Service) -> None:
     (letter,) = await _bury(service)
-    replay = await service.replay(ALL, actor="ann")
+    replay = await service.replay(ALL, every=True, actor="ann")
     report = await service.run_replay(replay.id)
     assert report.entries == {EntryStatus.SENT: 1}
     await service.app.store.letters.move(

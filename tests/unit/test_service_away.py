@@ -96,7 +96,7 @@ async def test_a_transport_that_names_no_source_is_asked_whether_it_is_there(ser
 
 async def test_what_a_scrape_shows_is_what_could_be_measured(service: Service, monkeypatch: pytest.MonkeyPatch) -> None:
     (letter,) = await bury(service)
-    replay = await service.replay(Query(), actor="ann")
+    replay = await service.replay(Query(), every=True, actor="ann")
     measured = await service.measured()
     assert measured.up == {
         "store": True,
@@ -154,7 +154,7 @@ async def test_a_retry_of_a_letter_without_a_way_back_is_refused_before_anything
 async def test_a_replay_skips_what_cannot_be_opened_here_and_sends_the_rest(service: Service) -> None:
     await bury(service)
     await bury(service, transport="typo")
-    replay = await service.replay(Query(), actor="ann")
+    replay = await service.replay(Query(), every=True, actor="ann")
     report = await service.run_replay(replay.id)
     assert report.entries == {EntryStatus.SENT: 1, EntryStatus.SKIPPED: 1}
     ((skipped,), _) = await service.replay_entries(replay.id, status=EntryStatus.SKIPPED)

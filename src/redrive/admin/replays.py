@@ -9,7 +9,6 @@ from litestar import Router, get, post
 from litestar.di import NamedDependency
 from litestar.params import FromPath, FromQuery, JSONBody
 from msgspec import Meta, Struct
-from msgspec.structs import replace
 
 from redrive.access.actors import Role
 from redrive.admin.background import Background
@@ -18,8 +17,9 @@ from redrive.errors import UsageError
 from redrive.flow.guard import MOST, Guard
 from redrive.flow.replay import Replay
 from redrive.flow.replay_document import DEADLINE
+from redrive.flow.replay_document import NewPace as Pace
 from redrive.forensics.query import Query
-from redrive.service import Plan, ReplayReport, Service, check_every
+from redrive.service import Plan, ReplayReport, Service
 from redrive.stores.base import Cursor, Entry, EntryStatus
 
 Percent = Annotated[float, Meta(ge=0, le=100)]
@@ -88,9 +88,9 @@ async def start_replay(
     data: JSONBody[Order],
 ) -> Replay:
     """The selection is frozen when this answers, its size is in `total`; the letters go out in the background."""
-    check_every(data.query, data.all, "replay")
     replay = await service.replay(
         data.query,
+        every=data.all,
         actor=actor,
         rate=data.rate,
         reason=data.reason,
@@ -159,9 +159,9 @@ async def pace_replay(
         raise UsageError("what is to change? Give a rate or `unlimited`, a guard or `guarded`")
     if (data.rate is not None and data.unlimited) or (data.guard is not None and data.guarded is False):
         raise UsageError("give a rate or `unlimited`, and a guard or `guarded: false`, but not both of them")
-    now = await service.replays.get(id)
-    rate = None if data.unlimited else now.rate if data.rate is None else data.rate
-    return await service.pace_replay(id, rate=rate, guard=_new_guard(now, data), actor=actor)
+    share = None if data.guard is None else data.guard / 100
+    pace = Pace(rate=data.rate, unlimited=data.unlimited, share=share, guarded=data.guarded)
+    return await service.pace_replay(id, pace, actor=actor)
 
 
 def _guard_of(order: Order) -> Guard | None:
@@ -171,14 +171,6 @@ def _guard_of(order: Order) -> Guard | None:
     if given and order.guarded is False:
         raise UsageError("guarded: false sends all at once: it goes with none of canary, ramp and guard")
     return Guard(**given) if given or order.guarded else None
-
-
-def _new_guard(replay: Replay, pace: NewPace) -> Guard | None:
-    if pace.guarded is False:
-        return None
-    if pace.guard is not None:
-        return replace(replay.guard or Guard(), share=pace.guard / 100)
-    return (replay.guard or Guard()) if pace.guarded else replay.guard
 
 
 @post("/{id:str}/cancel", role=Role.OPERATOR, status_code=200)

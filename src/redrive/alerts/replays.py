@@ -10,8 +10,6 @@ from redrive.config.settings import Alerts as Thresholds
 from redrive.flow.replay_document import PausedBy, Replay, ReplayBook, ReplayState
 from redrive.stores.base import Documents
 
-_MOST = 100
-
 
 class PausedReplays:
     """Looks for them. A pause by hand is somebody's will, and no alert."""
@@ -26,7 +24,7 @@ class PausedReplays:
         """The alerts of the replays that are paused now. One that goes on is not reported any more, and resolves."""
         if not self._thresholds.replay_paused:
             return []
-        paused = [replay for replay in await self._book.list(_MOST) if _paused_itself(replay)]
+        paused = [replay for replay in await self._book.open() if _paused_itself(replay)]
         alerts = [self._alert(replay, now) for replay in paused]
         self._told = {replay.id for replay in paused}
         return alerts

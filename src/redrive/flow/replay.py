@@ -32,6 +32,7 @@ from redrive.flow.replay_document import (
     DEADLINE,
     ENDED,
     KIND,
+    NewPace,
     Paused,
     PausedBy,
     Replay,
@@ -116,6 +117,7 @@ class Replays:
         query = selectable(replay.query)
         total = await self._store.ledger.freeze(replay.id, query, now=self._clock.now())
         newest = await self._newest(query)
+        await self._book.note_open(replay.id)
         guard = replay.guard or (Guard() if guard_many and total > BY_ITSELF else None)
 
         def frozen(old: Replay) -> Replay:
@@ -138,6 +140,10 @@ class Replays:
     async def list(self, limit: int = 100) -> Sequence[Replay]:
         """Newest first."""
         return await self._book.list(limit)
+
+    async def open(self) -> Sequence[Replay]:
+        """All that have not ended, however many were made since, newest first."""
+        return await self._book.open()
 
     # -- by hand -----------------------------------------------------------------------------------------------------
 
@@ -174,14 +180,13 @@ class Replays:
             self._announce(replace(replay, actor=actor or replay.actor))
         return replay
 
-    async def change_pace(self, id: str, *, rate: float | None, guard: Guard | None) -> Replay:
-        """Let it send that many a second from now on (None: as fast as it goes), and be that careful."""
-        _check(rate, None, DEADLINE)
-        if guard is not None:
-            guard.checked()
+    async def change_pace(self, id: str, pace: NewPace) -> Replay:
+        """Let it go so fast and so carefully from now on. What two people change at once is both changed."""
+        _check(pace.rate, None, DEADLINE)
 
         def change(replay: Replay) -> Replay:
             _check_open(replay, "changed")
+            rate, guard = pace.rate_of(replay), pace.guard_of(replay)
             step = replay.step if guard is not None and replay.guard is not None else 0
             return replace(replay, rate=rate, guard=guard, step=min(step, len(_steps(replay, guard)) - 1))
 
@@ -257,6 +262,20 @@ class Replays:
             fits=self._fits,
         )
 
+    async def give_back(self, id: str, *, actor: str) -> None:
+        """Give back what a replay has claimed that was paused or cancelled, if who had it died before.
+
+        A paused one is ours meanwhile, so that nobody who resumes it claims what we give back."""
+        replay, version = await self._book.load(id)
+        if replay.state is ReplayState.CANCELLED:
+            await self._let_go(replay)
+        if replay.state is not ReplayState.PAUSED or self._is_held(replay, actor):
+            return
+        ours = replace(replay, runner=actor, runner_until=self._clock.now() + LEASE)
+        if await self._book.write(ours, version):
+            await self._let_go(replay)
+            await self._leave(id, actor)
+
     async def _let_go(self, replay: Replay) -> None:
         """Letters claimed by a replay that was paused or cancelled, and not sent."""
         query, way = Query(owner=owner_of(replay.id)), self._way(replay)
@@ -268,11 +287,15 @@ class Replays:
         """Be the one that runs it; None if it has ended or somebody else runs it."""
         replay, version = await self._book.load(id)
         now = self._clock.now()
-        held = replay.runner not in (None, runner) and replay.runner_until is not None and replay.runner_until > now
-        if held or not replay.is_due(now):
+        if self._is_held(replay, runner) or not replay.is_due(now):
             return None
         mine = replace(replay, runner=runner, runner_until=now + LEASE, again_at=None)
         return mine if await self._book.write(mine, version) else None
+
+    def _is_held(self, replay: Replay, runner: str) -> bool:
+        """Whether somebody else runs it."""
+        until = replay.runner_until
+        return replay.runner not in (None, runner) and until is not None and until > self._clock.now()
 
     async def _leave(self, id: str, runner: str) -> Replay:
         """Be no longer the one that runs it."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from datetime import datetime, timedelta
 from enum import StrEnum
 from typing import Any
@@ -19,7 +19,8 @@ from redrive.model import State
 from redrive.stores.base import Document
 from redrive.stores.base import Documents as DocumentStore
 
-KIND = "replay"
+KIND, OPEN_KIND = "replay", "open-replay"
+_LISTED, _MOST_OPEN = 1000, 10_000
 DEADLINE = timedelta(minutes=15)
 """How long a replay waits without a single outcome before it pauses."""
 
@@ -110,6 +111,25 @@ class Replay(Struct, frozen=True, kw_only=True):
         return (self.total,) if self.guard is None else self.guard.steps(self.total)
 
 
+class NewPace(Struct, frozen=True, kw_only=True):
+    """How fast and how carefully a replay is to go from now on. What is not given stays as it is."""
+
+    rate: float | None = None
+    unlimited: bool = False  # as fast as the transport takes them
+    share: float | None = None  # of a step, that may die again
+    guarded: bool | None = None  # false: the rest goes without waiting for outcomes
+
+    def rate_of(self, replay: Replay) -> float | None:
+        return None if self.unlimited else replay.rate if self.rate is None else self.rate
+
+    def guard_of(self, replay: Replay) -> Guard | None:
+        if self.guarded is False:
+            return None
+        if self.share is not None:
+            return replace(replay.guard or Guard(), share=self.share).checked()
+        return (replay.guard or Guard()) if self.guarded else replay.guard
+
+
 class ReplayBook:
     """The documents of replays, each change of them compare-and-set."""
 
@@ -130,6 +150,20 @@ class ReplayBook:
     async def list(self, limit: int) -> list[Replay]:
         """Newest first."""
         return [_read(document) for document in await self._documents.list(KIND, limit=limit)]
+
+    async def note_open(self, id: str) -> None:
+        """Note that it has not ended: it is found by that however many come after it. Written before it runs."""
+        await self._documents.put(OPEN_KIND, id, {})
+
+    async def open(self) -> Sequence[Replay]:
+        """Those that have not ended, newest first: by their notes, and of those that have none the newest."""
+        found = {replay.id: replay for replay in await self.list(_LISTED)}
+        for note in await self._documents.list(OPEN_KIND, limit=_MOST_OPEN):
+            if note.id not in found and (document := await self._documents.get(KIND, note.id)) is not None:
+                found[note.id] = _read(document)
+            if note.id not in found or found[note.id].state in ENDED:
+                await self._documents.delete(OPEN_KIND, note.id)
+        return sorted((it for it in found.values() if it.state not in ENDED), key=lambda it: it.id, reverse=True)
 
     async def write(self, replay: Replay, version: int) -> bool:
         """Write it, if nobody changed it since that version."""

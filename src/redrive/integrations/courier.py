@@ -12,7 +12,7 @@ import logging
 import os
 import sys
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from itertools import groupby
 from pathlib import Path
@@ -40,11 +40,15 @@ _SHORTEST_PAUSE, _LONGEST_PAUSE = 0.5, 30.0
 
 
 class Courier:
-    """Empties one spool into one store. Delivering twice changes nothing."""
+    """Empties one spool into one store. Delivering twice changes nothing.
 
-    def __init__(self, spool: Spool, store: Store, clock: Clock | None = None) -> None:
+    opens   opens the store; asked again while that fails, because a store may be away when its worker starts
+    """
+
+    def __init__(self, spool: Spool, opens: Callable[[], Store], clock: Clock | None = None) -> None:
         self._spool = spool
-        self._store = store
+        self._opens = opens
+        self._opened: Store | None = None
         self._clock = clock or SystemClock()
         self._wake = asyncio.Event()
         self._ending = asyncio.Event()
@@ -71,6 +75,15 @@ class Courier:
                 await self._deliver_all()
         finally:
             self._spool.release()
+            if self._opened is not None:
+                await self._opened.aclose()
+
+    @property
+    def _store(self) -> Store:
+        """The store, which is opened when something is to be delivered. Raises what its opening raises."""
+        if self._opened is None:
+            self._opened = self._opens()
+        return self._opened
 
     async def _deliver_all(self) -> None:
         while files := await asyncio.to_thread(self._spool.waiting, _LISTED):
@@ -87,7 +100,7 @@ class Courier:
             self._note_down(error)
             return False
         except Exception as error:  # of a store that fails in a way of its own, or at something in one report
-            if len(files) == 1:
+            if len(files) == 1 or self._opened is None:
                 self._note_down(error)
                 return False
             return all([await self._deliver_or_wait([file]) for file in files])
@@ -182,8 +195,7 @@ def batches(files: Sequence[Path]) -> Iterator[Sequence[Path]]:
 
 async def deliver(directory: Path, url: str, end: asyncio.Event) -> None:
     """Run a courier until `end` is set."""
-    store = open_store(url)
-    courier = Courier(Spool(directory), store)
+    courier = Courier(Spool(directory), lambda: open_store(url))
     running = asyncio.create_task(courier.run())
     ending = asyncio.create_task(end.wait())
     try:
@@ -192,7 +204,6 @@ async def deliver(directory: Path, url: str, end: asyncio.Event) -> None:
         await running
     finally:
         ending.cancel()
-        await store.aclose()
 
 
 async def _main(directory: Path, url: str) -> None:

@@ -68,28 +68,34 @@ class InThread:
             log.exception("no letters are delivered from %s by this process any more", self._directory)
 
     async def _deliver(self) -> None:
-        store = open_store(self._url)
-        self._loop, self._courier = asyncio.get_running_loop(), Courier(Spool(self._directory), store)
+        courier = Courier(Spool(self._directory), lambda: open_store(self._url))
+        self._loop, self._courier = asyncio.get_running_loop(), courier
         if self._is_ending:  # told before there was anybody to tell
-            self._courier.end()
-        try:
-            await self._courier.run()
-        finally:
-            await store.aclose()
+            courier.end()
+        await courier.run()
 
 
 class InProcess:
     """A courier in a process that ends with this one. It looks into the directory by itself."""
 
     def __init__(self, directory: Path, url: str) -> None:
-        self._process = subprocess.Popen(  # noqa: S603
-            [sys.executable, "-m", "redrive.integrations.courier", str(directory)],
+        self._directory = directory
+        self._url = url
+        self._process = self._start()
+
+    def wake(self) -> None:
+        """It looks by itself. If somebody has killed it, another takes its place."""
+        if self._process.poll() is not None:
+            log.warning("the courier of %s has ended: another is started", self._directory)
+            self._process = self._start()
+
+    def _start(self) -> subprocess.Popen[bytes]:
+        return subprocess.Popen(  # noqa: S603
+            [sys.executable, "-m", "redrive.integrations.courier", str(self._directory)],
             stdin=subprocess.PIPE,
-            env={**os.environ, "REDRIVE_STORE": url},
+            env={**os.environ, "REDRIVE_STORE": self._url},
             start_new_session=True,  # a Ctrl-C is for the worker, and the worker tells it
         )
-
-    def wake(self) -> None: ...
 
     def end(self, timeout: float) -> None:
         if self._process.stdin is not None:

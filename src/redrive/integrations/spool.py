@@ -12,6 +12,7 @@ from __future__ import annotations
 import fcntl
 import hashlib
 import os
+import threading
 import time
 from collections.abc import Sequence
 from contextlib import suppress
@@ -20,6 +21,10 @@ from pathlib import Path
 
 _SUFFIX = ".report"
 _MODE = 0o700  # reports hold bodies of messages
+_taken: dict[Path, tuple[int, Spool]] = {}
+"""Who delivers from a directory in this process: a lock on a file is of the process, and tells two of its threads the
+same."""
+_taking = threading.Lock()
 
 
 class Spool:
@@ -66,7 +71,24 @@ class Spool:
         return place / file.name
 
     def take(self) -> bool:
-        """Whether this process delivers what is here: nobody else does until it releases it, or dies."""
+        """Whether the owner of this object delivers what is here: nobody else does until it is released, or dies."""
+        with _taking:
+            process, owner = _taken.get(self.directory, (0, self))
+            if process == os.getpid() and owner is not self:
+                return False
+            if self._lock_file():
+                _taken[self.directory] = (os.getpid(), self)
+                return True
+        return False
+
+    def release(self) -> None:
+        with _taking:
+            if self._lock is not None:
+                os.close(self._lock)
+                self._lock = None
+                _taken.pop(self.directory, None)
+
+    def _lock_file(self) -> bool:
         if self._lock is None:
             lock = os.open(self.directory / "lock", os.O_RDWR | os.O_CREAT, 0o600)
             try:
@@ -76,11 +98,6 @@ class Spool:
                 return False
             self._lock = lock
         return True
-
-    def release(self) -> None:
-        if self._lock is not None:
-            os.close(self._lock)
-            self._lock = None
 
     def _write(self, file: Path, report: bytes) -> None:
         target = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
@@ -99,6 +116,15 @@ class Spool:
             os.fsync(directory)
         finally:
             os.close(directory)
+
+
+def _forked() -> None:
+    """Locks stay with the parent; so does the one of this module, which may be held just now."""
+    global _taking
+    _taking = threading.Lock()
+
+
+os.register_at_fork(after_in_child=_forked)
 
 
 def default_directory(store: str) -> Path:

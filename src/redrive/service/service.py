@@ -17,7 +17,7 @@ from redrive.errors import NoWayBack, UnknownLetter, UsageError
 from redrive.flow.guard import Guard
 from redrive.flow.held import held_key_of
 from redrive.flow.replay import Progress, Replay
-from redrive.flow.replay_document import DEADLINE
+from redrive.flow.replay_document import DEADLINE, NewPace
 from redrive.forensics.carried import CarriedMessage, carried
 from redrive.forensics.query import Query
 from redrive.forensics.transfer import Line, line_of, lines_of
@@ -147,8 +147,13 @@ class Service(OfGroups):
         guard_many: bool = False,
         ordered: bool = False,
         deadline: timedelta = DEADLINE,
+        every: bool = False,
     ) -> Replay:
-        """Freeze the selection; `run_replay` sends it. The same id and query again give the replay that they made."""
+        """Freeze the selection; `run_replay` sends it. The same id and query again give the replay that they made.
+
+        every   an empty query is meant: without it, every letter there is has to be said
+        """
+        check_every(query, every, "replay")
         await self._check(query)
         replay = await self.replays.start(
             query,
@@ -188,9 +193,9 @@ class Service(OfGroups):
         await self.note(actor, "resume-replay", id)
         return replay
 
-    async def pace_replay(self, id: str, *, rate: float | None, guard: Guard | None, actor: str) -> ReplayReport:
-        """Let it send that many a second, and be that careful, from now on."""
-        replay = await self.replays.change_pace(id, rate=rate, guard=guard)
+    async def pace_replay(self, id: str, pace: NewPace, *, actor: str) -> ReplayReport:
+        """Let it go so fast, and be so careful, from now on."""
+        replay = await self.replays.change_pace(id, pace)
         said = "as fast as it goes" if replay.rate is None else f"{replay.rate:g} a second"
         await self.note(actor, "pace-replay", f"{id}: {said}, {'no guard' if replay.guard is None else 'guarded'}")
         return await self.replay_report(id)

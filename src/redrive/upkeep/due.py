@@ -15,6 +15,7 @@ from functools import partial
 
 from redrive.clock import Clock
 from redrive.flow.breaker import Breaker, BreakerRule, Position
+from redrive.flow.fits import Fits
 from redrive.flow.resend import Resend, Results
 from redrive.flow.waiting import Target
 from redrive.forensics.query import Query
@@ -41,6 +42,7 @@ class Due:
         lease: timedelta,
         parallel: int,
         breaker: BreakerRule | None = None,
+        fits: Fits = lambda message: None,
     ) -> None:
         self._store = store
         self._transports = transports
@@ -48,7 +50,7 @@ class Due:
         self._clock = clock
         self._owner = owner
         self._most = parallel
-        self._way = Resend(store, transports, clock, to=State.RETRYING, owner=owner, lease=lease)
+        self._way = Resend(store, transports, clock, to=State.RETRYING, owner=owner, lease=lease, fits=fits)
         self._parallel = Parallel(store, self._way, clock, limit=parallel)
         self._rule = breaker or BreakerRule()
         self._breakers: dict[Target, Breaker] = {}

@@ -13,6 +13,7 @@ from datetime import timedelta
 from msgspec.structs import replace
 
 from redrive.clock import Clock
+from redrive.flow.fits import Fits
 from redrive.flow.held import KIND, MOST_LISTED, HeldKey, body_of, read
 from redrive.flow.resend import Resend
 from redrive.forensics.query import Query
@@ -46,6 +47,7 @@ class Holding:
         owner: Owner,
         lease: timedelta,
         patience: timedelta,
+        fits: Fits = lambda message: None,
     ) -> None:
         self.soon = 1e9  # seconds after which another round is worth it, because something moves
         self._store = store
@@ -54,7 +56,7 @@ class Holding:
         self._clock = clock
         self._owner = owner
         self._patience = patience.total_seconds()
-        self._way = Resend(store, transports, clock, to=State.RETRYING, owner=owner, lease=lease)
+        self._way = Resend(store, transports, clock, to=State.RETRYING, owner=owner, lease=lease, fits=fits)
         self._missing: dict[LetterId, float] = {}  # letters that are not there, since when
         self._known_missing: dict[LetterId, float] = {}  # those of the round before
 

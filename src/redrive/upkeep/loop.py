@@ -13,6 +13,7 @@ from redrive.clock import Clock
 from redrive.config.settings import Settings
 from redrive.errors import Unavailable
 from redrive.flow.breaker import BreakerRule
+from redrive.flow.fits import Fits, fits
 from redrive.flow.replay import Replays
 from redrive.flow.tasks import is_to_end
 from redrive.stores.base import Store
@@ -23,7 +24,7 @@ from redrive.upkeep.fixes import Fixes
 from redrive.upkeep.holding import Holding
 from redrive.upkeep.prune import Retention, prune
 from redrive.upkeep.replaying import Replaying
-from redrive.upkeep.rescue import rescue_cancelled, rescue_claims
+from redrive.upkeep.rescue import rescue_claims, rescue_stopped
 
 if TYPE_CHECKING:
     from redrive.app import Redrive
@@ -43,13 +44,15 @@ class Upkeep:
         clock: Clock,
         settings: Settings,
         breaker: BreakerRule | None = None,
+        *,
+        fits: Fits = lambda message: None,
     ) -> None:
         self._store = store
         self._events = events
         self._clock = clock
         self._settings = settings
         self._owner = f"upkeep:{settings.worker_name}:{clock.new_id()}"
-        self.replays = Replays(store, transports, events, clock)
+        self.replays = Replays(store, transports, events, clock, fits=fits)
         self.fixes = Fixes(store, self.replays, events, clock)
         self._replaying = Replaying(self.replays, events, clock, owner=self._owner)
         self.due = Due(
@@ -61,8 +64,8 @@ class Upkeep:
             lease=settings.upkeep.lease,
             parallel=settings.upkeep.parallel,
             breaker=breaker,
+            fits=fits,
         )
-
         self.holding = Holding(
             store,
             transports,
@@ -71,12 +74,13 @@ class Upkeep:
             owner=self._owner,
             lease=settings.upkeep.lease,
             patience=2 * settings.lease,
+            fits=fits,
         )
 
     @classmethod
     def of(cls, app: Redrive) -> Upkeep:
         transports = dict(app.transports)  # opened now: a URL that is wrong is said at the start, not hours later
-        return cls(app.store, transports, app.events, app.clock, app.settings)
+        return cls(app.store, transports, app.events, app.clock, app.settings, fits=fits(app.handlers))
 
     async def run(self) -> None:
         try:
@@ -94,9 +98,9 @@ class Upkeep:
             group.create_task(self._every("prune", self._settings.upkeep.prune_every, self.prune))
 
     async def rescue(self) -> None:
-        """Give back the claims of dead processors, and end replays whose cancellation was interrupted."""
+        """Give back the claims of dead processors, and of replays that were stopped by one."""
         await rescue_claims(self._store, self._events, self._clock)
-        await rescue_cancelled(self._store, self.replays, self._clock)
+        await rescue_stopped(self._store, self.replays, self._clock, owner=self._owner)
 
     async def prune(self) -> None:
         kept = self._settings.retention

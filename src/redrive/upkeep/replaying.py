@@ -1,21 +1,30 @@
-"""Runs replays that nobody runs, each in a task of its own: one whose broker is away holds up no other."""
+"""Runs replays that nobody runs, each in a task of its own: one whose broker is away holds up no other.
+
+Clocks of two servers may be apart. So a hold that has lapsed by our clock is not enough: if it lapsed not long ago, we
+take the replay over when we have seen nobody renew it for as long as a hold lasts, by our own count of seconds.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from datetime import timedelta
+from collections.abc import Sequence
+from datetime import datetime, timedelta
+from typing import TypeAlias
 
 from redrive.clock import Clock
 from redrive.errors import Unavailable
-from redrive.flow.replay import Replays
+from redrive.flow.replay import LEASE, Replay, Replays
 from redrive.model import Owner
 from redrive.telemetry.events import BackendDown, Events
-from redrive.upkeep.rescue import abandoned_replays
+from redrive.upkeep.rescue import abandoned
 
 MOST = 32
 """Replays that are under way here at once. One that only waits is not under way (`Replay.again_at`)."""
 _AGAIN = timedelta(seconds=5)
+APART = timedelta(minutes=10)
+"""So far may the clocks of two servers be apart. A hold that lapsed longer ago is nobody's."""
+Hold: TypeAlias = tuple[str | None, datetime | None]
 log = logging.getLogger("redrive")
 
 
@@ -28,13 +37,30 @@ class Replaying:
         self._clock = clock
         self._owner = owner
         self._tasks: dict[str, asyncio.Task[None]] = {}
+        self._seen: dict[str, tuple[Hold, float]] = {}  # the holds of others, and since when we know each
 
     async def begin(self) -> None:
         """Begin to run the replays that nobody runs, the oldest first. One that we could not let go of, because the
         store was away, is still ours: it need not wait until our hold on it lapses."""
-        for replay in reversed(await abandoned_replays(self._replays, self._clock, owner=self._owner)):
-            if len(self._tasks) < MOST and replay not in self._tasks:
-                self._tasks[replay] = asyncio.create_task(self._run(replay))
+        replays = await self._replays.open()
+        self._watch(replays)
+        for replay in reversed(abandoned(replays, self._clock.now(), owner=self._owner)):
+            if len(self._tasks) < MOST and replay.id not in self._tasks and self._is_nobodys(replay):
+                self._tasks[replay.id] = asyncio.create_task(self._run(replay.id))
+
+    def _watch(self, replays: Sequence[Replay]) -> None:
+        """Note since when each hold of somebody else is as it is."""
+        now, before = self._clock.elapsed(), self._seen
+        holds = {replay.id: (replay.runner, replay.runner_until) for replay in replays if replay.runner}
+        known = {id: before[id] for id, hold in holds.items() if id in before and before[id][0] == hold}
+        self._seen = {id: (hold, now) for id, hold in holds.items()} | known
+
+    def _is_nobodys(self, replay: Replay) -> bool:
+        if replay.runner in (None, self._owner) or replay.runner_until is None:
+            return True
+        if self._clock.now() - replay.runner_until > APART:
+            return True
+        return self._clock.elapsed() - self._seen[replay.id][1] >= LEASE.total_seconds()
 
     async def aclose(self) -> None:
         """Stop running them; another process, or the next start, goes on with them."""

@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from contextlib import suppress
+from datetime import datetime
+
 from redrive.clock import Clock
-from redrive.flow.replay import Replays, ReplayState
+from redrive.errors import UnknownReplay
+from redrive.flow.replay import Replay, Replays, ReplayState
 from redrive.forensics.query import Query
 from redrive.model import State
 from redrive.stores.base import Store
@@ -36,21 +41,29 @@ async def rescue_claims(store: Store, events: Events, clock: Clock) -> int:
     return rescued
 
 
-async def rescue_cancelled(store: Store, replays: Replays, clock: Clock) -> None:
-    """Give back letters of a replay that was cancelled by somebody who died before giving them back."""
-    page = await store.letters.search(Query(states=(State.REPLAYING,), lapsed=clock.now()), limit=_BATCH)
-    for id in sorted({letter.replay for letter in page.letters if letter.replay}):
-        if (await replays.get(id)).state is ReplayState.CANCELLED:
-            await replays.cancel(id, actor="rescue")
+async def rescue_stopped(store: Store, replays: Replays, clock: Clock, *, owner: str = "rescue") -> None:
+    """Give back letters of a replay that was paused or cancelled, if who had them died before giving them back."""
+    query = Query(states=(State.REPLAYING,), lapsed=clock.now())
+    page = await store.letters.search(query, limit=_BATCH)
+    found = {letter.replay for letter in page.letters if letter.replay}
+    if page.after is not None:  # those of one that runs may hide the others
+        found |= {replay.id for replay in await replays.open() if replay.state is ReplayState.PAUSED}
+    for id in sorted(found):
+        with suppress(UnknownReplay):
+            await replays.give_back(id, actor=owner)
 
 
 async def abandoned_replays(replays: Replays, clock: Clock, *, owner: str = "") -> list[str]:
     """Replays that have something to send and that nobody runs, newest first; and those that this owner runs, or was
     running when the store went away."""
-    now = clock.now()
+    return [replay.id for replay in abandoned(await replays.open(), clock.now(), owner=owner)]
+
+
+def abandoned(replays: Iterable[Replay], now: datetime, *, owner: str = "") -> list[Replay]:
+    """Of these, the ones that have something to send and that nobody runs, by our clock."""
     return [
-        replay.id
-        for replay in await replays.list(limit=1000)
+        replay
+        for replay in replays
         if replay.is_due(now)
         and (replay.runner_until is None or replay.runner_until < now or (owner and replay.runner == owner))
     ]

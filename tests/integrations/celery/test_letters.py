@@ -54,7 +54,7 @@ async def test_a_replay_has_the_same_id_and_its_success_resolves_the_letter(on_r
     resolved = await on_rabbitmq.resolved(id)
     assert (resolved.resends, len(resolved.failures)) == (2, 2)
     await until(lambda: on_rabbitmq.client.AsyncResult(id).state == "SUCCESS", what="its result is replaced")
-    assert report.entries == {EntryStatus.SENT: 1}
+    assert report.entries in ({EntryStatus.SENT: 1}, {EntryStatus.RESOLVED: 1})  # the worker may be quicker than we are
 
 
 async def test_every_retry_is_an_attempt_and_a_replay_has_all_of_them_again(on_rabbitmq: Shop, mended: Path) -> None:

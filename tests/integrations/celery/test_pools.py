@@ -1,4 +1,4 @@
-"""Every pool of Celery on Redis: what dies is a letter, and its replay resolves it."""
+"""Every pool of Celery on Redis and on RabbitMQ: what dies is a letter, and its replay resolves it."""
 
 from __future__ import annotations
 
@@ -8,14 +8,18 @@ import pytest
 
 from redrive.model import State
 from tests.integrations.celery.world import Shop, touch
-from tests.servers.redis import Redis
+
+POOLS = ["solo", "threads", "gevent"]
 
 
-@pytest.mark.parametrize("pool", ["solo", "threads", "gevent", "prefork"])
+@pytest.mark.parametrize(
+    ("pool", "server"), [*((pool, name) for name in ("redis", "rabbitmq") for pool in POOLS), ("prefork", "redis")]
+)
 async def test_a_task_fails_retries_and_is_replayed_in_every_pool(
-    pool: str, redis_server: Redis, tmp_path: Path, mended: Path
+    pool: str, server: str, request: pytest.FixtureRequest, tmp_path: Path, mended: Path
 ) -> None:
-    shop = Shop(tmp_path, redis_server.url)
+    """Prefork on RabbitMQ is in test_letters.py."""
+    shop = Shop(tmp_path, request.getfixturevalue(f"{server}_server").url)
     worker = shop.start(pool)
     try:
         failed, flaky = shop.send("charge", str(mended), "ä" * 10, priority=6), shop.send("flaky", str(mended))

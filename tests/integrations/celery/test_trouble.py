@@ -16,7 +16,7 @@ from redrive.registry import open_store
 from redrive.testing.waiting import until
 from redrive.transports.base import SendStatus
 from tests.integrations.celery.messages import sent_back_task
-from tests.integrations.celery.world import Shop
+from tests.integrations.celery.world import Shop, touch
 from tests.servers.fixtures import StartsServer
 from tests.servers.rabbitmq import RabbitMQ
 from tests.servers.redis import Redis
@@ -74,6 +74,30 @@ async def test_a_transport_takes_up_again_when_its_broker_was_restarted(start_se
         assert again.status is SendStatus.ACCEPTED
     finally:
         await transport.aclose()
+
+
+async def test_a_worker_whose_rabbitmq_was_restarted_goes_on_and_so_does_the_way_back(
+    start_server: StartsServer, tmp_path: Path, mended: Path
+) -> None:
+    broker = start_server(RabbitMQ)
+    shop = Shop(tmp_path, broker.url)
+    shop.start("solo")
+    transport = CeleryTransport(f"celery+{broker.url}")
+    try:
+        before = await shop.letter(shop.send("charge", str(mended)))
+        await transport.check()
+        broker.kill9()
+        with pytest.raises(TransportUnavailable):
+            await transport.check()
+        broker.start()
+        after = await shop.letter(shop.send("charge", str(mended)))
+        touch(mended)
+        await shop.replay(before.id, after.id)
+        for letter in (before, after):
+            await shop.resolved(letter.message.id)
+    finally:
+        await transport.aclose()
+        shop.close()
 
 
 async def test_after_random_kills_each_task_is_done_or_a_letter_or_in_the_broker(

@@ -14,7 +14,8 @@ from pathlib import Path
 from typing import Any
 
 from celery import Celery
-from kombu import Connection
+from celery.backends.redis import RedisBackend
+from kombu import Connection, pools
 
 from redrive import Redrive
 from redrive.config.load import load
@@ -106,7 +107,12 @@ class Shop:
     def close(self) -> None:
         for worker in self.workers:
             worker.kill()
+        if isinstance(backend := self.client.backend, RedisBackend):
+            backend.result_consumer.stop()
+            backend.result_consumer.cancel_for = lambda task: None  # a result that is freed later would connect anew
+            backend.client.connection_pool.disconnect()
         self.client.close()
+        pools.reset()  # Celery lets go of its pools and closes none of their connections
 
 
 class Worker:

@@ -8,6 +8,8 @@ import dramatiq
 from dramatiq.brokers.rabbitmq import RabbitmqBroker
 from dramatiq.brokers.redis import RedisBroker
 from dramatiq.encoder import PickleEncoder
+from dramatiq.middleware import GroupCallbacks
+from dramatiq.rate_limits.backends import RedisBackend as Barriers
 from dramatiq.results import Results
 from dramatiq.results.backends import RedisBackend
 
@@ -18,6 +20,7 @@ QUEUE = os.environ["QUEUE"]
 broker: dramatiq.Broker = RedisBroker(url=URL) if URL.startswith("redis") else RabbitmqBroker(url=URL)
 if "RESULTS" in os.environ:
     broker.add_middleware(Results(backend=RedisBackend(url=os.environ["RESULTS"])))
+    broker.add_middleware(GroupCallbacks(Barriers(url=os.environ["RESULTS"])))
 broker.add_middleware(RedriveDramatiq(store=os.environ["STORE"], spool=PLACE / "spool", fsync=False))  # the one line
 if "PICKLE" in os.environ:
     dramatiq.set_encoder(PickleEncoder())

@@ -111,3 +111,18 @@ async def test_pickled_messages_are_carried_as_they_are_and_never_unpickled_by_u
         shop.mend()
         await shop.replay()
         await until(lambda: shop.is_state(State.RESOLVED), what="it is resolved")
+
+
+@pytest.mark.parametrize("broker_url", ["redis"], indirect=True)
+async def test_a_group_is_complete_once_its_dead_member_was_replayed(shop: Shop) -> None:
+    shop.environment["RESULTS"] = shop.broker
+    await shop.python(
+        "made = dramatiq.group([charge.message('o-1'), confirm.message('beside it')])\n"
+        "made.add_completion_callback(confirm.message('complete'))\nmade.run()"
+    )
+    async with shop.worker():
+        await shop.letter(3)
+        assert shop.lines("confirmed") == ["beside it"]
+        shop.mend()
+        await shop.replay()
+        await until(lambda: shop.lines("confirmed") == ["beside it", "complete"], what="the group is complete")

@@ -4,6 +4,7 @@ import os
 import signal
 import time
 from pathlib import Path
+from typing import Any
 
 from rq import Retry
 
@@ -24,6 +25,14 @@ def charge(order: str) -> str:
         raise ConnectionError(f"the bank does not answer for {order}")
     note("done", order)
     return f"{order} paid"
+
+
+def on_success(job: Any, connection: Any, result: Any) -> None:
+    note("told", f"{job.args[0]} succeeded: {result}")
+
+
+def on_failure(job: Any, connection: Any, kind: type[BaseException], error: BaseException, trace: Any) -> None:
+    note("told", f"{job.args[0]} failed: {kind.__name__}")
 
 
 def confirm(order: str) -> None:

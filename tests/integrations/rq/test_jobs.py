@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import pickle
 
-from rq import Retry
+from rq import Callback, Retry
 from rq.job import Job, JobStatus
 from rq.registry import FailedJobRegistry
 
@@ -40,6 +40,20 @@ async def test_a_job_whose_retries_are_over_is_a_letter_and_its_replay_resolves_
         await until(lambda: shop.job(job.id).get_status() == JobStatus.FINISHED, what="RQ knows that it is done")
         assert shop.job(job.id).return_value() == "o-1 paid"
         assert shop.job(after.id).id == after.id
+
+
+async def test_callbacks_of_a_job_go_on_after_its_replay(shop: Shop) -> None:
+    told = {"on_success": Callback(jobs.on_success), "on_failure": Callback(jobs.on_failure)}
+    shop.queue.enqueue(jobs.charge, "o-1", **told)
+    async with shop.worker():
+        await shop.until_letters(1)
+        await shop.replay()
+        await shop.until_letters(1, failures=2)
+        shop.mend()
+        await shop.replay()
+        await until(lambda: shop.is_state(State.RESOLVED), what="it is resolved")
+        await shop.until_lines("told", 3)
+    assert shop.lines("told") == ["o-1 failed: ConnectionError"] * 2 + ["o-1 succeeded: o-1 paid"]
 
 
 async def test_every_kind_of_death_is_a_letter(shop: Shop) -> None:

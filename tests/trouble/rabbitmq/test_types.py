@@ -137,7 +137,7 @@ async def parked(url: str, place: Path, **_: Any) -> None:
 async def replayed(url: str, place: Path, **_: Any) -> None:
     app = await buried(url, place, store=f"sqlite:///{place / 'letters.db'}")
     service = Service(app)
-    await service.run_replay((await service.replay(Query(), actor="test")).id)
+    await service.run_replay((await service.replay(Query(), every=True, actor="test")).id)
     await app.aclose()
 
 

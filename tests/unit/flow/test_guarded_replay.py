@@ -14,7 +14,7 @@ from msgspec.structs import replace
 from redrive.errors import UsageError
 from redrive.flow.guard import Guard
 from redrive.flow.replay import Replay, Replays, ReplayState
-from redrive.flow.replay_document import KIND, PausedBy
+from redrive.flow.replay_document import KIND, NewPace, PausedBy
 from redrive.forensics.fingerprint import fingerprint
 from redrive.model import Edit, Letter, Revision, State
 from redrive.stores.base import EntryStatus, Store
@@ -232,7 +232,7 @@ async def test_the_rate_can_be_changed_while_it_runs() -> None:
     task = asyncio.create_task(replays.run("r1", runner="a"))
     await world.clock.advance(2)
     assert (await tally(world, "r1"))[EntryStatus.SENT] == 1
-    await replays.change_pace("r1", rate=None, guard=None)
+    await replays.change_pace("r1", NewPace(unlimited=True))
     await world.clock.advance(2)
     await asyncio.wait_for(task, 10)
     assert task.result().state is ReplayState.SENT
@@ -246,9 +246,9 @@ async def test_what_has_ended_can_be_neither_paused_nor_changed() -> None:
     with pytest.raises(UsageError, match="is sent: it cannot be paused"):
         await replays.pause("r1", actor="bob")
     with pytest.raises(UsageError, match="is sent: it cannot be changed"):
-        await replays.change_pace("r1", rate=1, guard=None)
+        await replays.change_pace("r1", NewPace(rate=1))
     with pytest.raises(UsageError, match="rate=0"):
-        await replays.change_pace("r1", rate=0, guard=None)
+        await replays.change_pace("r1", NewPace(rate=0))
 
 
 async def test_a_paused_replay_can_be_cancelled() -> None:
@@ -375,3 +375,13 @@ async def test_a_letter_that_was_edited_after_it_was_selected_is_skipped_and_one
 async def _edit(world: World, letter: Letter) -> None:
     edit = Edit(by="bob", at=world.clock.now())
     await world.letters.versions.edit([Revision(letter.id, 0, b'{"new": 1}', (), edit)])
+
+
+async def test_what_two_people_change_at_once_is_both_changed() -> None:
+    world = World()
+    replays = replays_of(world)
+    await bury(world, 5)
+    await replays.start(ALL, actor="ann", id="r1", rate=1, guard=Guard(share=0.1))
+    await asyncio.gather(replays.change_pace("r1", NewPace(rate=7)), replays.change_pace("r1", NewPace(share=0.5)))
+    replay = await replays.get("r1")
+    assert (replay.rate, replay.guard) == (7, Guard(share=0.5))

@@ -46,6 +46,7 @@ def _due(world: World, *, owner: str = "upkeep-1", parallel: int = 100, **change
         lease=LEASE,
         parallel=parallel,
         breaker=RULE,
+        **changes,
     )
 
 
@@ -474,3 +475,12 @@ async def test_what_may_have_been_taken_stays_claimed_until_its_lease_ends_where
     assert await rescue_claims(world.store, world.events, world.clock) == 1
     assert await due.cycle() == 1
     assert (await world.letter_of(letter.message)).retries == 1
+
+
+async def test_an_edited_letter_that_its_handler_could_not_decode_is_not_retried_and_waits_for_somebody() -> None:
+    world = World()
+    edited, plain = await _bury(world, version=1), await _bury(world)
+    due = _due(world, fits=lambda message: "charge cannot decode it")
+    assert await due.cycle() == 1
+    assert (await world.letter_of(edited[0].message)).state is State.EXHAUSTED
+    assert (await world.letter_of(plain[0].message)).state is State.RETRYING

@@ -8,11 +8,12 @@ from typing import Any
 import pytest
 
 from redrive.flow.replay import Replays, ReplayState
+from redrive.flow.replay_document import KIND, OPEN_KIND
 from redrive.forensics.query import Query
 from redrive.model import Letter, State
 from redrive.telemetry.events import LettersMoved
 from redrive.testing.builders import make_letter
-from redrive.upkeep.rescue import abandoned_replays, rescue_cancelled, rescue_claims
+from redrive.upkeep.rescue import abandoned_replays, rescue_claims, rescue_stopped
 from tests.unit.support import Killed, World
 
 LEASE = timedelta(seconds=60)
@@ -156,6 +157,48 @@ async def test_what_a_cancelled_replay_left_claimed_is_let_go_even_if_who_cancel
         await replays.cancel(replay.id, actor="bob")
     assert (await world.letter_of(letter.message)).state is State.REPLAYING
     await world.clock.advance(61)
-    await rescue_cancelled(world.store, replays, world.clock)
+    await rescue_stopped(world.store, replays, world.clock)
     now = await world.letter_of(letter.message)
     assert (now.state, now.owner, now.resends) == (State.PENDING, None, 0)
+
+
+async def test_what_a_paused_replay_left_claimed_is_let_go_when_its_runner_died_and_not_before() -> None:
+    world = World()
+    letter = make_letter()
+    await world.letters.letters.record([letter])
+    replays = Replays(world.store, {"default": world.transport}, world.events, world.clock)
+    replay = await replays.start(Query(), actor="ann")
+    world.calls.fail("transport.send", Killed())
+    with pytest.raises(Killed):
+        await replays.run(replay.id, runner="a")
+    await replays.pause(replay.id, actor="bob")
+    await rescue_stopped(world.store, replays, world.clock)
+    await replays.give_back(replay.id, actor="b")
+    assert (await world.letter_of(letter.message)).state is State.REPLAYING, "its runner may live, and give it back"
+    await world.clock.advance(61)
+    await rescue_stopped(world.store, replays, world.clock)
+    now = await world.letter_of(letter.message)
+    assert (now.state, now.owner, now.resends) == (State.PENDING, None, 0)
+    paused = await replays.get(replay.id)
+    assert (paused.state, paused.runner) == (ReplayState.PAUSED, None)
+    await replays.resume(replay.id, actor="bob")
+    assert (await replays.run(replay.id, runner="b")).state is ReplayState.SENT
+
+
+async def test_an_open_replay_is_found_behind_any_number_of_later_ones() -> None:
+    world = World()
+    replays = Replays(world.store, {"default": world.transport}, world.events, world.clock)
+    await world.letters.letters.record([make_letter()])
+    await replays.start(Query(), actor="ann", id="0-first")
+    for number in range(1001):
+        await world.store.documents.put(KIND, f"z{number}", await _ended(world, "0-first"))
+    assert await abandoned_replays(replays, world.clock) == ["0-first"]
+    await replays.run("0-first", runner="a")
+    assert await replays.open() == []
+    assert await world.store.documents.list(OPEN_KIND) == []
+
+
+async def _ended(world: World, id: str) -> dict[str, Any]:
+    document = await world.store.documents.get(KIND, id)
+    assert document is not None
+    return {**document.body, "id": "later", "state": "sent"}

@@ -7,7 +7,6 @@ from typing import Any
 
 import click
 import msgspec
-from msgspec.structs import replace
 from rich.console import RenderableType
 from rich.text import Text
 
@@ -19,8 +18,8 @@ from redrive.cli.options import rate as a_rate
 from redrive.cli.output import WIDE, age, line, say, show, state, states, table, tell_json, width
 from redrive.cli.replay_text import guarded, paused_said, untold_said, waited_for
 from redrive.cli.session import actor, again, ask, command
-from redrive.flow.guard import Guard
 from redrive.flow.replay import Replay
+from redrive.flow.replay_document import NewPace
 from redrive.service import ReplayReport, Service
 from redrive.stores.base import Entry, EntryStatus
 
@@ -112,10 +111,8 @@ def pace(id: str, rate: float | None, unlimited: bool, guard: float | None, no_g
         raise click.UsageError("give --rate or --unlimited, and --guard or --no-guard, but not both of them")
 
     async def work(service: Service) -> ReplayReport:
-        now = await service.replays.get(id)
-        speed = None if unlimited else now.rate if rate is None else rate
-        care = None if no_guard else now.guard if guard is None else replace(now.guard or Guard(), share=guard)
-        return await service.pace_replay(id, rate=speed, guard=care, actor=actor())
+        pace = NewPace(rate=rate, unlimited=unlimited, share=guard, guarded=False if no_guard else None)
+        return await service.pace_replay(id, pace, actor=actor())
 
     report = ask(work)
     tell_json(report) if as_json else show(*_facts(report))
