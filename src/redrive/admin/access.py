@@ -52,6 +52,7 @@ class Door(Struct, frozen=True):
 async def authorize(connection: Connection, handler: BaseRouteHandler) -> None:
     """Let in who has the role that the route names: `@get("/letters", role=Role.VIEWER)`; None is open to everybody.
 
+    `whole=True` lets in those only whose scope is everything: what it tells or does cannot be narrowed.
     `free_on_loopback=True` opens it where only this machine can ask. What names no role lets in nobody: that is
     OPTIONS, which Litestar would answer by itself for every route.
     """
@@ -69,6 +70,12 @@ async def authorize(connection: Connection, handler: BaseRouteHandler) -> None:
             f"this needs the role {role}, and {actor.name!r} is {actor.role}",
             f"redrive token create --role {role} --name …",
             f'Bearer realm="redrive", error="insufficient_scope", scope="{role}"',
+        )
+    if handler.opt.get("whole") and not actor.scope.is_everything:
+        raise Refused(
+            403,
+            f"this is of the whole installation, and {actor.name!r} reaches a part of it",
+            "ask somebody whose token has no --source, --tenant or --system",
         )
     connection.scope["auth"] = actor
 

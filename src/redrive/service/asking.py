@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from datetime import datetime
 from typing import TypeVar
 
-from redrive.access.actors import Actor
+from redrive.access.actors import EVERYTHING, Actor
 from redrive.answers import Answers, Unanswered, ask_each
 from redrive.app import Redrive
 from redrive.errors import UsageError
@@ -27,6 +27,7 @@ class Asking:
 
     def __init__(self, app: Redrive, *, unanswered: Callable[[Unanswered], None] = lambda backend: None) -> None:
         self.app = app
+        self.scope = EVERYTHING  # of whoever asks; `Service.seen_by` narrows it, and the store with it
         self._unanswered = unanswered
         self.redactor = Redactor.of(app.settings.redact)
 

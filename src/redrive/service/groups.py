@@ -11,7 +11,7 @@ from msgspec.structs import asdict, replace
 
 from redrive.access.actors import Actor
 from redrive.alerts.incidents import Incidents
-from redrive.errors import UnknownGroup, UsageError
+from redrive.errors import NotInScope, UnknownGroup, UsageError
 from redrive.forensics.deployment import Running
 from redrive.forensics.marks import Fix, GroupState, Mark, Marks, Mute, muted
 from redrive.forensics.query import Query
@@ -82,7 +82,7 @@ class OfGroups(OfSources):
         """Say that a group is fixed in that version. When every worker of its sources runs it, its letters can go back:
         by themselves, if `auto`."""
         _check_version(version)
-        group = await self._group(id)
+        group = await self._whole_group(id)
         now = self.app.clock.now()
         fix = Fix(id=self.app.clock.new_id(), version=version, by=str(actor), at=now, why=_why(why), auto=auto)
         _, mark = await self.marks.change(group.id, lambda old: replace(old, fix=fix))
@@ -93,7 +93,7 @@ class OfGroups(OfSources):
 
     async def unfix(self, id: str, *, actor: Actor) -> GroupView:
         """Take back that a group is fixed. A replay that was started for it goes on."""
-        group = await self._group(id)
+        group = await self._whole_group(id)
         old, mark = await self.marks.change(group.id, lambda old: replace(old, fix=None))
         if old.fix is None:
             raise UsageError(f"group {group.id} is not fixed in any version: there is nothing to undo")
@@ -107,7 +107,7 @@ class OfGroups(OfSources):
             raise UsageError(f"a group is muted for more than nothing and at most {LONGEST_MUTE.days} days")
         if not why.strip():
             raise UsageError("say why it is muted: whoever wonders about the silence will ask")
-        group, now = await self._group(id), self.app.clock.now()
+        group, now = await self._whole_group(id), self.app.clock.now()
         mute = Mute(by=str(actor), at=now, until=now + span, why=_why(why))
         _, mark = await self.marks.change(group.id, lambda old: replace(old, mute=mute))
         await self.note(actor, "mute", f"{group.id} until {mute.until:%Y-%m-%d %H:%M} UTC: {why}")
@@ -118,7 +118,7 @@ class OfGroups(OfSources):
 
     async def unmute(self, id: str, *, actor: Actor) -> GroupView | None:
         """Let people be told of a group again; None if it was not muted."""
-        group, now = await self._group(id), self.app.clock.now()
+        group, now = await self._whole_group(id), self.app.clock.now()
         old, mark = await self.marks.change(group.id, lambda old: replace(old, mute=None))
         if not old.is_muted(now):
             return None
@@ -126,6 +126,18 @@ class OfGroups(OfSources):
         return await self._view(group, mark)
 
     # -- inside --------------------------------------------------------------------------------------------------
+
+    async def _whole_group(self, id: str) -> Group:
+        """The group, for what is said of all of it. Raises NotInScope if letters of it are out of scope."""
+        group = await self._group(id)
+        if not await self._is_whole(group):
+            raise NotInScope(
+                f"group {group.id} has letters beyond your scope: somebody who reaches all of it can do that"
+            )
+        return group
+
+    async def _is_whole(self, group: Group) -> bool:
+        return True
 
     async def _group(self, id: str) -> Group:
         """The group itself, by its id or by the beginning of it."""

@@ -10,57 +10,51 @@ from __future__ import annotations
 import copy
 from collections.abc import Awaitable, Callable, Collection, Sequence
 from datetime import datetime
-from fnmatch import fnmatchcase
 from typing import Any
 
 from msgspec.structs import replace
 
-from redrive.access.actors import Actor, Scope
+from redrive.access.actors import Actor
 from redrive.alerts.incidents import KIND as INCIDENTS
 from redrive.app import Redrive
-from redrive.errors import NotInScope, UnknownSource
+from redrive.errors import NotInScope
 from redrive.flow.held import KIND as HELD
 from redrive.flow.pauses import KIND as PAUSES
 from redrive.flow.replay_document import KIND as REPLAYS
 from redrive.flow.storms import KIND as STORMS
 from redrive.forensics.marks import KIND as MARKS
 from redrive.forensics.query import Query
+from redrive.forensics.scope import Scope, reaches
 from redrive.model import Letter, LetterId, Owner, State, letter_id
 from redrive.service.asking import AUDIT
 from redrive.stores.base import Cursor, Document, Group, Letters, Page, Store, Tally
 from redrive.upkeep.heartbeat import KIND as BEATS
 
 _PAGE = 500
-_NOTHING = Query(ids=())
+_MOST = 1000
 
 
 class SeenLetters:
     """The letters of a scope, of which no question leaves."""
 
-    def __init__(self, letters: Letters, scope: Scope) -> None:
+    def __init__(self, letters: Letters, scope: Scope, transports: Collection[str]) -> None:
         self._letters = letters
         self._scope = scope
+        self._transports = transports
 
-    async def narrowed(self, query: Query) -> Query:
-        """What that query selects of the scope."""
-        scope = self._scope
+    def narrowed(self, query: Query) -> Query:
+        """What that query selects of the scope. A system is known by its transport."""
+        scope, transports = self._scope, query.transports
         if scope.systems:
-            return _NOTHING  # no letter says which system it is of: who reaches only systems reaches none
-        sources, tenants = query.sources, query.tenants
-        if scope.sources:
-            known = {tally.source for tally in await self._letters.tallies()} if sources is None else {*sources}
-            sources = tuple(sorted(name for name in known if reaches(scope.sources, name)))
-        if scope.tenants:
-            tenants = tuple(name for name in scope.tenants if query.tenants is None or name in query.tenants)
-        if sources == () or tenants == ():
-            return _NOTHING
-        return replace(query, sources=sources, tenants=tenants)
+            here = self._transports if transports is None else transports
+            transports = tuple(name for name in here if reaches(scope.systems, name))
+            scope = replace(scope, systems=())
+        return replace(query, transports=transports, scope=scope)
 
     def has(self, letter: Letter) -> bool:
         """Whether the letter is in it."""
-        scope, message = self._scope, letter.message
-        is_theirs = not scope.tenants or message.tenant in scope.tenants
-        return is_theirs and not scope.systems and reaches(scope.sources, message.source)
+        message = letter.message
+        return self._scope.has(source=message.source, tenant=message.tenant, system=letter.transport)
 
     async def record(self, letters: Sequence[Letter]) -> None:
         if not all(map(self.has, letters)):
@@ -74,30 +68,19 @@ class SeenLetters:
     async def search(
         self, query: Query, *, after: Cursor | None = None, limit: int = 50, oldest_first: bool = False
     ) -> Page:
-        wanted = await self.narrowed(query)
-        if wanted == _NOTHING:
-            return Page((), None)
-        return await self._letters.search(wanted, after=after, limit=limit, oldest_first=oldest_first)
+        return await self._letters.search(self.narrowed(query), after=after, limit=limit, oldest_first=oldest_first)
 
     async def count(self, query: Query) -> int:
-        wanted = await self.narrowed(query)
-        return 0 if wanted == _NOTHING else await self._letters.count(wanted)
+        return await self._letters.count(self.narrowed(query))
 
     async def groups(self, query: Query, *, limit: int = 50) -> Sequence[Group]:
-        wanted = await self.narrowed(query)
-        return [] if wanted == _NOTHING else await self._letters.groups(wanted, limit=limit)
+        return await self._letters.groups(self.narrowed(query), limit=limit)
 
-    async def tallies(self) -> Sequence[Tally]:
+    async def tallies(self, scope: Scope | None = None) -> Sequence[Tally]:
+        found = await self._letters.tallies(replace(self._scope, systems=()))
         if self._scope.systems:
-            return []
-        found = [tally for tally in await self._letters.tallies() if reaches(self._scope.sources, tally.source)]
-        if self._scope.tenants:
-            found = [replace(tally, count=await self._theirs(tally)) for tally in found]
+            found = [replace(tally, count=await self.count(_of(tally))) for tally in found]
         return [tally for tally in found if tally.count]
-
-    async def _theirs(self, tally: Tally) -> int:
-        query = Query(sources=(tally.source,), states=(tally.state,), categories=(tally.category,))
-        return await self._letters.count(replace(query, tenants=self._scope.tenants))
 
     async def claim(
         self,
@@ -110,12 +93,8 @@ class SeenLetters:
         limit: int,
         replay: str | None = None,
     ) -> Sequence[Letter]:
-        wanted = await self.narrowed(query)
-        if wanted == _NOTHING:
-            return []
-        return await self._letters.claim(
-            wanted, to=to, owner=owner, now=now, until=until, limit=limit, replay=replay
-        )
+        wanted = self.narrowed(query)
+        return await self._letters.claim(wanted, to=to, owner=owner, now=now, until=until, limit=limit, replay=replay)
 
     async def move(
         self,
@@ -131,8 +110,7 @@ class SeenLetters:
         return await self._letters.move(theirs, expect=expect, to=to, now=now, owner=owner) if theirs else []
 
     async def prune(self, query: Query, *, limit: int) -> Sequence[LetterId]:
-        wanted = await self.narrowed(query)
-        return [] if wanted == _NOTHING else await self._letters.prune(wanted, limit=limit)
+        return await self._letters.prune(self.narrowed(query), limit=limit)
 
 
 class SeenDocuments:
@@ -155,8 +133,8 @@ class SeenDocuments:
         return document if document is not None and await self._is_seen(kind, document) else None
 
     async def list(self, kind: str, *, limit: int = 1000) -> Sequence[Document]:
-        found = await self._documents.list(kind, limit=limit)
-        return [document for document in found if await self._is_seen(kind, document)]
+        found = await self._documents.list(kind, limit=_MOST)
+        return [document for document in found if await self._is_seen(kind, document)][:limit]
 
     async def is_whole(self, group: str) -> bool:
         """Whether every letter of that group is in scope."""
@@ -224,7 +202,7 @@ class SeenLedger:
         self._letters = letters
 
     async def freeze(self, replay: str, query: Query, *, now: datetime) -> int:
-        return await self._ledger.freeze(replay, await self._letters.narrowed(query), now=now)
+        return await self._ledger.freeze(replay, self._letters.narrowed(query), now=now)
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._ledger, name)  # all else is of a replay that was found, so it is theirs
@@ -233,10 +211,10 @@ class SeenLedger:
 class SeenStore:
     """A store of which somebody sees a part."""
 
-    def __init__(self, store: Store, actor: Actor) -> None:
+    def __init__(self, store: Store, actor: Actor, transports: Collection[str]) -> None:
         self.features = store.features
         self.versions = store.versions  # of letters that were found
-        self.letters = SeenLetters(store.letters, actor.scope)
+        self.letters = SeenLetters(store.letters, actor.scope, transports)
         self.documents = SeenDocuments(store, self.letters, actor)
         self.ledger = SeenLedger(store, self.letters)
         self._store = store
@@ -250,20 +228,16 @@ class SeenStore:
 
 def seen_app(app: Redrive, actor: Actor) -> tuple[Redrive, SeenStore]:
     """The app with a store that is narrowed to what the actor reaches."""
-    store, view = SeenStore(app.store, actor), copy.copy(app)
+    store, view = SeenStore(app.store, actor, app.transport_names), copy.copy(app)
     view._store = store  # type: ignore[assignment]  # its ledger passes on what it does not narrow
     return view, store
 
 
-def reaches(patterns: Sequence[str], name: str) -> bool:
-    return not patterns or any(fnmatchcase(name, pattern) for pattern in patterns)
-
-
 def reaches_whole(scope: Scope, source: str) -> bool:
     """Whether all of a source is in scope, of whatever tenant."""
-    return not scope.tenants and not scope.systems and reaches(scope.sources, source)
+    narrowed = scope.tenants or scope.systems
+    return not narrowed and (not scope.sources or reaches(scope.sources, source))
 
 
-def unknown(source: str, known: Sequence[str]) -> UnknownSource:
-    """What is out of scope is as unknown as what never was."""
-    return UnknownSource(source, known)
+def _of(tally: Tally) -> Query:
+    return Query(sources=(tally.source,), states=(tally.state,), categories=(tally.category,))

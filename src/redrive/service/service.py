@@ -14,7 +14,7 @@ from redrive.access.actors import Actor
 from redrive.alerts.incidents import Incident, Incidents, IncidentState
 from redrive.answers import Unanswered, ask_each
 from redrive.app import Redrive
-from redrive.errors import NoWayBack, UnknownLetter, UsageError
+from redrive.errors import NotInScope, NoWayBack, UnknownLetter, UsageError
 from redrive.flow.guard import Guard
 from redrive.flow.held import held_key_of
 from redrive.flow.replay import Progress, Replay
@@ -30,6 +30,7 @@ from redrive.service.edits import Edits
 from redrive.service.groups import OfGroups
 from redrive.service.planning import Plan, plan_of
 from redrive.service.repairs import Repairs
+from redrive.service.seen import seen_app
 from redrive.stores.base import Cursor, Entry, EntryStatus, Group
 from redrive.stores.paging import every_page
 from redrive.telemetry.events import LettersMoved, LettersPruned
@@ -64,6 +65,10 @@ class Service(OfGroups):
         self.incidents = Incidents(app.store.documents, app.clock, app.events)
         self.edits = Edits(self)
         self.repairs = Repairs(self, self.edits)
+
+    def seen_by(self, actor: Actor) -> Service:
+        """The service as that actor sees it: what is out of its scope does not exist, and is not acted on."""
+        return self if actor.scope.is_everything else SeenBy(self, actor)
 
     # -- seeing --------------------------------------------------------------------------------------------------
 
@@ -367,6 +372,24 @@ class Service(OfGroups):
 
     def _redacted(self, groups: Sequence[Group]) -> list[Group]:
         return [msgspec.structs.replace(group, message=self.redactor.text(group.message)) for group in groups]
+
+
+class SeenBy(Service):
+    """A service of which somebody sees a part (seen.py)."""
+
+    def __init__(self, whole: Service, actor: Actor) -> None:
+        app, store = seen_app(whole.app, actor)
+        super().__init__(app, unanswered=whole._unanswered)
+        self.scope = actor.scope
+        self.redactor = whole.redactor
+        self._roll = whole._roll
+        self._documents = store.documents
+
+    async def _is_whole(self, group: Group) -> bool:
+        return await self._documents.is_whole(group.id)
+
+    async def doctor(self) -> Diagnosis:
+        raise NotInScope("what is unsafe is told to those who reach everything")
 
 
 def check_every(query: Query, every: bool, verb: str) -> None:
