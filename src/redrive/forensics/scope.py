@@ -31,6 +31,11 @@ class Scope(Struct, frozen=True, omit_defaults=True):
         asked = ((self.sources, source), (self.tenants, tenant), (self.systems, system))
         return all(not patterns or reaches(patterns, value) for patterns, value in asked)
 
+    def covers(self, other: Scope) -> bool:
+        """Whether nothing is in the other that is not in this one; false where that cannot be told of two patterns."""
+        pairs = ((self.sources, other.sources), (self.tenants, other.tenants), (self.systems, other.systems))
+        return all(not ours or (theirs and all(_covered(ours, name) for name in theirs)) for ours, theirs in pairs)
+
 
 EVERYTHING = Scope()
 
@@ -38,6 +43,16 @@ EVERYTHING = Scope()
 def reaches(patterns: Iterable[str], value: str | None) -> bool:
     """Whether one of the patterns is of that value."""
     return bool(value) and any(fnmatchcase(value or "", pattern) for pattern in patterns)
+
+
+def _covered(patterns: Iterable[str], name: str) -> bool:
+    """Whether a pattern is of all that the name, or pattern, stands for: `mail.*` is of `mail.a` and of `mail.a*`."""
+    return any(
+        name == pattern
+        or (_WILD.isdisjoint(name) and fnmatchcase(name, pattern))
+        or (pattern.endswith("*") and _WILD.isdisjoint(pattern[:-1]) and name.startswith(pattern[:-1]))
+        for pattern in patterns
+    )
 
 
 def exact(patterns: Iterable[str]) -> tuple[str, ...] | None:

@@ -1,8 +1,8 @@
 """The service as somebody sees it: what is out of an actor's scope does not exist.
 
-The store that such a service asks is narrowed, so a new method need not think of it: every query of letters carries the
-scope, and a document of a kind that `_KINDS` does not name is not there. What transports tell (how full a queue is, what
-is paused) belongs to a source as a whole: it is there for those who reach all of that source, whatever the tenant.
+The store that such a service asks is narrowed, so a new method need not think of it: every query of letters carries
+the scope, and a document of a kind that `_KINDS` does not name is not there. What transports tell (how full a queue is,
+what is paused) belongs to a source as a whole: it is there for those who reach all of that source, of every tenant.
 """
 
 from __future__ import annotations
@@ -76,11 +76,8 @@ class SeenLetters:
     async def groups(self, query: Query, *, limit: int = 50) -> Sequence[Group]:
         return await self._letters.groups(self.narrowed(query), limit=limit)
 
-    async def tallies(self, scope: Scope | None = None) -> Sequence[Tally]:
-        found = await self._letters.tallies(replace(self._scope, systems=()))
-        if self._scope.systems:
-            found = [replace(tally, count=await self.count(_of(tally))) for tally in found]
-        return [tally for tally in found if tally.count]
+    async def tallies(self, query: Query | None = None) -> Sequence[Tally]:
+        return await self._letters.tallies(self.narrowed(query or Query()))
 
     async def claim(
         self,
@@ -237,7 +234,3 @@ def reaches_whole(scope: Scope, source: str) -> bool:
     """Whether all of a source is in scope, of whatever tenant."""
     narrowed = scope.tenants or scope.systems
     return not narrowed and (not scope.sources or reaches(scope.sources, source))
-
-
-def _of(tally: Tally) -> Query:
-    return Query(sources=(tally.source,), states=(tally.state,), categories=(tally.category,))
