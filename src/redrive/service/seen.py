@@ -226,7 +226,7 @@ class SeenStore:
 def seen_app(app: Redrive, actor: Actor) -> tuple[Redrive, SeenStore]:
     """The app with a store that is narrowed to what the actor reaches."""
     store, view = SeenStore(app.store, actor, app.transport_names), copy.copy(app)
-    view._store = store  # type: ignore[assignment]  # its ledger passes on what it does not narrow
+    view._store = store  # its ledger passes on what it does not narrow
     return view, store
 
 
