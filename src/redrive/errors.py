@@ -126,6 +126,10 @@ class NotFound(UsageError):
     hint: str | None = None  # what to ask for instead
 
 
+class NotInScope(UsageError):
+    """Somebody who reaches a part would act on the whole."""
+
+
 class ChangedMeanwhile(UsageError):
     """What was to be changed is not as it was when it was read: somebody was first, or it is on its way."""
 

@@ -7,9 +7,12 @@ store.
 from __future__ import annotations
 
 from enum import StrEnum
-from fnmatch import fnmatchcase
 
 from msgspec import Struct
+
+from redrive.forensics.scope import EVERYTHING, Scope
+
+__all__ = ["EVERYTHING", "Actor", "Role", "Scope", "Via"]
 
 
 class Role(StrEnum):
@@ -24,34 +27,10 @@ class Role(StrEnum):
         return ranks.index(self) >= ranks.index(needed)
 
 
-class Scope(Struct, frozen=True, omit_defaults=True):
-    """What an actor reaches: letters whose source, tenant and system it names. What a field leaves empty is not
-    narrowed. A pattern is a shell's: `mail.*`."""
-
-    sources: tuple[str, ...] = ()
-    tenants: tuple[str, ...] = ()
-    systems: tuple[str, ...] = ()
-
-    @property
-    def is_everything(self) -> bool:
-        """Whether nothing is out of it."""
-        return not (self.sources or self.tenants or self.systems)
-
-    def has(self, *, source: str, tenant: str, system: str = "") -> bool:
-        """Whether a letter of these is in it."""
-        asked = ((self.sources, source), (self.tenants, tenant), (self.systems, system))
-        return all(
-            not patterns or any(fnmatchcase(value, pattern) for pattern in patterns) for patterns, value in asked
-        )
-
-
-EVERYTHING = Scope()
-
-
 class Via(StrEnum):
     """How an actor came in."""
 
-    TOKEN = "token"
+    TOKEN = "token"  # noqa: S105
     PERSON = "person"  # of an identity provider
     STORE = "store"  # a command line on the database itself: a direct access, whoever the system says it is
     REDRIVE = "redrive"  # by itself, as a rule of somebody's asked for

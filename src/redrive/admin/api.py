@@ -10,7 +10,7 @@ from redrive.errors import ConfigError, MissingExtra
 from redrive.service import Service
 
 try:
-    from litestar import Litestar, Router
+    from litestar import Litestar, Request, Router
     from litestar.datastructures import State
     from litestar.di import Provide
     from litestar.exceptions import ValidationException
@@ -18,8 +18,10 @@ except ImportError as error:
     raise MissingExtra("the server", "server") from error
 
 from redrive import console
+from redrive.access.actors import Actor
 from redrive.access.tokens import Tokens
 from redrive.admin import fairness, groups, health, incidents, letters, openapi, queues, replays
+from redrive.admin import tokens as token_routes
 from redrive.admin.access import Door, actor_of, authorize, check_roles, is_loopback, make_safe, only_this_machine
 from redrive.admin.background import Background
 from redrive.admin.problems import MOST_BYTES, error_answers
@@ -35,6 +37,7 @@ _ALL = (
     incidents.router,
     queues.router,
     fairness.show_fairness,
+    token_routes.router,
     console.router,
     openapi.show_openapi,
 )
@@ -56,6 +59,7 @@ def create_api(
     probes_only  health and metrics, and nothing else: what a worker answers (scrape.py)
     """
     background = Background(service)
+    tokens = tokens or Tokens(service.app.store.documents, service.app.clock)
     metrics = metrics or Metrics(service.app.events)
 
     @asynccontextmanager
@@ -66,11 +70,12 @@ def create_api(
 
     return guarded(
         [*(_PROBES if probes_only else _ALL), *routers],
-        Door(tokens or Tokens(service.app.store.documents, service.app.clock), loopback),
+        Door(tokens, loopback),
         dependencies={
-            "service": _given(service),
+            "service": Provide(_seen, sync_to_thread=False),
             "background": _given(background),
             "metrics": _given(metrics),
+            "tokens": _given(tokens),
             "actor": Provide(actor_of, sync_to_thread=False),
         },
         lifespan=[lifespan],
@@ -95,6 +100,13 @@ def guarded(handlers: Sequence[Any], door: Door, **more: Any) -> Litestar:
     api.state["door"] = door
     check_roles(api)
     return api
+
+
+def _seen(request: Request[Any, Any, Any]) -> Service:
+    """The service, as whoever asks sees it. Nobody in particular asks where a route is open to all."""
+    service: Service = request.app.state.service
+    actor: Actor | None = request.scope.get("auth")
+    return service if actor is None else service.seen_by(actor)
 
 
 def _given(value: object) -> Provide:

@@ -46,13 +46,13 @@ async def is_ready(service: NamedDependency[Service]) -> Response[Ready]:
     return readiness(await check_all(service))
 
 
-@get("/metrics", role=Role.VIEWER, free_on_loopback=True, any_parameters=True, media_type="text/plain")
+@get("/metrics", role=Role.VIEWER, whole=True, free_on_loopback=True, any_parameters=True, media_type="text/plain")
 async def show_metrics(service: NamedDependency[Service], metrics: NamedDependency[Metrics]) -> Response[bytes]:
     """For Prometheus. Needs a viewer's token, except where the server listens on loopback only."""
     return Response(metrics.render(await measured(service, metrics)), headers={"Content-Type": CONTENT_TYPE_LATEST})
 
 
-@get("/api/doctor", role=Role.ADMIN)
+@get("/api/doctor", role=Role.ADMIN, whole=True)
 async def examine(service: NamedDependency[Service]) -> Diagnosis:
     """What is reachable, what is unsafe, and how to mend it."""
     return await service.doctor()

@@ -18,6 +18,7 @@ from redrive.errors import (
     ChangedMeanwhile,
     MessageTooLarge,
     NotFound,
+    NotInScope,
     NoWayBack,
     RedriveError,
     ReplayExists,
@@ -81,6 +82,7 @@ _ANSWERS: dict[type[RedriveError], tuple[int, str | None]] = {
     BadQuery: (422, SEE),
     ChangedMeanwhile: (409, "GET /api/letters/{id} says how it is now"),
     MessageTooLarge: (413, None),
+    NotInScope: (403, "GET /api/me says what you reach"),
     UsageError: (400, None),
     RedriveError: (400, None),
 }

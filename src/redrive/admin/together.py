@@ -107,7 +107,7 @@ def _routes(together: Together) -> list[Any]:
         """200 if store and transports could do their work now and every process runs, 503 if not, and why."""
         return readiness(await together.checks())
 
-    @get("/metrics", role=Role.VIEWER, free_on_loopback=True, any_parameters=True, media_type="text/plain")
+    @get("/metrics", role=Role.VIEWER, whole=True, free_on_loopback=True, any_parameters=True, media_type="text/plain")
     async def show_metrics() -> Response[bytes]:
         """For Prometheus. Needs a viewer's token, except where the server listens on loopback only."""
         return Response(rendered(await together.metrics()), headers={"Content-Type": CONTENT_TYPE_LATEST})

@@ -50,7 +50,8 @@ def _decoded(body: bytes, kind: Any) -> Any:
 
 def from_url(kind: type[Struct]) -> Provide:
     """A dependency of that kind, whose fields are parameters in the URL."""
-    fields = msgspec.structs.fields(kind)
+    # whoever asks has a scope, and does not name it
+    fields = [field for field in msgspec.structs.fields(kind) if field.name != "scope"]
 
     def provide(**given: Any) -> Any:
         value = kind(**given)

@@ -11,6 +11,7 @@ from datetime import datetime
 from msgspec import Struct
 from msgspec.structs import asdict
 
+from redrive.forensics.scope import Scope
 from redrive.model import Category, Letter, LetterId, MessageId, Owner, State
 
 
@@ -36,6 +37,7 @@ class Query(Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknow
     lapsed: datetime | None = None  # it has an owner whose lease ended before then
     expired: datetime | None = None  # its time to live ended before then
     owner: Owner | None = None
+    scope: Scope | None = None  # of whoever asks; its systems are to be told as transports before a store is asked
 
     @property
     def is_empty(self) -> bool:
@@ -98,4 +100,5 @@ _TESTS: dict[str, Callable[..., bool]] = {
     "lapsed": lambda wanted, letter: letter.owner is not None and _before(wanted, letter.lease_until),
     "expired": lambda wanted, letter: _before(wanted, letter.expires_at),
     "owner": lambda wanted, letter: letter.owner == wanted,
+    "scope": lambda wanted, letter: wanted.has(source=letter.message.source, tenant=letter.message.tenant),
 }

@@ -6,6 +6,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from datetime import datetime
 from typing import TypeVar
 
+from redrive.access.actors import EVERYTHING, Actor
 from redrive.answers import Answers, Unanswered, ask_each
 from redrive.app import Redrive
 from redrive.errors import UsageError
@@ -26,15 +27,16 @@ class Asking:
 
     def __init__(self, app: Redrive, *, unanswered: Callable[[Unanswered], None] = lambda backend: None) -> None:
         self.app = app
+        self.scope = EVERYTHING  # of whoever asks; `Service.seen_by` narrows it, and the store with it
         self._unanswered = unanswered
         self.redactor = Redactor.of(app.settings.redact)
 
-    async def note(self, actor: str, action: str, detail: str) -> None:
+    async def note(self, actor: Actor, action: str, detail: str) -> None:
         """Write to the audit trail who did what."""
         at: datetime = self.app.clock.now()
-        body = {"at": at.isoformat(), "actor": actor, "action": action, "detail": detail}
+        body = {"at": at.isoformat(), "actor": str(actor), "action": action, "detail": detail}
         await self.app.store.documents.put(AUDIT, self.app.clock.new_id(), body)
-        self.app.events.emit(Acted(actor=actor, action=action, detail=detail, at=at))
+        self.app.events.emit(Acted(actor=str(actor), action=action, detail=detail, at=at))
 
     async def _ask_transports(self, question: Callable[[Transport], Awaitable[T]]) -> Answers[T]:
         """What each transport answers, by its name."""

@@ -9,8 +9,9 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import asdict, replace
 
+from redrive.access.actors import Actor
 from redrive.alerts.incidents import Incidents
-from redrive.errors import UnknownGroup, UsageError
+from redrive.errors import NotInScope, UnknownGroup, UsageError
 from redrive.forensics.deployment import Running
 from redrive.forensics.marks import Fix, GroupState, Mark, Marks, Mute, muted
 from redrive.forensics.query import Query
@@ -77,47 +78,47 @@ class OfGroups(OfSources):
         found = [mark for mark in (await self.marks.all()).values() if mark.is_muted(now)]
         return [self._shown(mark) for mark in sorted(found, key=lambda mark: mark.mute.until if mark.mute else now)]
 
-    async def fix(self, id: str, version: str, *, actor: str, auto: bool = False, why: str = "") -> FixReport:
+    async def fix(self, id: str, version: str, *, actor: Actor, auto: bool = False, why: str = "") -> FixReport:
         """Say that a group is fixed in that version. When every worker of its sources runs it, its letters can go back:
         by themselves, if `auto`."""
         _check_version(version)
-        group = await self._group(id)
+        group = await self._whole_group(id)
         now = self.app.clock.now()
-        fix = Fix(id=self.app.clock.new_id(), version=version, by=actor, at=now, why=_why(why), auto=auto)
+        fix = Fix(id=self.app.clock.new_id(), version=version, by=str(actor), at=now, why=_why(why), auto=auto)
         _, mark = await self.marks.change(group.id, lambda old: replace(old, fix=fix))
         said = f"{group.id} in {version}{', its letters go back by themselves' if auto else ''}"
         await self.note(actor, "fix", f"{said}{': ' + why if why else ''}")
         view = await self._view(group, mark)
         return FixReport(group=view, notes=[*self._notes(view, version, await self._fixes.running())])
 
-    async def unfix(self, id: str, *, actor: str) -> GroupView:
+    async def unfix(self, id: str, *, actor: Actor) -> GroupView:
         """Take back that a group is fixed. A replay that was started for it goes on."""
-        group = await self._group(id)
+        group = await self._whole_group(id)
         old, mark = await self.marks.change(group.id, lambda old: replace(old, fix=None))
         if old.fix is None:
             raise UsageError(f"group {group.id} is not fixed in any version: there is nothing to undo")
         await self.note(actor, "unfix", f"{group.id}, fixed in {old.fix.version} by {old.fix.by}")
         return await self._view(group, mark)
 
-    async def mute(self, id: str, span: timedelta, *, actor: str, why: str) -> GroupView:
+    async def mute(self, id: str, span: timedelta, *, actor: Actor, why: str) -> GroupView:
         """Let nobody be told of a group for so long. Its open incidents are resolved; when the time is over it comes
         back by itself, and if it goes on then, somebody is told."""
         if not timedelta() < span <= LONGEST_MUTE:
             raise UsageError(f"a group is muted for more than nothing and at most {LONGEST_MUTE.days} days")
         if not why.strip():
             raise UsageError("say why it is muted: whoever wonders about the silence will ask")
-        group, now = await self._group(id), self.app.clock.now()
-        mute = Mute(by=actor, at=now, until=now + span, why=_why(why))
+        group, now = await self._whole_group(id), self.app.clock.now()
+        mute = Mute(by=str(actor), at=now, until=now + span, why=_why(why))
         _, mark = await self.marks.change(group.id, lambda old: replace(old, mute=mute))
         await self.note(actor, "mute", f"{group.id} until {mute.until:%Y-%m-%d %H:%M} UTC: {why}")
         for incident in await self.incidents.list():
             if incident.is_open and incident.alert.group == group.id:
-                await self.incidents.resolve(incident.id, actor=actor)
+                await self.incidents.resolve(incident.id, actor=str(actor))
         return await self._view(group, mark)
 
-    async def unmute(self, id: str, *, actor: str) -> GroupView | None:
+    async def unmute(self, id: str, *, actor: Actor) -> GroupView | None:
         """Let people be told of a group again; None if it was not muted."""
-        group, now = await self._group(id), self.app.clock.now()
+        group, now = await self._whole_group(id), self.app.clock.now()
         old, mark = await self.marks.change(group.id, lambda old: replace(old, mute=None))
         if not old.is_muted(now):
             return None
@@ -125,6 +126,18 @@ class OfGroups(OfSources):
         return await self._view(group, mark)
 
     # -- inside --------------------------------------------------------------------------------------------------
+
+    async def _whole_group(self, id: str) -> Group:
+        """The group, for what is said of all of it. Raises NotInScope if letters of it are out of scope."""
+        group = await self._group(id)
+        if not await self._is_whole(group):
+            raise NotInScope(
+                f"group {group.id} has letters beyond your scope: somebody who reaches all of it can do that"
+            )
+        return group
+
+    async def _is_whole(self, group: Group) -> bool:
+        return True
 
     async def _group(self, id: str) -> Group:
         """The group itself, by its id or by the beginning of it."""

@@ -10,10 +10,11 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 from msgspec import Struct
 
+from redrive.access.actors import Actor
 from redrive.alerts.incidents import Incident, Incidents, IncidentState
 from redrive.answers import Unanswered, ask_each
 from redrive.app import Redrive
-from redrive.errors import NoWayBack, UnknownLetter, UsageError
+from redrive.errors import NotInScope, NoWayBack, UnknownLetter, UsageError
 from redrive.flow.guard import Guard
 from redrive.flow.held import held_key_of
 from redrive.flow.replay import Progress, Replay
@@ -29,6 +30,7 @@ from redrive.service.edits import Edits
 from redrive.service.groups import OfGroups
 from redrive.service.planning import Plan, plan_of
 from redrive.service.repairs import Repairs
+from redrive.service.seen import seen_app
 from redrive.stores.base import Cursor, Entry, EntryStatus, Group
 from redrive.stores.paging import every_page
 from redrive.telemetry.events import LettersMoved, LettersPruned
@@ -64,6 +66,10 @@ class Service(OfGroups):
         self.edits = Edits(self)
         self.repairs = Repairs(self, self.edits)
 
+    def seen_by(self, actor: Actor) -> Service:
+        """The service as that actor sees it: what is out of its scope does not exist, and is not acted on."""
+        return self if actor.scope.is_everything else SeenBy(self, actor)
+
     # -- seeing --------------------------------------------------------------------------------------------------
 
     async def letters(self, query: Query, *, after: Cursor | None = None, limit: int = 50) -> Summaries:
@@ -92,7 +98,7 @@ class Service(OfGroups):
                 return page.letters[0]
         raise UnknownLetter(id)
 
-    async def carried(self, id: LetterId, *, actor: str | None = None, raw: bool = True) -> CarriedMessage:
+    async def carried(self, id: LetterId, *, actor: Actor | None = None, raw: bool = True) -> CarriedMessage:
         """The message of a letter, to run a handler on it elsewhere: as it is (`raw`), or with its secrets masked."""
         letter = await self.find(id)
         if raw and actor is not None:
@@ -139,7 +145,7 @@ class Service(OfGroups):
         self,
         query: Query,
         *,
-        actor: str,
+        actor: Actor,
         rate: float | None = None,
         reason: str = "",
         id: str | None = None,
@@ -157,7 +163,7 @@ class Service(OfGroups):
         await self._check(query)
         replay = await self.replays.start(
             query,
-            actor=actor,
+            actor=str(actor),
             rate=rate,
             reason=reason,
             id=id,
@@ -175,25 +181,25 @@ class Service(OfGroups):
         await self.replays.run(id, runner=runner, progress=progress)
         return await self.replay_report(id)
 
-    async def cancel_replay(self, id: str, *, actor: str) -> ReplayReport:
+    async def cancel_replay(self, id: str, *, actor: Actor) -> ReplayReport:
         """Send no more of it."""
-        await self.replays.cancel(id, actor=actor)
+        await self.replays.cancel(id, actor=str(actor))
         await self.note(actor, "cancel", id)
         return await self.replay_report(id)
 
-    async def pause_replay(self, id: str, *, actor: str, why: str = "") -> ReplayReport:
+    async def pause_replay(self, id: str, *, actor: Actor, why: str = "") -> ReplayReport:
         """Send no more of it until somebody resumes it."""
-        await self.replays.pause(id, actor=actor, why=why)
+        await self.replays.pause(id, actor=str(actor), why=why)
         await self.note(actor, "pause-replay", f"{id}: {why}" if why else id)
         return await self.replay_report(id)
 
-    async def resume_replay(self, id: str, *, actor: str) -> Replay:
+    async def resume_replay(self, id: str, *, actor: Actor) -> Replay:
         """Go on with it; `run_replay` sends."""
-        replay = await self.replays.resume(id, actor=actor)
+        replay = await self.replays.resume(id, actor=str(actor))
         await self.note(actor, "resume-replay", id)
         return replay
 
-    async def pace_replay(self, id: str, pace: NewPace, *, actor: str) -> ReplayReport:
+    async def pace_replay(self, id: str, pace: NewPace, *, actor: Actor) -> ReplayReport:
         """Let it go so fast, and be so careful, from now on."""
         replay = await self.replays.change_pace(id, pace)
         said = "as fast as it goes" if replay.rate is None else f"{replay.rate:g} a second"
@@ -228,7 +234,7 @@ class Service(OfGroups):
         entries, more = await self.app.store.ledger.entries(id, status=status, after=after, limit=bounded(limit))
         return [msgspec.structs.replace(entry, note=self.redactor.text(entry.note)) for entry in entries], more
 
-    async def retry(self, ids: Iterable[LetterId], *, actor: str) -> ReplayReport:
+    async def retry(self, ids: Iterable[LetterId], *, actor: Actor) -> ReplayReport:
         """Send these back now: a replay of exactly them."""
         letters = [await self.find(id) for id in ids]
         if not letters:
@@ -246,14 +252,14 @@ class Service(OfGroups):
                 raise NoWayBack(letter.id, letter.transport, self.app.transport_names, schemes)
             self.app.transport(letter.transport)
 
-    async def unarchive(self, query: Query, *, actor: str, every: bool = False) -> int:
+    async def unarchive(self, query: Query, *, actor: Actor, every: bool = False) -> int:
         """Take archived letters back to the states they had. None of them is retried by itself. Returns how many."""
         check_every(query, every, "unarchive")
         await self._check(query)
         return await self.edits.unarchive(query, actor=actor)
 
     async def archive(
-        self, query: Query, *, actor: str, progress: Progress = lambda moved: None, every: bool = False
+        self, query: Query, *, actor: Actor, progress: Progress = lambda moved: None, every: bool = False
     ) -> int:
         """Archive letters, whatever their state, except those on their way. Returns how many.
 
@@ -273,7 +279,7 @@ class Service(OfGroups):
         return total
 
     async def purge(
-        self, query: Query, *, actor: str, progress: Progress = lambda gone: None, every: bool = False
+        self, query: Query, *, actor: Actor, progress: Progress = lambda gone: None, every: bool = False
     ) -> int:
         """Delete letters for good, and all their versions, except those on their way. Returns how many."""
         check_every(query, every, "purge")
@@ -297,7 +303,7 @@ class Service(OfGroups):
             yield b"".join([line_of(letter, await self.edits.kept(letter)) for letter in page])
 
     async def import_letters(
-        self, lines: Iterable[bytes], *, actor: str, name: str = "the input", progress: Progress = lambda n: None
+        self, lines: Iterable[bytes], *, actor: Actor, name: str = "the input", progress: Progress = lambda n: None
     ) -> int:
         """Record what an export wrote. Importing it twice changes nothing. Returns how many lines there were."""
         total = 0
@@ -315,23 +321,23 @@ class Service(OfGroups):
         await self.note(actor, "import", f"{_letters(total)} from {name}")
         return total
 
-    async def acknowledge(self, id: str, *, actor: str) -> Incident:
+    async def acknowledge(self, id: str, *, actor: Actor) -> Incident:
         """Note that somebody works on that incident: no notice of it is sent until it is resolved."""
         if (await self.incidents.get(id)).state is IncidentState.RESOLVED:
             raise UsageError(f"incident {id} is resolved already")
-        incident = await self.incidents.acknowledge(id, actor=actor)
+        incident = await self.incidents.acknowledge(id, actor=str(actor))
         await self.note(actor, "acknowledge", f"{incident.id}: {incident.alert.summary}")
         return incident
 
-    async def resolve(self, id: str, *, actor: str) -> Incident:
+    async def resolve(self, id: str, *, actor: Actor) -> Incident:
         """Resolve the incident, whatever its rule says; if it happens again, it is opened again."""
-        incident = await self.incidents.resolve(id, actor=actor)
+        incident = await self.incidents.resolve(id, actor=str(actor))
         await self.note(actor, "resolve", f"{incident.id}: {incident.alert.summary}")
         return incident
 
-    async def annotate(self, id: str, text: str, *, actor: str) -> Incident:
+    async def annotate(self, id: str, text: str, *, actor: Actor) -> Incident:
         """Write something down beside an incident."""
-        incident = await self.incidents.note(id, text, actor=actor)
+        incident = await self.incidents.note(id, text, actor=str(actor))
         await self.note(actor, "note", f"{incident.id}: {text}")
         return incident
 
@@ -363,14 +369,32 @@ class Service(OfGroups):
             if here is not None and (here.version, here.edit) == (line.letter.version, line.letter.edit):
                 await self.app.store.versions.keep(line.versions)
 
-    async def _archive_some(self, ids: Sequence[LetterId], actor: str) -> int:
+    async def _archive_some(self, ids: Sequence[LetterId], actor: Actor) -> int:
         now = self.app.clock.now()
         moved = await self.app.store.letters.move(ids, expect=[*UNRESOLVED, State.RESOLVED], to=State.ARCHIVED, now=now)
-        self.app.events.emit(LettersMoved(to=State.ARCHIVED, count=len(moved), actor=actor))
+        self.app.events.emit(LettersMoved(to=State.ARCHIVED, count=len(moved), actor=str(actor)))
         return len(moved)
 
     def _redacted(self, groups: Sequence[Group]) -> list[Group]:
         return [msgspec.structs.replace(group, message=self.redactor.text(group.message)) for group in groups]
+
+
+class SeenBy(Service):
+    """A service of which somebody sees a part (seen.py)."""
+
+    def __init__(self, whole: Service, actor: Actor) -> None:
+        app, store = seen_app(whole.app, actor)
+        super().__init__(app, unanswered=whole._unanswered)
+        self.scope = actor.scope
+        self.redactor = whole.redactor
+        self._roll = whole._roll
+        self._documents = store.documents
+
+    async def _is_whole(self, group: Group) -> bool:
+        return await self._documents.is_whole(group.id)
+
+    async def doctor(self) -> Diagnosis:
+        raise NotInScope("what is unsafe is told to those who reach everything")
 
 
 def check_every(query: Query, every: bool, verb: str) -> None:

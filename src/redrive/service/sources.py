@@ -10,6 +10,7 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
+from redrive.access.actors import Actor
 from redrive.answers import Answers, Unanswered, ask_each
 from redrive.app import Redrive
 from redrive.errors import UnknownSource, UsageError
@@ -23,6 +24,7 @@ from redrive.forensics.held import HeldView, held_view
 from redrive.forensics.measured import Measured, oldest_open, under_way
 from redrive.forensics.query import Query
 from redrive.forensics.queue import QueuedView, QueuePage, parked_view, queued_view
+from redrive.forensics.scope import reaches
 from redrive.forensics.stats import Stats, stats_of
 from redrive.forensics.turns import Fairness, Turns, turns
 from redrive.forensics.workers import Roll, WorkerState, WorkerView, WorkingOn
@@ -66,7 +68,10 @@ class OfSources(Asking):
             self._ask(store), self._ask_transports(_depths), self._ask_pauses(tell=False)
         )
         depths = {
-            _shown(name, source): depth for name, found in queues.found.items() for source, depth in found.items()
+            _shown(name, source): depth
+            for name, found in queues.found.items()
+            for source, depth in found.items()
+            if self.reaches_whole(source)
         }
         silent = [*counted.unanswered, *queues.unanswered]
         pauses = _by_shown_name(paused)
@@ -93,8 +98,8 @@ class OfSources(Asking):
             return [turns(source, await transport.tenants(source, limit)) for source in sources]
 
         answers = await self._ask_transports(taken)
-        shared = [source for found in answers.found.values() for source in found if source.tenants]
-        return Fairness(shared, answers.unanswered)
+        shared = [self._seen_turns(source) for found in answers.found.values() for source in found]
+        return Fairness([source for source in shared if source.tenants], answers.unanswered)
 
     async def workers(self, *, patiently: bool = False) -> list[WorkerView]:
         """Who works on what. A worker that was seen once, and whose clock says that it is lost, may have a wrong clock.
@@ -112,6 +117,7 @@ class OfSources(Asking):
             await app.clock.sleep(_LOOK_AGAIN)
         paused = {(pause.transport, pause.source): pause.storm for pause in await self.pauses()}
         views = [self._worker(id, beat, ages[id], at, paused) for id, (_, beat) in found.items()]
+        views = [view for view in views if view.sources or self.scope.is_everything]
         return sorted(views, key=lambda view: (view.state is WorkerState.LOST, view.worker, view.started_at))
 
     def _worker(self, id: str, beat: Beat, age: float, at: float, paused: dict[tuple[str, str], bool]) -> WorkerView:
@@ -127,6 +133,7 @@ class OfSources(Asking):
                 paused.get((working.transport, working.source), False),
             )
             for working in beat.sources
+            if self.reaches_whole(working.source)
         ]
         return WorkerView(
             id=id,
@@ -139,7 +146,7 @@ class OfSources(Asking):
             started_at=beat.started_at,
             beat_at=beat.at,
             clock_apart=self._roll.clock_apart(id, age, at),
-            in_hand=sum(working.in_hand for working in beat.sources),
+            in_hand=sum(working.in_hand for working in sources),
             sources=sources,
         )
 
@@ -153,6 +160,7 @@ class OfSources(Asking):
         transport: str | None = None,
     ) -> QueuePage:
         """How the messages of a source stand: ready, delayed, leased and by whom. Leases and changes nothing."""
+        await self._check_whole(source)
         name = await self._sources.transport_of(source, transport)
         its = self.app.transport(name)
         if not isinstance(its, Lists):
@@ -196,8 +204,9 @@ class OfSources(Asking):
         """Every source that has a handler here, is declared, has a letter, or a message waiting."""
         store = {"store": lambda: self.app.store.letters.tallies()}
         counted, queues = await asyncio.gather(self._ask(store), self._ask_transports(_depths))
-        known = self.app.sources | {tally.source for found in counted.found.values() for tally in found}
-        known |= {source for found in queues.found.values() for source in found}
+        known = {source for source in self.app.sources if self.reaches_whole(source)}
+        known |= {tally.source for found in counted.found.values() for tally in found}
+        known |= {source for found in queues.found.values() for source in found if self.reaches_whole(source)}
         return Sources(sorted(known), [*counted.unanswered, *queues.unanswered])
 
     async def _check(self, query: Query) -> None:
@@ -206,7 +215,7 @@ class OfSources(Asking):
         Transports are asked only for what neither the app nor the letters know. While one of them does not answer, it
         may be a source of that one.
         """
-        wanted = set(query.sources or ()) - self.app.sources
+        wanted = {name for name in query.sources or () if not (name in self.app.sources and self.reaches_whole(name))}
         if wanted:
             wanted -= {tally.source for tally in await self.app.store.letters.tallies()}
         if not wanted:
@@ -220,7 +229,7 @@ class OfSources(Asking):
         self,
         source: str,
         *,
-        actor: str,
+        actor: Actor,
         why: str = "",
         span: timedelta | None = None,
         transport: str | None = None,
@@ -232,9 +241,10 @@ class OfSources(Asking):
         span    after so long it goes on by itself
         force   also a source that nobody knows yet
         """
+        await self._check_whole(source)
         name = await self._sources.transport_of(text_of("source", source), transport, force=force, hint=_FORCE)
         now = self.app.clock.now()
-        wanted = Paused(source, actor, now, why, None if span is None else now + span)
+        wanted = Paused(source, str(actor), now, why, None if span is None else now + span)
         held = await self._pausable(name).pause(wanted)
         is_new = held == wanted
         await end_storm(self.app.store.documents, name, source)  # from now on it is somebody's pause
@@ -242,8 +252,9 @@ class OfSources(Asking):
             await self.note(actor, "pause", f"{_shown(name, source)}{': ' + why if why else ''}")
         return PauseReport(is_new, self._seen(SourcePause.of(name, held)))
 
-    async def resume(self, source: str, *, actor: str, transport: str | None = None) -> SourcePause | None:
+    async def resume(self, source: str, *, actor: Actor, transport: str | None = None) -> SourcePause | None:
         """End a pause, whoever made it, the storm guard included; returns it, or None if there was none."""
+        await self._check_whole(source)
         name = await self._sources.transport_of(source, transport, force=transport is not None)
         ended = await self._pausable(name).resume(source)
         storm = await end_storm(self.app.store.documents, name, source)
@@ -255,6 +266,23 @@ class OfSources(Asking):
             return None
         await self.note(actor, "resume", f"{_shown(name, source)}, paused by {was.by}")
         return self._seen(was)
+
+    def reaches_whole(self, source: str) -> bool:
+        """Whether all of that source is in the scope of whoever asks."""
+        narrowed = self.scope.tenants or self.scope.systems
+        return not narrowed and (not self.scope.sources or reaches(self.scope.sources, source))
+
+    async def _check_whole(self, source: str) -> None:
+        """A queue is its source's as a whole: for those who reach a part of it, there is none."""
+        if not self.reaches_whole(source):
+            raise UnknownSource(source, (await self.sources()).sources)
+
+    def _seen_turns(self, shared: Turns) -> Turns:
+        scope = self.scope
+        if scope.is_everything:
+            return shared
+        theirs = [turn for turn in shared.tenants if scope.has(source=shared.source, tenant=turn.tenant or None)]
+        return Turns(shared.source, theirs)
 
     async def pauses(self) -> list[SourcePause]:
         """What is paused, on every transport that answers, the longest first."""
@@ -280,7 +308,8 @@ class OfSources(Asking):
         paused = [] if kept is None else [SourcePause.of(name, paused) for paused in await kept.pauses()]
         known = {pause.source for pause in paused}
         stormed = [SourcePause.of_storm(state) for _, state in await storms(documents, transport=name)]
-        return [self._seen(pause) for pause in (*paused, *(pause for pause in stormed if pause.source not in known))]
+        every = (*paused, *(pause for pause in stormed if pause.source not in known))
+        return [self._seen(pause) for pause in every if self.reaches_whole(pause.source)]
 
     def _pausable(self, name: str) -> Pausable:
         kept = pauses_of(self.app.transport(name), name, self.app.store.documents, self.app.clock)

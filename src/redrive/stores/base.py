@@ -100,8 +100,8 @@ class Letters(Protocol):
         """The groups of what the query selects, the largest first."""
         ...
 
-    async def tallies(self) -> Sequence[Tally]:
-        """The number of letters by source, state and category."""
+    async def tallies(self, query: Query | None = None) -> Sequence[Tally]:
+        """The number of letters by source, state and category: of all, or of what the query selects."""
         ...
 
     async def claim(

@@ -114,8 +114,9 @@ class MemoryLetters:
         groups = [_group(id, letters) for id, letters in members.items()]
         return sorted(groups, key=lambda group: (-group.count, group.id))[:limit]
 
-    async def tallies(self) -> Sequence[Tally]:
-        return [Tally(*key, number) for key, number in self._counts.items() if number]
+    async def tallies(self, query: Query | None = None) -> Sequence[Tally]:
+        counts = self._counts if query is None else Counter(map(_tallied, self._selected(query)))
+        return [Tally(*key, number) for key, number in counts.items() if number]
 
     async def claim(
         self,

@@ -11,6 +11,7 @@ import logging
 from collections import Counter
 from collections.abc import AsyncIterator, Collection, Iterable, Sequence
 from datetime import datetime
+from functools import partial
 
 from bson.objectid import ObjectId
 from pymongo import ReplaceOne
@@ -38,6 +39,7 @@ from redrive.stores.mongodb.query import beyond, cursor_of, is_counted, where
 from redrive.stores.mongodb.schema import COUNTS, read, written
 from redrive.stores.mongodb.versions import drop_versions, keep_version
 from redrive.stores.rounds import by_id, rounds
+from redrive.stores.scoped import within
 from redrive.stores.shape import Shape
 
 _DUPLICATE = 11000
@@ -92,6 +94,7 @@ class MongoLetters:
             return await self._collection.count_documents(condition)
 
     async def groups(self, query: Query, *, limit: int = 50) -> Sequence[Group]:
+        query = await self._within(query)
         condition = await self.where(query)
         options: Fields = {"hint": dict(COUNTS)} if is_counted(query) else {}
         with self._access.translated_errors():
@@ -111,10 +114,13 @@ class MongoLetters:
         found = await self._collection.find_one(wanted, fields, sort=order)
         return None if found is None else dict(found["_store"])
 
-    async def tallies(self) -> Sequence[Tally]:
+    async def tallies(self, query: Query | None = None) -> Sequence[Tally]:
+        condition = await self.where(query or Query())
         kinds = {"source": "$_store.source", "state": "$_store.state", "category": "$_store.category"}
         with self._access.translated_errors():
-            cursor = await self._collection.aggregate([{"$group": {"_id": kinds, "count": {"$sum": 1}}}])
+            cursor = await self._collection.aggregate(
+                [{"$match": condition}, {"$group": {"_id": kinds, "count": {"$sum": 1}}}]
+            )
             rows = [(row["_id"], row["count"]) async for row in cursor]
         return [Tally(kind["source"], State(kind["state"]), Category(kind["category"]), n) for kind, n in rows]
 
@@ -166,6 +172,7 @@ class MongoLetters:
 
     async def where(self, query: Query) -> Fields:
         """The query as a filter. MongoDB finds no text within bytes: letters with the text are found here, by id."""
+        query = await self._within(query)
         condition = where(query)
         if query.text is None:
             return condition
@@ -174,6 +181,18 @@ class MongoLetters:
             cursor = self._collection.find(condition)
             ids = [document["_id"] async for document in cursor if matches(text, await self._letter(document))]
         return {"$and": [{"_id": {"$in": ids}}, condition]} if condition else {"_id": {"$in": ids}}
+
+    async def _within(self, query: Query) -> Query:
+        return await within(query, partial(self._names, "source"), partial(self._names, "tenant"))
+
+    async def _names(self, kind: str) -> list[str]:
+        """Every source, or tenant, that has letters, from the index of them."""
+        field = f"_store.{kind}"
+        with self._access.translated_errors():
+            cursor = await self._collection.aggregate(
+                [{"$match": {field: {"$gte": ""}}}, {"$group": {"_id": f"${field}"}}]
+            )
+            return [str(row["_id"]) async for row in cursor]
 
     async def _letter(self, document: Fields) -> Letter:
         return read(document, self._shape, await self._bodies.read(document))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Collection, Iterable, Sequence
 from datetime import datetime
+from functools import partial
 from typing import Any
 
 from redrive.clock import moment
@@ -30,6 +31,7 @@ from redrive.stores.opensearch.query import among, by_age, by_urgency, claimable
 from redrive.stores.opensearch.schema import Schema
 from redrive.stores.opensearch.versions import KeptVersions
 from redrive.stores.rounds import by_id, rounds
+from redrive.stores.scoped import within
 from redrive.stores.shape import Shape
 
 _PAGE = 500  # letters in one answer
@@ -66,6 +68,7 @@ class OpenSearchLetters:
         self, query: Query, *, after: Cursor | None = None, limit: int = 50, oldest_first: bool = False
     ) -> Page:
         place = None if after is None else position(after)
+        query = await self._within(query)
         body = {"query": selected(query), "sort": by_age(oldest_first=oldest_first)}
         hits = [hit async for page in self._pages(body, limit=limit, after=place) for hit in page]
         letters = tuple(letter_in(hit, self._shape) for hit in hits)
@@ -73,26 +76,41 @@ class OpenSearchLetters:
 
     async def count(self, query: Query) -> int:
         await self._fresh()
+        query = await self._within(query)
         return await self._access.count(self._index, selected(query))
 
     async def groups(self, query: Query, *, limit: int = 50) -> Sequence[Group]:
         """The groups as the cluster counts them. With several shards the counts are exact up to 10,000 groups."""
         await self._fresh()
+        query = await self._within(query)
         body = {"size": 0, "query": selected(query), "aggs": {"groups": _by_group(limit)}}
         answer = await self._access.search(self._index, body)
         return [_group(bucket) for bucket in answer["aggregations"]["groups"]["buckets"]]
 
-    async def tallies(self) -> Sequence[Tally]:
+    async def tallies(self, query: Query | None = None) -> Sequence[Tally]:
         await self._fresh()
-        found: list[Tally] = []
+        wanted = selected(await self._within(query or Query()))
+        return [_tally(bucket) for bucket in await self._kinds(wanted, "source", "state", "category")]
+
+    async def _kinds(self, wanted: Json, *fields: str) -> list[Json]:
+        """The values that letters have in these fields, together, and how many have them."""
+        found: list[Json] = []
         after: Json | None = None
         while True:
-            body = {"size": 0, "query": selected(Query()), "aggs": {"kinds": _by_kind(after)}}
+            body = {"size": 0, "query": wanted, "aggs": {"kinds": _by_kind(fields, after)}}
             kinds = (await self._access.search(self._index, body))["aggregations"]["kinds"]
-            found += [_tally(bucket) for bucket in kinds["buckets"]]
+            found += kinds["buckets"]
             after = kinds.get("after_key")
             if after is None:
                 return found
+
+    async def _within(self, query: Query) -> Query:
+        return await within(query, partial(self._names, "source"), partial(self._names, "tenant"))
+
+    async def _names(self, field: str) -> list[str]:
+        """Every source, or tenant, that has letters."""
+        await self._fresh()
+        return [bucket["key"][field] for bucket in await self._kinds(selected(Query()), field)]
 
     async def claim(
         self,
@@ -106,6 +124,7 @@ class OpenSearchLetters:
         replay: str | None = None,
     ) -> Sequence[Letter]:
         """Claim the most urgent, each only if nobody wrote it since; where others were faster, look again."""
+        query = await self._within(query)
         body = {"query": selected(query, claimable(to, owner)), "sort": by_urgency()}
         taken: dict[LetterId, Letter] = {}
         lost = True
@@ -142,6 +161,7 @@ class OpenSearchLetters:
         return gone
 
     async def prune(self, query: Query, *, limit: int) -> Sequence[LetterId]:
+        query = await self._within(query)
         body = {
             "query": selected(query, among("state", AT_REST)),
             "sort": by_age(oldest_first=True),
@@ -164,6 +184,7 @@ class OpenSearchLetters:
     async def freezable(self, query: Query) -> AsyncGenerator[list[LetterId], None]:
         """The letters that a replay of that query may take, as they are at one moment, the oldest first."""
         await self._fresh()
+        query = await self._within(query)
         allowed = among("state", REPLAYABLE)
         body = {"query": selected(query, allowed), "sort": by_age(oldest_first=True), "_source": False}
         async with self._access.snapshot(self._index) as snapshot:
@@ -319,8 +340,8 @@ def _version(bucket: Json, end: str, field: str) -> str:
     return str(hit["_source"].get("redrive", {}).get(field, ""))
 
 
-def _by_kind(after: Json | None) -> Json:
-    sources = [{name: {"terms": {"field": f"redrive.{name}"}}} for name in ("source", "state", "category")]
+def _by_kind(fields: Sequence[str], after: Json | None) -> Json:
+    sources = [{name: {"terms": {"field": f"redrive.{name}"}}} for name in fields]
     place = {} if after is None else {"after": after}
     return {"composite": {"size": _KINDS, "sources": sources, **place}}
 

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import partial
 from typing import Any, TypeVar
 
 from redrive.drivers.postgresql.link import Link, Work
 from redrive.drivers.postgresql.migrations import Migrations
 from redrive.errors import StoreUnavailable
+from redrive.forensics.query import Query
+from redrive.stores.postgresql.codec import unclean
+from redrive.stores.scoped import within
 
 T = TypeVar("T")
 _HERE = "redrive.stores.postgresql"
@@ -55,3 +59,10 @@ class Access:
         self, statement: str, parameters: Mapping[str, Any], *, patience: float | None = None
     ) -> list[tuple[Any, ...]]:
         return await self.link.fetch(statement, parameters, patience=patience)
+
+    async def within(self, query: Query) -> Query:
+        """The query with its scope as sources and tenants."""
+        return await within(query, partial(self._names, "sources"), partial(self._names, "tenants"))
+
+    async def _names(self, kind: str) -> list[str]:
+        return [unclean(name) for (name,) in await self.fetch(self.sql(kind), {})]

@@ -25,7 +25,7 @@ class PostgresLedger:
         self._access = access
 
     async def freeze(self, replay: str, query: Query, *, now: datetime) -> int:
-        condition = where(query)
+        condition = where(await self._access.within(query))
         parameters = {**condition.parameters, "replay": clean(replay), "now": microseconds(now)}
 
         async def work(connection: Connection) -> int:

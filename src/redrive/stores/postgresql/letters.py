@@ -31,6 +31,7 @@ from redrive.stores.postgresql.codec import (
 from redrive.stores.postgresql.query import Condition, beyond, cursor_of, in_order, is_counted, where
 from redrive.stores.postgresql.versions import version_row
 from redrive.stores.rounds import by_id, rounds
+from redrive.stores.scoped import described_within
 from redrive.stores.shape import Shape, decoded
 
 _AT_ONCE = -(1 << 63)
@@ -68,6 +69,7 @@ class PostgresLetters:
     async def search(
         self, query: Query, *, after: Cursor | None = None, limit: int = 50, oldest_first: bool = False
     ) -> Page:
+        query = await self._access.within(query)
         place = beyond(after, oldest_first)
         condition = in_order(query, await self._indexed(query))
         found = await self._fetch(
@@ -81,12 +83,16 @@ class PostgresLetters:
         return Page(letters, cursor_of(found[-1][1], found[-1][0]) if len(found) == limit else None)
 
     async def count(self, query: Query) -> int:
+        query = await self._access.within(query)
         condition = where(query, await self._indexed(query))
         name = "count_tallies" if is_counted(query) else "count"
         [[number]] = await self._fetch(name, condition.parameters, where=condition.sql)
         return int(number)
 
     async def groups(self, query: Query, *, limit: int = 50) -> Sequence[Group]:
+        if query.scope is not None:
+            query = await self._access.within(query)
+            return await described_within(self, query, await self.groups(query, limit=limit))
         condition = where(query, await self._indexed(query))
         name = "groups" if is_counted(query) else "groups_scan"
         found = await self._fetch(name, {**condition.parameters, "limit": limit}, where=condition.sql)
@@ -98,8 +104,11 @@ class PostgresLetters:
             for id, group in _groups(found)
         ]
 
-    async def tallies(self) -> Sequence[Tally]:
-        found = await self._fetch("tallies", {})
+    async def tallies(self, query: Query | None = None) -> Sequence[Tally]:
+        query = await self._access.within(query or Query())
+        condition = where(query, await self._indexed(query))
+        name = "tallies" if is_counted(query) else "tallies_scan"
+        found = await self._fetch(name, condition.parameters, where=condition.sql)
         return [Tally(unclean(source), State(state), Category(kind), count) for source, state, kind, count in found]
 
     async def claim(
@@ -113,6 +122,7 @@ class PostgresLetters:
         limit: int,
         replay: str | None = None,
     ) -> Sequence[Letter]:
+        query = await self._access.within(query)
         claim = {
             "from": [state.value for state in MAY_BECOME[to]],
             "to": to.value,
@@ -145,6 +155,7 @@ class PostgresLetters:
         return [id for (id,) in await self._fetch("move", parameters)]
 
     async def prune(self, query: Query, *, limit: int) -> Sequence[LetterId]:
+        query = await self._access.within(query)
         states = AT_REST if query.states is None else tuple(state for state in query.states if state in AT_REST)
         query = replace(query, states=states)
         first, still = in_order(query), where(query)

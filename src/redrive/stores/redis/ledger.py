@@ -65,6 +65,7 @@ class RedisLedger:
         return {status: count for status, count in zip(EntryStatus, counts, strict=True) if count}
 
     async def _draft(self, draft: str, query: Query, now: datetime) -> None:
+        query = await self._letters.reader.within(query)
         allowed = REPLAYABLE if query.states is None else tuple(state for state in query.states if state in REPLAYABLE)
         line, at = 0, microseconds(now)
         lines, selected = self._lines(draft), self._selected(draft)

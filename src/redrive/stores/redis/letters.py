@@ -33,6 +33,7 @@ from redrive.stores.redis.entries import EntryShape
 from redrive.stores.redis.index import cursor_of, due_index, is_counted, position, wide_index
 from redrive.stores.redis.reader import Reader
 from redrive.stores.redis.versions import keep_versions
+from redrive.stores.scoped import described_within
 
 _CLOSED = (State.RESOLVED, State.ARCHIVED)
 _TOGETHER, _BYTES = 500, 4 << 20  # how much one script changes: the server does nothing else meanwhile
@@ -76,6 +77,7 @@ class RedisLetters:
         self, query: Query, *, after: Cursor | None = None, limit: int = 50, oldest_first: bool = False
     ) -> Page:
         place = None if after is None else position(after)
+        query = await self.reader.within(query)
         page: list[Found] = []
         async for some in self.reader.selected(
             query, oldest_first=oldest_first, documents=True, after=place, limit=limit
@@ -87,11 +89,15 @@ class RedisLetters:
         return Page(tuple([stored.letter for stored in page]), more)
 
     async def count(self, query: Query) -> int:
+        query = await self.reader.within(query)
         if is_counted(query):
             return sum([row[-1] for row in await self._counted(query)])
         return sum([len(some) async for some in self.reader.selected(query, oldest_first=True)])
 
     async def groups(self, query: Query, *, limit: int = 50) -> Sequence[Group]:
+        if query.scope is not None:
+            query = await self.reader.within(query)
+            return await described_within(self, query, await self.groups(query, limit=limit))
         kinds: Counter[tuple[str, State, str]] = Counter()
         if is_counted(query):
             for group, source, state, _, number in await self._counted(query, by_group=True):
@@ -101,8 +107,16 @@ class RedisLetters:
                 kinds.update((stored.head.group, stored.head.state, stored.head.source) for stored in some)
         return await self._described(kinds, limit)
 
-    async def tallies(self) -> Sequence[Tally]:
-        return [Tally(source, state, kind, number) for _, source, state, kind, number in await self._counted(Query())]
+    async def tallies(self, query: Query | None = None) -> Sequence[Tally]:
+        query = await self.reader.within(query or Query())
+        counts: Counter[tuple[str, State, Category]] = Counter()
+        if is_counted(query):
+            for _, source, state, kind, number in await self._counted(query):
+                counts[source, state, kind] += number
+        else:
+            async for some in self.reader.selected(query, oldest_first=True):
+                counts.update((stored.head.source, stored.head.state, stored.head.category) for stored in some)
+        return [Tally(*key, number) for key, number in counts.items()]
 
     async def claim(
         self,
@@ -116,6 +130,7 @@ class RedisLetters:
         replay: str | None = None,
     ) -> Sequence[Letter]:
         """Claim letters; where another process was faster with one, take the next."""
+        query = await self.reader.within(query)
         taken: list[Letter] = []
         async for some in self._claimable(query, to, max(limit, 1)):
             free = (await self._free(some, query, to, owner))[: limit - len(taken)]
@@ -153,6 +168,7 @@ class RedisLetters:
 
     async def prune(self, query: Query, *, limit: int) -> Sequence[LetterId]:
         gone: list[LetterId] = []
+        query = await self.reader.within(query)
         states = AT_REST if query.states is None else tuple(state for state in query.states if state in AT_REST)
         async for some in self.reader.selected(replace(query, states=states), oldest_first=True, limit=limit):
             doomed = some[: limit - len(gone)]

@@ -13,6 +13,7 @@ from redrive.model import LetterId, letter_id
 from redrive.stores.redis.access import Access
 from redrive.stores.redis.codec import Found, found
 from redrive.stores.redis.index import Index, is_answered, narrow_index, needs_documents, wide_index
+from redrive.stores.scoped import within
 
 Place = tuple[int, int]
 Row = tuple[LetterId, bytes | None, bytes | None, bytes | None]  # id, head, document, entry
@@ -95,6 +96,17 @@ class Reader:
             return letters
         whole = await self.load([stored.id for stored in letters], documents=True)
         return [stored for stored in whole if matches(query, stored.letter)]
+
+    async def within(self, query: Query) -> Query:
+        """The query with its scope as sources and tenants."""
+        return await within(query, self.sources, self._tenants)
+
+    async def _tenants(self) -> set[str]:
+        """Every tenant that has letters. There is no list of them: the heads are looked at."""
+        tenants: set[str] = set()
+        async for some in self.pages(wide_index(Query()), ascending=True, documents=False):
+            tenants |= {stored.head.tenant for stored in some if isinstance(stored.head.tenant, str)}
+        return tenants
 
     async def sources(self) -> set[str]:
         """Every source that has letters."""

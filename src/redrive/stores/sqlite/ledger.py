@@ -25,6 +25,7 @@ class SqliteLedger:
 
     async def freeze(self, replay: str, query: Query, *, now: datetime) -> int:
         """Freeze in one statement: a million letters, and none of them passes through this process."""
+        query = await self._access.within(query)
         conditions = [numbered(*arm, number) for number, arm in enumerate(arms(query))] or [("0", {})]
         letters = " UNION ALL ".join(_SQL["freeze_arm"].replace("{where}", condition) for condition, _ in conditions)
         statement = _SQL["freeze"].replace("{letters}", letters)

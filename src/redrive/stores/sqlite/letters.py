@@ -28,6 +28,7 @@ from redrive.model import (
 )
 from redrive.stores.base import AT_REST, MAY_BECOME, Cursor, Group, Page, Tally
 from redrive.stores.rounds import by_id, rounds
+from redrive.stores.scoped import described_within
 from redrive.stores.shape import Shape, decoded, encoded
 from redrive.stores.sqlite.access import Access, as_json
 from redrive.stores.sqlite.query import arms, cursor_of, is_counted, numbered, position, where
@@ -63,18 +64,23 @@ class SqliteLetters:
     async def search(
         self, query: Query, *, after: Cursor | None = None, limit: int = 50, oldest_first: bool = False
     ) -> Page:
+        query = await self._access.within(query)
         statement, parameters = _search(query, after, limit, oldest_first)
         rows = await self._access.read(lambda connection: connection.execute(statement, parameters).fetchall())
         letters = tuple(self._letter(row) for row in rows)
         return Page(letters, cursor_of(rows[-1][1], rows[-1][0]) if len(rows) == limit else None)
 
     async def count(self, query: Query) -> int:
+        query = await self._access.within(query)
         condition, parameters = where(query)
         statement = _SQL["count_tallies" if is_counted(query) else "count"].replace("{where}", condition)
         row = await self._access.read(lambda connection: connection.execute(statement, parameters).fetchone())
         return int(row[0])
 
     async def groups(self, query: Query, *, limit: int = 50) -> Sequence[Group]:
+        if query.scope is not None:
+            query = await self._access.within(query)
+            return await described_within(self, query, await self.groups(query, limit=limit))
         condition, parameters = where(query)
         statement = _SQL["groups" if is_counted(query) else "groups_scan"].replace("{where}", condition)
         parameters["limit"] = limit
@@ -85,8 +91,11 @@ class SqliteLetters:
 
         return await self._access.read(work)
 
-    async def tallies(self) -> Sequence[Tally]:
-        rows = await self._access.read(lambda connection: connection.execute(_SQL["tallies"]).fetchall())
+    async def tallies(self, query: Query | None = None) -> Sequence[Tally]:
+        query = await self._access.within(query or Query())
+        condition, parameters = where(query)
+        statement = _SQL["tallies" if is_counted(query) else "tallies_scan"].replace("{where}", condition)
+        rows = await self._access.read(lambda connection: connection.execute(statement, parameters).fetchall())
         return [Tally(source, State(state), Category(category), count) for source, state, category, count in rows]
 
     async def claim(
@@ -100,6 +109,7 @@ class SqliteLetters:
         limit: int,
         replay: str | None = None,
     ) -> Sequence[Letter]:
+        query = await self._access.within(query)
         state = {"from": as_json(MAY_BECOME[to]), "to": to, "me": owner}
 
         def work(connection: sqlite3.Connection) -> list[Letter]:
@@ -131,6 +141,7 @@ class SqliteLetters:
         return [id for (id,) in rows]
 
     async def prune(self, query: Query, *, limit: int) -> Sequence[LetterId]:
+        query = await self._access.within(query)
         states = AT_REST if query.states is None else tuple(state for state in query.states if state in AT_REST)
         seqs, parameters = _ordered(replace(query, states=states), None, limit, oldest_first=True)
         statement = _SQL["prune"].replace("{seqs}", seqs)

@@ -68,7 +68,24 @@ JOIN groups AS g ON g.id = t.group_id;
 SELECT document FROM letters WHERE group_id = :id ORDER BY created_at {way}, seq {way} LIMIT 1;
 
 -- name: tallies
-SELECT source, state, category, sum(count) FROM tallies WHERE count > 0 GROUP BY source, state, category;
+SELECT source, state, category, sum(count) FROM tallies WHERE count > 0 AND {where} GROUP BY source, state, category;
+
+-- name: tallies_scan
+-- For what the counters do not know: counted from the letters themselves.
+SELECT source, state, category, count(*) FROM letters WHERE {where} GROUP BY source, state, category;
+
+-- name: sources
+SELECT DISTINCT source FROM tallies;
+
+-- name: tenants
+-- A loose index scan: a step in the index for each tenant, however many letters.
+WITH RECURSIVE named (tenant) AS (
+    SELECT min(tenant) FROM letters WHERE tenant IS NOT NULL
+    UNION ALL
+    SELECT (SELECT min(tenant) FROM letters WHERE tenant > named.tenant AND tenant IS NOT NULL)
+    FROM named WHERE named.tenant IS NOT NULL
+)
+SELECT tenant FROM named WHERE tenant IS NOT NULL;
 
 -- name: due
 -- A loose index scan: the priorities in use among the letters of a source that wait for a retry.

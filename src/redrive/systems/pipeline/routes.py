@@ -11,8 +11,9 @@ from litestar.di import NamedDependency, Provide
 from litestar.params import FromPath, JSONBody, QueryParameter
 from msgspec import Meta, Struct
 
-from redrive.access.actors import Role
+from redrive.access.actors import Actor, Role
 from redrive.admin.background import Background
+from redrive.errors import NotInScope
 from redrive.flow.replay import Replay
 from redrive.service import Service
 from redrive.systems.pipeline.dlq import Chosen, dead_streams
@@ -58,7 +59,7 @@ async def replay_dead_streams(
     service: NamedDependency[Service],
     graph: NamedDependency[Graph],
     background: NamedDependency[Background],
-    actor: NamedDependency[str],
+    actor: NamedDependency[Actor],
     node_id: FromPath[str],
     data: JSONBody[ReplayRequest | None] = None,
     origin: Annotated[From, QueryParameter(name="from")] = From.LETTERS,
@@ -68,6 +69,8 @@ async def replay_dead_streams(
     node, data = graph.node(node_id), data or ReplayRequest()
     chosen = Chosen(limit=data.limit, since=data.since, kind=data.error_type)
     if origin is From.TOPIC:
+        if not actor.scope.is_everything:
+            raise NotInScope("a topic holds streams of everybody: replay the letters of the store instead")
         from redrive.systems.pipeline.topic_replay import replay_topic
 
         total = await replay_topic(service, graph, node, chosen, actor=actor, dry_run=data.dry_run)

@@ -129,8 +129,8 @@ class SpooledLetters:
     async def groups(self, query: Query, *, limit: int = 50) -> Sequence[Group]:
         return await self._asked(lambda: self._first.groups(query, limit=limit))
 
-    async def tallies(self) -> Sequence[Tally]:
-        return await self._asked(self._first.tallies)
+    async def tallies(self, query: Query | None = None) -> Sequence[Tally]:
+        return await self._asked(lambda: self._first.tallies(query))
 
     async def claim(
         self,

@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
+from msgspec.structs import replace
 
 from redrive.errors import BadQuery
 from redrive.forensics.query import Query
+from redrive.forensics.scope import Scope
 from redrive.model import State
 from redrive.stores.base import Store
-from redrive.testing.builders import make_letter, make_message
+from redrive.testing.builders import make_failure, make_letter, make_message
 from redrive.testing.clock import START
-from redrive.testing.reference import Reference, members_of
+from redrive.testing.reference import Reference, counted, members_of
 from redrive.testing.stores.backend import ALL, MINUTE, every_page
 from redrive.testing.stores.examples import corpus
-from redrive.testing.stores.queries import QUERIES
+from redrive.testing.stores.queries import QUERIES, SCOPES
 
 
 class Searching:
@@ -28,9 +32,45 @@ class Searching:
             assert await every_page(store, query, oldest_first=True) == expected, name
             assert await every_page(store, query, oldest_first=False, limit=7) == expected[::-1], name
             assert await store.letters.count(query) == len(expected), name
+            assert counted(await store.letters.tallies(query)) == reference.tallies(query), name
             groups = await store.letters.groups(query)
             assert members_of(groups) == reference.groups(query), name
             assert [group.count for group in groups] == sorted((group.count for group in groups), reverse=True), name
+
+    async def test_nothing_is_done_with_what_is_out_of_scope(self, store: Store) -> None:
+        for number, (name, scope) in enumerate(SCOPES.items()):
+            reference = Reference()
+            letters = [replace(letter, depends_on=()) for letter in corpus(30, seed=number)]
+            reference.record(letters)
+            await store.letters.record(letters)
+            query = Query(scope=scope)
+            assert await store.ledger.freeze(name, query, now=START) == len(reference.freezable(query)), name
+            claim: Any = {"to": State.REPLAYING, "owner": "me", "now": START, "until": START + MINUTE, "limit": 3}
+            assert list(await store.letters.claim(query, **claim)) == reference.claim(query, **claim), name
+            assert set(await store.letters.prune(query, limit=99)) == reference.prune(query, limit=99), name
+            await store.letters.move(
+                [letter.id for letter in letters], expect=tuple(State), to=State.ARCHIVED, now=START
+            )
+            await store.letters.prune(ALL, limit=99)
+
+    async def test_a_group_tells_nothing_of_letters_that_are_out_of_scope(self, store: Store) -> None:
+        ours, theirs = [
+            make_letter(
+                make_message(source=source, tenant=source),
+                make_failure(message=f"of {source}", at=START + at * MINUTE, version=source),
+                at=START + at * MINUTE,
+                group="g",
+            )
+            for source, at in (("ours", 2), ("theirs", 1))
+        ]
+        last = make_failure(message="of theirs", at=START + 3 * MINUTE, version="theirs")
+        later = make_letter(make_message(source="theirs", tenant="theirs"), last, at=START + 3 * MINUTE, group="g")
+        await store.letters.record([theirs, ours, later])
+        for scope in (Scope(sources=("our*",)), Scope(tenants=("ours",))):
+            [group] = await store.letters.groups(Query(scope=scope))
+            assert (group.count, group.sources, group.message) == (1, ("ours",), "of ours")
+            assert (group.first_at, group.last_at) == (START + 2 * MINUTE, START + 2 * MINUTE)
+            assert (group.first_version, group.last_version) == ("ours", "ours")
 
     @pytest.mark.parametrize("oldest_first", [False, True])
     @pytest.mark.parametrize("query", [ALL, Query(states=tuple(State)), Query(sources=("orders", "mails", "straße"))])

@@ -1,0 +1,70 @@
+"""A scope as the sources and tenants that it reaches, which every index knows how to find.
+
+The patterns are read in one place, here, and by no database: what `[`, `%`, `_` or `*` mean in its own language has no
+say in who sees what.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+
+from msgspec.structs import replace
+
+from redrive.forensics.query import Query
+from redrive.forensics.scope import exact, reaches
+from redrive.stores.base import Group, Letters
+
+Known = Callable[[], Awaitable[Iterable[str]]]
+"""Every name of a kind that letters have."""
+
+
+async def within(query: Query, sources: Known, tenants: Known) -> Query:
+    """The query with its scope as the sources and tenants that it reaches; they are asked for only where a pattern has
+    to be compared with them. Systems are not known here: a scope that still names some reaches nothing."""
+    scope = query.scope
+    if scope is None:
+        return query
+    found = replace(query, scope=None)
+    if scope.systems:
+        return replace(found, ids=())
+    if scope.sources:
+        found = replace(found, sources=await _reached(scope.sources, query.sources, sources))
+    if scope.tenants:
+        found = replace(found, tenants=await _reached(scope.tenants, query.tenants, tenants))
+    return found
+
+
+async def _reached(patterns: tuple[str, ...], asked: tuple[str, ...] | None, known: Known) -> tuple[str, ...]:
+    names: Iterable[str] | None = exact(patterns) if asked is None else asked
+    if names is None:
+        names = await known()
+    return tuple([name for name in names if reaches(patterns, name) and _is_text(name)])
+
+
+def _is_text(name: str) -> bool:
+    """Whether a letter can have that name: half a surrogate pair is in none, and no driver takes it."""
+    return not any("\ud800" <= character <= "\udfff" for character in name)
+
+
+async def described_within(letters: Letters, query: Query, groups: Sequence[Group]) -> list[Group]:
+    """The groups as the letters that the query selects tell them: what a store keeps of a group may come from a letter
+    that is out of the asker's scope."""
+    return [told for group in groups if (told := await _described(letters, query, group)) is not None]
+
+
+async def _described(letters: Letters, query: Query, group: Group) -> Group | None:
+    only = replace(query, groups=(group.id,))
+    oldest, newest = [await letters.search(only, limit=1, oldest_first=way) for way in (True, False)]
+    if not oldest.letters or not newest.letters:
+        return None  # its last letter has just left
+    first, last = oldest.letters[0].failures[0], newest.letters[0].last
+    return replace(
+        group,
+        error_type=last.type,
+        message=last.message,
+        category=last.category,
+        first_at=first.at,
+        last_at=last.at,
+        first_version=first.version,
+        last_version=last.version,
+    )
