@@ -13,6 +13,7 @@ from redrive.forensics.editing import VersionView, is_masked, patch_body, versio
 from redrive.forensics.jsonpatch import Operation
 from redrive.forensics.redact import Redactor
 from redrive.model import EDITABLE, Edit, Headers, Letter, Message, Revision, State, Version, version_of
+from redrive.service.acting import acts
 from redrive.stores.paging import every_page
 from redrive.telemetry.events import LettersMoved
 
@@ -35,6 +36,7 @@ class Edits:
         self._app = asking.app
         self._fits = checks or fits(asking.app.handlers)
 
+    @acts("edit")
     async def edit(
         self,
         letter: Letter,
@@ -64,6 +66,7 @@ class Edits:
         """The body after a JSON Patch of the real one. With a redactor, what it masks can be changed and not read."""
         return patch_body(letter.message.body, patch, redactor)
 
+    @acts("undo")
     async def undo(self, letter: Letter, *, actor: str, to: int | None = None, expect: int | None = None) -> Letter:
         """Give the letter the message of the version before, or of that one. That is a version too: none is lost."""
         self._check_expected(letter, expect)

@@ -27,6 +27,7 @@ from redrive.forensics.query import Query
 from redrive.model import EDITABLE, Edit, Letter, LetterId, Revision, Version, version_of
 from redrive.repair.process import Repaired, Script
 from redrive.repair.spool import Proposal, Spool
+from redrive.service.acting import acts
 from redrive.stores.paging import every_letter
 
 if TYPE_CHECKING:
@@ -124,6 +125,7 @@ class Repairs:
             first_printed=list(script.first_printed),
         )
 
+    @acts("repair")
     async def apply(
         self,
         spool: Spool,
@@ -146,6 +148,7 @@ class Repairs:
         await self._asking.note(actor, "repair", f"{repair.id}: {repair.changed:,} letters changed by {script}")
         return repair
 
+    @acts("repair")
     async def undo(self, id: str, *, actor: str, progress: Progress = lambda done: None) -> Undone:
         """Give back what the letters had before that repair. What was edited since, or is on its way, stays, and is
         counted with the reason; the same again goes on with what is left."""

@@ -10,6 +10,9 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 from msgspec import Struct
 
+from redrive.access.trail import Line as TrailLine
+from redrive.access.trail import Phase
+from redrive.access.trail_store import BEGAN, Filter
 from redrive.alerts.incidents import Incident, Incidents, IncidentState
 from redrive.answers import Unanswered, ask_each
 from redrive.app import Redrive
@@ -24,7 +27,8 @@ from redrive.forensics.transfer import Line, line_of, lines_of
 from redrive.forensics.views import Detail, Summary, detail, summary
 from redrive.model import UNRESOLVED, Letter, LetterId, State
 from redrive.registry import schemes_of
-from redrive.service.asking import AUDIT, bounded
+from redrive.service.acting import acts
+from redrive.service.asking import bounded
 from redrive.service.edits import Edits
 from redrive.service.groups import OfGroups
 from redrive.service.planning import Plan, plan_of
@@ -135,6 +139,7 @@ class Service(OfGroups):
 
         return has
 
+    @acts("replay")
     async def replay(
         self,
         query: Query,
@@ -170,24 +175,28 @@ class Service(OfGroups):
         await self.replays.run(id, runner=runner, progress=progress)
         return await self.replay_report(id)
 
+    @acts("cancel")
     async def cancel_replay(self, id: str, *, actor: str) -> ReplayReport:
         """Send no more of it."""
         await self.replays.cancel(id, actor=actor)
         await self.note(actor, "cancel", id)
         return await self.replay_report(id)
 
+    @acts("pause-replay")
     async def pause_replay(self, id: str, *, actor: str, why: str = "") -> ReplayReport:
         """Send no more of it until somebody resumes it."""
         await self.replays.pause(id, actor=actor, why=why)
         await self.note(actor, "pause-replay", f"{id}: {why}" if why else id)
         return await self.replay_report(id)
 
+    @acts("resume-replay")
     async def resume_replay(self, id: str, *, actor: str) -> Replay:
         """Go on with it; `run_replay` sends."""
         replay = await self.replays.resume(id, actor=actor)
         await self.note(actor, "resume-replay", id)
         return replay
 
+    @acts("pace-replay")
     async def pace_replay(self, id: str, *, rate: float | None, guard: Guard | None, actor: str) -> ReplayReport:
         """Let it send that many a second, and be that careful, from now on."""
         replay = await self.replays.change_pace(id, rate=rate, guard=guard)
@@ -241,12 +250,14 @@ class Service(OfGroups):
                 raise NoWayBack(letter.id, letter.transport, self.app.transport_names, schemes)
             self.app.transport(letter.transport)
 
+    @acts("unarchive")
     async def unarchive(self, query: Query, *, actor: str, every: bool = False) -> int:
         """Take archived letters back to the states they had. None of them is retried by itself. Returns how many."""
         check_every(query, every, "unarchive")
         await self._check(query)
         return await self.edits.unarchive(query, actor=actor)
 
+    @acts("archive")
     async def archive(
         self, query: Query, *, actor: str, progress: Progress = lambda moved: None, every: bool = False
     ) -> int:
@@ -262,11 +273,13 @@ class Service(OfGroups):
                 total += await self._archive_some([letter.id for letter in page], actor)
                 progress(len(page))
         except asyncio.CancelledError:
-            await self.note(actor, "archive", f"interrupted after {_letters(total)} of {_said(query)}")
+            said = f"interrupted after {_letters(total)} of {_said(query)}"
+            await self.note(actor, "archive", said, outcome=Phase.INTERRUPTED)
             raise
         await self.note(actor, "archive", f"{_letters(total)} of {_said(query)}")
         return total
 
+    @acts("purge")
     async def purge(
         self, query: Query, *, actor: str, progress: Progress = lambda gone: None, every: bool = False
     ) -> int:
@@ -279,7 +292,8 @@ class Service(OfGroups):
                 total += len(gone)
                 progress(len(gone))
         except asyncio.CancelledError:
-            await self.note(actor, "purge", f"interrupted after {_letters(total)} of {_said(query)}")
+            said = f"interrupted after {_letters(total)} of {_said(query)}"
+            await self.note(actor, "purge", said, outcome=Phase.INTERRUPTED)
             raise
         self.app.events.emit(LettersPruned(count=total, why=f"purged by {actor}"))
         await self.note(actor, "purge", f"{_letters(total)} of {_said(query)}")
@@ -291,6 +305,7 @@ class Service(OfGroups):
         async for page in every_page(self.app.store.letters, query, size=_BATCH, oldest_first=True):
             yield b"".join([line_of(letter, await self.edits.kept(letter)) for letter in page])
 
+    @acts("import")
     async def import_letters(
         self, lines: Iterable[bytes], *, actor: str, name: str = "the input", progress: Progress = lambda n: None
     ) -> int:
@@ -305,11 +320,13 @@ class Service(OfGroups):
                     batch = []
             total += await self._take_in(batch, progress)
         except asyncio.CancelledError:
-            await self.note(actor, "import", f"interrupted after {_letters(total)} from {name}")
+            said = f"interrupted after {_letters(total)} from {name}"
+            await self.note(actor, "import", said, outcome=Phase.INTERRUPTED)
             raise
         await self.note(actor, "import", f"{_letters(total)} from {name}")
         return total
 
+    @acts("acknowledge")
     async def acknowledge(self, id: str, *, actor: str) -> Incident:
         """Note that somebody works on that incident: no notice of it is sent until it is resolved."""
         if (await self.incidents.get(id)).state is IncidentState.RESOLVED:
@@ -318,12 +335,14 @@ class Service(OfGroups):
         await self.note(actor, "acknowledge", f"{incident.id}: {incident.alert.summary}")
         return incident
 
+    @acts("resolve")
     async def resolve(self, id: str, *, actor: str) -> Incident:
         """Resolve the incident, whatever its rule says; if it happens again, it is opened again."""
         incident = await self.incidents.resolve(id, actor=actor)
         await self.note(actor, "resolve", f"{incident.id}: {incident.alert.summary}")
         return incident
 
+    @acts("note")
     async def annotate(self, id: str, text: str, *, actor: str) -> Incident:
         """Write something down beside an incident."""
         incident = await self.incidents.note(id, text, actor=actor)
@@ -336,10 +355,36 @@ class Service(OfGroups):
 
         return await examine(self.app)
 
-    async def audit(self, limit: int = 100) -> list[dict[str, Any]]:
-        """Who did what, newest first."""
-        trail = await self.app.store.documents.list(AUDIT, limit=limit)
-        return [{**entry.body, "detail": self.redactor.text(entry.body["detail"])} for entry in trail]
+    async def audit(
+        self, limit: int = 100, *, only: Filter | None = None, before: int | None = None
+    ) -> list[dict[str, Any]]:
+        """Who did what, newest first: each act once, with its outcome; `began` where that is not known."""
+        return [line async for line in self.acts(only or Filter(), limit=limit, before=before)]
+
+    async def acts(self, only: Filter, *, limit: int, before: int | None = None) -> AsyncIterator[dict[str, Any]]:
+        """The same one by one, and behind them the lines from before there was a chain."""
+        left, ended = limit, set[int]()
+        async for line in self.trail.lines(before=before):
+            if line.of is not None:
+                ended.add(line.of)
+            if line.seq in ended or line.action == BEGAN or not only.takes(line):
+                continue
+            if left == 0:
+                return
+            left -= 1
+            yield self._told(line)
+        async for older in self.trail.older():
+            if left == 0 or only != Filter():
+                return
+            left -= 1
+            yield {**older.body, "detail": self.redactor.text(older.body["detail"])}
+
+    def _told(self, line: TrailLine) -> dict[str, Any]:
+        text = self.redactor.text
+        told: dict[str, Any] = msgspec.to_builtins(line)
+        who = f"{line.actor} ({line.id})" if line.id else line.actor
+        masked = {"actor": text(who), "detail": text(line.detail), "reason": text(line.reason)}
+        return {**told, **masked, "outcome": str(line.outcome), "about": [*line.about]}
 
     # -- inside --------------------------------------------------------------------------------------------------
 
