@@ -26,7 +26,7 @@ async def replayed(name: str, url: str, messages: Iterable[Message]) -> float:
             for first in range(0, len(letters), _BATCH):
                 await app.store.letters.record(letters[first : first + _BATCH])
             service = Service(app)
-            replay = await service.replay(Query(), actor="benchmark")
+            replay = await service.replay(Query(), actor=acting("benchmark"))
 
             async def run() -> None:
                 report = await service.run_replay(replay.id)

@@ -44,7 +44,7 @@ async def exported(service: Service) -> AsyncIterator[int]:
 async def replayed(service: Service) -> AsyncIterator[int]:
     """Frozen, claimed, sent to the queue of the same file, confirmed."""
     sent: asyncio.Queue[int] = asyncio.Queue()
-    replay = await service.replay(Query(), actor="benchmark")
+    replay = await service.replay(Query(), actor=acting("benchmark"))
     running = asyncio.create_task(service.run_replay(replay.id, progress=sent.put_nowait))
     running.add_done_callback(lambda _: sent.put_nowait(0))
     while count := await sent.get():

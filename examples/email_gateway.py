@@ -74,7 +74,7 @@ async def main() -> None:
         print("bob's mailbox is made; the dead letter is reprocessed")
         town.missing.clear()
         done.clear()
-        await Service(gateway.app).retry(["umb-0"], actor="example")
+        await Service(gateway.app).retry(["umb-0"], actor=acting("example"))
         await done.wait()
         worker.stop()
         await running

@@ -56,7 +56,7 @@ async def main(url: str) -> None:
         print(f"{letter.message.id} is buried: {letter.last.message}", flush=True)
         mended = True
         service = Service(app)
-        await service.run_replay((await service.replay(Query(), actor="example")).id)
+        await service.run_replay((await service.replay(Query(), actor=acting("example"))).id)
         await until_settled(app, 1)
         [letter] = (await app.store.letters.search(Query(), limit=10)).letters
         print(f"{letter.message.id} is {letter.state}", flush=True)

@@ -88,7 +88,7 @@ async def _replayed(kind: str, count: int) -> float:
             source = await _source(kind, app, directory)
             await _record(app, _letters(source, count))
             service = Service(app)
-            replay = await service.replay(Query(), actor="bench", ordered=True)
+            replay = await service.replay(Query(), actor=acting("bench"), ordered=True)
             speed = await async_rate(count, service.run_replay(replay.id))
             assert (await service.replay_report(replay.id)).entries == {"sent": count}
             return speed
@@ -164,7 +164,7 @@ async def _kept(per_second: float, count: int) -> float:
             source = await _source("embedded", app, directory)
             await _record(app, _letters(source, count))
             service = Service(app)
-            replay = await service.replay(Query(), actor="bench", rate=per_second)
+            replay = await service.replay(Query(), actor=acting("bench"), rate=per_second)
             seen: list[tuple[float, int]] = []
             await service.run_replay(replay.id, progress=lambda done: seen.append((time.perf_counter(), done)))
             went = [pair for pair in seen if pair[1]]

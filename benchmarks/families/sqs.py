@@ -98,7 +98,7 @@ async def _replayed(queue: str, total: int) -> float:
         app.declare(queue)
         service = Service(app)
         began = time.perf_counter()
-        await service.run_replay((await service.replay(Query(), actor="benchmark")).id)
+        await service.run_replay((await service.replay(Query(), actor=acting("benchmark"))).id)
         return total / (time.perf_counter() - began)
 
 

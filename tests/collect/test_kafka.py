@@ -21,6 +21,7 @@ from redrive.service import Service
 from redrive.stores.base import Letters
 from redrive.telemetry.events import LetterRefused
 from redrive.telemetry.metrics import Metrics
+from tests.actors import acting
 from tests.cli.world import Shell
 from tests.servers.kafka import Kafka
 from tests.trouble.helpers import Told, letters, working
@@ -54,7 +55,7 @@ class Dlq:
         async with self.app() as app:
             app.declare(self.main.name)
             service = Service(app)
-            await service.run_replay((await service.replay(Query(), actor="test")).id)
+            await service.run_replay((await service.replay(Query(), actor=acting("test"))).id)
 
 
 @pytest.fixture

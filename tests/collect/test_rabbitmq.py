@@ -24,6 +24,7 @@ from redrive.testing.waiting import until
 from redrive.transports.base import SendStatus
 from redrive.transports.rabbitmq.deaths import DEATH_HEADERS
 from redrive.transports.rabbitmq.transport import open_transport
+from tests.actors import acting
 from tests.cli.world import Shell
 from tests.servers import web
 from tests.servers.rabbitmq import GUEST, RabbitMQ
@@ -73,7 +74,7 @@ async def test_what_rabbitmq_has_dead_lettered_says_where_it_was_and_goes_back_t
         assert found[b"just there"].last.type == "rabbitmq.Unknown"
         app.declare("orders")
         service = Service(app)
-        await service.run_replay((await service.replay(Query(sources=("orders",)), actor="test")).id)
+        await service.run_replay((await service.replay(Query(sources=("orders",)), actor=acting("test"))).id)
     with pika.BlockingConnection(pika.URLParameters(url)) as connection:
         method, back, body = connection.channel().basic_get("orders", auto_ack=True)
         assert (body, back.message_id, back.headers["trace"]) == (b"\xff rejected", "o-1", "1")
@@ -176,7 +177,7 @@ async def test_what_a_plain_consumer_has_parked_goes_back_to_its_queue_and_nothi
         assert {letter.message.origin for letter in found} == {"domain.events/files.validated.pdf"}
         assert {(letter.last.type, letter.last.attempt) for letter in found} == {("rabbitmq.Rejected", 3)}
         service = Service(app)
-        replay = await service.replay(Query(sources=("q.thumbnail",)), actor="test")
+        replay = await service.replay(Query(sources=("q.thumbnail",)), actor=acting("test"))
         await service.run_replay(replay.id)
         assert await app.store.ledger.tally(replay.id) == {EntryStatus.SENT: 3}
     with pika.BlockingConnection(pika.URLParameters(url)) as connection:

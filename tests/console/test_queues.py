@@ -8,6 +8,7 @@ from playwright.async_api import Browser, Page, expect
 from redrive.access.actors import Role
 from redrive.admin.server import Server
 from redrive.service import Service
+from tests.actors import acting
 from tests.admin.conftest import Shop
 from tests.console.conftest import HOSTILE, token_of
 
@@ -16,7 +17,7 @@ pytestmark = pytest.mark.servers
 
 async def test_a_pause_is_shown_with_who_and_why_and_is_resumed(page: Page, shop: Shop) -> None:
     service = Service(shop.app)
-    await service.pause("orders", actor=f"ann {HOSTILE}", why=f"db down {HOSTILE}")
+    await service.pause("orders", actor=acting(f"ann {HOSTILE}"), why=f"db down {HOSTILE}")
     shown = page.locator("#queues .paused")
     await expect(shown).to_contain_text(f"by ann {HOSTILE}")  # as text
     await expect(shown).to_contain_text(f"db down {HOSTILE}")
@@ -36,7 +37,7 @@ async def test_the_worker_of_the_server_is_shown(page: Page) -> None:
 
 
 async def test_a_viewer_sees_a_pause_and_cannot_end_it(browser: Browser, shop: Shop, server: Server) -> None:
-    await Service(shop.app).pause("orders", actor="ann")
+    await Service(shop.app).pause("orders", actor=acting("ann"))
     page = await browser.new_page()
     await page.goto(f"http://127.0.0.1:{server.port}/#token={await token_of(shop, Role.VIEWER)}")
     await expect(page.locator("#queues .paused")).to_contain_text("by ann")

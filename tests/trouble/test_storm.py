@@ -19,6 +19,7 @@ from redrive.config.settings import Settings
 from redrive.forensics.query import Query
 from redrive.service import Service
 from redrive.testing.waiting import until
+from tests.actors import acting
 from tests.conformance.test_kafka_transport import make_topics
 from tests.servers import web
 from tests.servers.kafka import Kafka
@@ -181,7 +182,7 @@ async def test_a_person_ends_a_storm_or_makes_it_a_pause_that_the_guard_does_not
                 return any(pause.storm for pause in await service.pauses())
 
             await until(stormed, what="the source is in a storm")
-            report = await service.pause("orders", actor="ann", why="I look at it")
+            report = await service.pause("orders", actor=acting("ann"), why="I look at it")
             assert report.is_new
             assert [(pause.by, pause.storm) for pause in await service.pauses()] == [("ann", False)]
 
@@ -198,7 +199,7 @@ async def test_a_person_ends_a_storm_or_makes_it_a_pause_that_the_guard_does_not
             await until(two, what="another worker is at it")
             assert [(pause.by, pause.storm) for pause in await service.pauses()] == [("ann", False)]
             assert not shop.done
-            ended = await service.resume("orders", actor="ann")
+            ended = await service.resume("orders", actor=acting("ann"))
             assert ended is not None
             assert ended.by == "ann"
             left = {message.id for message in sent} - await buried(app)

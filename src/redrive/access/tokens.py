@@ -17,7 +17,7 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
-from redrive.access.actors import Role
+from redrive.access.actors import Actor, Role, Via
 from redrive.clock import Clock
 from redrive.errors import Unavailable, UsageError
 from redrive.stores.base import Documents
@@ -123,6 +123,11 @@ class Tokens:
             await self._documents.put(KIND, stored.id, _body(replace(stored, last_used=now)), expect=version)
         except Unavailable:
             return
+
+
+def actor_of_token(token: Token) -> Actor:
+    """Whoever has that token."""
+    return Actor(id=token.id, name=token.name, role=token.role, via=Via.TOKEN, may_unmask=token.role is Role.ADMIN)
 
 
 def _digest(text: str) -> str:

@@ -15,8 +15,8 @@ from litestar.routes import HTTPRoute
 from litestar.types import Message, Scope
 from msgspec import Struct
 
-from redrive.access.actors import Role
-from redrive.access.tokens import Token
+from redrive.access.actors import Actor, Role
+from redrive.access.tokens import Token, actor_of_token
 from redrive.admin.problems import Refused
 from redrive.errors import ConfigError
 
@@ -62,14 +62,15 @@ async def authorize(connection: Connection, handler: BaseRouteHandler) -> None:
     if role is None or (door.loopback and handler.opt.get("free_on_loopback")):
         return
     token = await _token(connection, door.tokens)
-    if not token.role.allows(role):
+    actor = actor_of_token(token)
+    if not actor.role.allows(role):
         raise Refused(
             403,
-            f"this needs the role {role}, and {token.name!r} is {token.role}",
+            f"this needs the role {role}, and {actor.name!r} is {actor.role}",
             f"redrive token create --role {role} --name …",
             f'Bearer realm="redrive", error="insufficient_scope", scope="{role}"',
         )
-    connection.scope["auth"] = token
+    connection.scope["auth"] = actor
 
 
 async def _token(connection: Connection, tokens: ChecksTokens) -> Token:
@@ -92,10 +93,9 @@ async def _token(connection: Connection, tokens: ChecksTokens) -> Token:
     return token
 
 
-def actor_of(request: Request[Any, Any, Any]) -> str:
-    """Who asks, for the audit trail."""
-    token: Token = request.auth
-    return f"{token.name} ({token.id})"
+def actor_of(request: Request[Any, Actor, Any]) -> Actor:
+    """Who asks."""
+    return request.auth
 
 
 def handlers_of(api: Litestar) -> Iterator[tuple[str, str, HTTPRouteHandler]]:

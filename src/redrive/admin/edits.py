@@ -15,7 +15,7 @@ from litestar.di import NamedDependency
 from litestar.params import FromPath, JSONBody
 from msgspec import Meta, Struct
 
-from redrive.access.actors import Role
+from redrive.access.actors import Actor, Role
 from redrive.admin.problems import MOST_EDITED, Unreadable
 from redrive.forensics.editing import VersionView
 from redrive.forensics.jsonpatch import Operation
@@ -55,7 +55,7 @@ class Edited(Struct, frozen=True):
 
 @post("/letters/{id:str}/edit", role=Role.OPERATOR, status_code=200, request_max_body_size=MOST_EDITED)
 async def edit_letter(
-    service: NamedDependency[Service], actor: NamedDependency[str], id: FromPath[str], data: JSONBody[Change]
+    service: NamedDependency[Service], actor: NamedDependency[Actor], id: FromPath[str], data: JSONBody[Change]
 ) -> Edited:
     """Another body or other headers. Every version is kept. 409 if it was edited meanwhile, or is on its way."""
     letter = await service.find(id)
@@ -71,7 +71,7 @@ async def edit_letter(
 
 @post("/letters/{id:str}/undo", role=Role.OPERATOR, status_code=200)
 async def undo_edit(
-    service: NamedDependency[Service], actor: NamedDependency[str], id: FromPath[str], data: JSONBody[Undo]
+    service: NamedDependency[Service], actor: NamedDependency[Actor], id: FromPath[str], data: JSONBody[Undo]
 ) -> Edited:
     """The message of the version before, or of the one that is named, as a new version. None is lost."""
     letter = await service.find(id)

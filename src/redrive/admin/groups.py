@@ -10,7 +10,7 @@ from litestar.di import NamedDependency
 from litestar.params import FromPath, FromQuery, JSONBody
 from msgspec import Meta, Struct
 
-from redrive.access.actors import Role
+from redrive.access.actors import Actor, Role
 from redrive.admin.letters import Limit
 from redrive.admin.wire import from_url
 from redrive.forensics.marks import Mark
@@ -67,7 +67,7 @@ async def show_group(service: NamedDependency[Service], id: FromPath[str]) -> Gr
 
 @post("/groups/{id:str}/fix", role=Role.OPERATOR, status_code=200)
 async def fix_group(
-    service: NamedDependency[Service], actor: NamedDependency[str], id: FromPath[str], data: JSONBody[Fixing]
+    service: NamedDependency[Service], actor: NamedDependency[Actor], id: FromPath[str], data: JSONBody[Fixing]
 ) -> FixReport:
     """It is fixed in that version. When every worker of its sources runs it, its letters go back, if `auto`, or
     somebody is told that they can. A letter that dies on it all the same makes it regressed."""
@@ -75,21 +75,21 @@ async def fix_group(
 
 
 @post("/groups/{id:str}/unfix", role=Role.OPERATOR, status_code=200)
-async def unfix_group(service: NamedDependency[Service], actor: NamedDependency[str], id: FromPath[str]) -> GroupView:
+async def unfix_group(service: NamedDependency[Service], actor: NamedDependency[Actor], id: FromPath[str]) -> GroupView:
     """It is not fixed after all."""
     return await service.unfix(id, actor=actor)
 
 
 @post("/groups/{id:str}/mute", role=Role.OPERATOR, status_code=200)
 async def mute_group(
-    service: NamedDependency[Service], actor: NamedDependency[str], id: FromPath[str], data: JSONBody[Muting]
+    service: NamedDependency[Service], actor: NamedDependency[Actor], id: FromPath[str], data: JSONBody[Muting]
 ) -> GroupView:
     """No alert of it is sent until then, and lists leave it out; it comes back by itself."""
     return await service.mute(id, timedelta(seconds=data.seconds), actor=actor, why=data.why)
 
 
 @post("/groups/{id:str}/unmute", role=Role.OPERATOR, status_code=200)
-async def unmute_group(service: NamedDependency[Service], actor: NamedDependency[str], id: FromPath[str]) -> Unmuted:
+async def unmute_group(service: NamedDependency[Service], actor: NamedDependency[Actor], id: FromPath[str]) -> Unmuted:
     """People hear of it again."""
     return Unmuted(await service.unmute(id, actor=actor))
 

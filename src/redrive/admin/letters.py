@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from typing import Annotated, Any
 
-from litestar import Request, Router, get, post
+from litestar import Router, get, post
 from litestar.di import NamedDependency
 from litestar.params import FromPath, FromQuery, JSONBody, QueryParameter
 from msgspec import Meta, Struct
 
-from redrive.access.actors import Role
-from redrive.access.tokens import Token
+from redrive.access.actors import Actor, Role
 from redrive.admin.edits import edit_letter, undo_edit
 from redrive.admin.problems import Unreadable
 from redrive.admin.wire import from_url
@@ -70,16 +69,16 @@ async def show_letter(service: NamedDependency[Service], id: FromPath[str]) -> D
 
 @get("/letters/{id:str}/message", role=Role.VIEWER)
 async def carry_message(
-    request: Request[Any, Token, Any], service: NamedDependency[Service], actor: NamedDependency[str], id: FromPath[str]
+    service: NamedDependency[Service], actor: NamedDependency[Actor], id: FromPath[str]
 ) -> CarriedMessage:
     """The message alone, for `redrive debug --server`. An admin gets it as it is, which is noted in the audit trail;
     everybody else gets it `redacted`."""
-    return await service.carried(id, actor=actor, raw=request.auth.role is Role.ADMIN)
+    return await service.carried(id, actor=actor, raw=actor.may_unmask)
 
 
 @post("/letters/retry", role=Role.OPERATOR, status_code=200)
 async def retry_letters(
-    service: NamedDependency[Service], actor: NamedDependency[str], data: JSONBody[Named]
+    service: NamedDependency[Service], actor: NamedDependency[Actor], data: JSONBody[Named]
 ) -> ReplayReport:
     """Send these back now."""
     return await service.retry(data.ids, actor=actor)
@@ -87,7 +86,7 @@ async def retry_letters(
 
 @post("/letters/archive", role=Role.OPERATOR, status_code=200)
 async def archive_letters(
-    service: NamedDependency[Service], actor: NamedDependency[str], data: JSONBody[Selected]
+    service: NamedDependency[Service], actor: NamedDependency[Actor], data: JSONBody[Selected]
 ) -> Archived:
     """Done with. What is on its way keeps its course."""
     return Archived(await service.archive(await _query(service, data), actor=actor, every=data.all))
@@ -95,7 +94,7 @@ async def archive_letters(
 
 @post("/letters/unarchive", role=Role.OPERATOR, status_code=200)
 async def unarchive_letters(
-    service: NamedDependency[Service], actor: NamedDependency[str], data: JSONBody[Selected]
+    service: NamedDependency[Service], actor: NamedDependency[Actor], data: JSONBody[Selected]
 ) -> Unarchived:
     """Back to what they were: pending, exhausted, sent or resolved. None of them is retried by itself."""
     return Unarchived(await service.unarchive(await _query(service, data), actor=actor, every=data.all))
@@ -127,9 +126,9 @@ async def show_audit(service: NamedDependency[Service], limit: Limit = 50) -> li
 
 
 @get("/me", role=Role.VIEWER)
-async def show_caller(request: Request[Any, Token, Any]) -> Token:
-    """The token that asks: its name and its role."""
-    return request.auth
+async def show_caller(actor: NamedDependency[Actor]) -> Actor:
+    """Who asks: the name, the role, and what it reaches."""
+    return actor
 
 
 router = Router(

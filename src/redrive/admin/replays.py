@@ -11,7 +11,7 @@ from litestar.params import FromPath, FromQuery, JSONBody
 from msgspec import Meta, Struct
 from msgspec.structs import replace
 
-from redrive.access.actors import Role
+from redrive.access.actors import Actor, Role
 from redrive.admin.background import Background
 from redrive.admin.letters import Limit
 from redrive.errors import UsageError
@@ -84,7 +84,7 @@ async def plan_replay(service: NamedDependency[Service], data: JSONBody[Selectio
 async def start_replay(
     service: NamedDependency[Service],
     background: NamedDependency[Background],
-    actor: NamedDependency[str],
+    actor: NamedDependency[Actor],
     data: JSONBody[Order],
 ) -> Replay:
     """The selection is frozen when this answers, its size is in `total`; the letters go out in the background."""
@@ -131,7 +131,7 @@ async def list_entries(
 
 @post("/{id:str}/pause", role=Role.OPERATOR, status_code=200)
 async def pause_replay(
-    service: NamedDependency[Service], actor: NamedDependency[str], id: FromPath[str], data: JSONBody[Why]
+    service: NamedDependency[Service], actor: NamedDependency[Actor], id: FromPath[str], data: JSONBody[Why]
 ) -> ReplayReport:
     """Send no more of it until somebody resumes it."""
     return await service.pause_replay(id, actor=actor, why=data.reason)
@@ -141,7 +141,7 @@ async def pause_replay(
 async def resume_replay(
     service: NamedDependency[Service],
     background: NamedDependency[Background],
-    actor: NamedDependency[str],
+    actor: NamedDependency[Actor],
     id: FromPath[str],
 ) -> ReplayReport:
     """Go on with it, in the background: a step that paused it is behind it, the next is guarded as before."""
@@ -152,7 +152,7 @@ async def resume_replay(
 
 @post("/{id:str}/pace", role=Role.OPERATOR, status_code=200)
 async def pace_replay(
-    service: NamedDependency[Service], actor: NamedDependency[str], id: FromPath[str], data: JSONBody[NewPace]
+    service: NamedDependency[Service], actor: NamedDependency[Actor], id: FromPath[str], data: JSONBody[NewPace]
 ) -> ReplayReport:
     """Change how fast it goes, and how carefully, while it runs or is paused."""
     if data == NewPace():
@@ -183,7 +183,7 @@ def _new_guard(replay: Replay, pace: NewPace) -> Guard | None:
 
 @post("/{id:str}/cancel", role=Role.OPERATOR, status_code=200)
 async def cancel_replay(
-    service: NamedDependency[Service], actor: NamedDependency[str], id: FromPath[str]
+    service: NamedDependency[Service], actor: NamedDependency[Actor], id: FromPath[str]
 ) -> ReplayReport:
     """Send no more of it. What was sent keeps its course."""
     return await service.cancel_replay(id, actor=actor)

@@ -13,6 +13,7 @@ from typing import TypeVar
 import click
 from msgspec.structs import replace
 
+from redrive.access.actors import Actor, Role, Via
 from redrive.answers import Unanswered, within
 from redrive.app import Redrive
 from redrive.cli.exits import WRONG, Stopped
@@ -81,12 +82,13 @@ def _warner() -> Callable[[Unanswered], None]:
     return warn
 
 
-def actor() -> str:
-    """Who does it, for the audit trail."""
+def actor() -> Actor:
+    """Who does it: whoever the system says it is, with the store itself in hand."""
     try:
-        return f"{getpass.getuser()} (cli)"
+        name = f"{getpass.getuser()} (cli)"
     except (KeyError, OSError):  # a container whose user has no name
-        return "cli"
+        name = "cli"
+    return Actor(id="", name=name, role=Role.ADMIN, via=Via.STORE, may_unmask=True)
 
 
 def command(*words: str) -> str:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeAlias, TypeVa
 
 import msgspec
 
-from redrive.access.actors import Actor, Role, Via
+from redrive.access.actors import Actor
 from redrive.access.trail import Phase
 from redrive.errors import RedriveError, Unavailable
 from redrive.forensics.query import Query
@@ -59,7 +59,7 @@ def acts(
         async def acting(self: S, *args: P.args, **kwargs: P.kwargs) -> T:
             asking: Asking = getattr(self, "_asking", None) or cast("Asking", self)
             given = signature.bind(self, *args, **kwargs).arguments
-            actor = as_actor(given["actor"])
+            actor: Actor = given["actor"]
             about, detail, reason = said_of(given)
             seq = await asking.write(actor, action, Phase.BEGAN, detail, reason=reason, about=about)
             act = Act(action, seq, about, reason)
@@ -98,13 +98,6 @@ async def _end(asking: Asking, act: Act, actor: Actor, outcome: Phase, detail: s
     except Unavailable:
         if outcome is Phase.DONE:  # of an act that is done its caller may know so
             raise
-
-
-def as_actor(actor: Actor | str) -> Actor:
-    """Who acts, where only a name is known: somebody who has the process itself."""
-    if isinstance(actor, Actor):
-        return actor
-    return Actor(id="", name=actor, role=Role.ADMIN, via=Via.STORE)
 
 
 def said_of(given: Mapping[str, Any]) -> tuple[tuple[str, ...], str, str]:

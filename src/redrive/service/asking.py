@@ -14,7 +14,7 @@ from redrive.answers import Answers, Unanswered, ask_each
 from redrive.app import Redrive
 from redrive.errors import UsageError
 from redrive.forensics.redact import Redactor
-from redrive.service.acting import as_actor, current
+from redrive.service.acting import current
 from redrive.telemetry.events import Acted
 from redrive.transports.base import Transport
 
@@ -37,7 +37,7 @@ class Asking:
 
     async def note(
         self,
-        actor: Actor | str,
+        actor: Actor,
         action: str,
         detail: str,
         *,
@@ -46,13 +46,13 @@ class Asking:
         about: Iterable[str] = (),
     ) -> None:
         """Write to the audit trail what somebody did. Of an act that has begun this is the outcome."""
-        who, act = as_actor(actor), current.get()
+        act = current.get()
         told, of = tuple(about), None
         if act is not None and act.action == action and not act.is_told:
             act.is_told = True
             told, of, reason = (*told, *(id for id in act.about if id not in told)), act.seq, reason or act.reason
-        await self.write(who, action, outcome, detail, reason=reason, about=told, of=of)
-        self.app.events.emit(Acted(actor=str(who), action=action, detail=detail, at=self.app.clock.now()))
+        await self.write(actor, action, outcome, detail, reason=reason, about=told, of=of)
+        self.app.events.emit(Acted(actor=str(actor), action=action, detail=detail, at=self.app.clock.now()))
 
     async def write(
         self,

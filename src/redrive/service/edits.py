@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
+from redrive.access.actors import Actor
 from redrive.errors import ChangedMeanwhile, MessageTooLarge, UsageError
 from redrive.flow.fits import Fits, fits
 from redrive.forensics.editing import VersionView, is_masked, patch_body, version_views
@@ -41,7 +42,7 @@ class Edits:
         self,
         letter: Letter,
         *,
-        actor: str,
+        actor: Actor,
         body: bytes | None = None,
         headers: Headers | None = None,
         why: str = "",
@@ -57,7 +58,7 @@ class Edits:
         )
         if (message.body, message.headers) == (letter.message.body, letter.message.headers):
             raise UsageError(f"nothing of {letter.id} would change")
-        edit = Edit(by=actor, at=self._app.clock.now(), why=why[:_LONGEST_WHY])
+        edit = Edit(by=str(actor), at=self._app.clock.now(), why=why[:_LONGEST_WHY])
         new = await self._write(letter, message, edit)
         await self._asking.note(actor, "edit", f"{letter.id}: version {new.version}{f' ({why})' if why else ''}")
         return new
@@ -67,14 +68,14 @@ class Edits:
         return patch_body(letter.message.body, patch, redactor)
 
     @acts("undo")
-    async def undo(self, letter: Letter, *, actor: str, to: int | None = None, expect: int | None = None) -> Letter:
+    async def undo(self, letter: Letter, *, actor: Actor, to: int | None = None, expect: int | None = None) -> Letter:
         """Give the letter the message of the version before, or of that one. That is a version too: none is lost."""
         self._check_expected(letter, expect)
         number = await self._before(letter) if to is None else to
         version = await self.version(letter, number)
         message = replace(letter.message, body=version.body, headers=version.headers)
         root = version.edit.restores if version.edit and version.edit.restores is not None else number
-        edit = Edit(by=actor, at=self._app.clock.now(), why=f"as in version {root}", restores=root)
+        edit = Edit(by=str(actor), at=self._app.clock.now(), why=f"as in version {root}", restores=root)
         new = await self._write(letter, message, edit, checked=False)
         await self._asking.note(actor, "undo", f"{letter.id}: version {new.version} is version {root} again")
         return new
@@ -120,12 +121,12 @@ class Edits:
         if any(b"[redacted]" in value and value not in was for _, value in headers or ()):
             raise UsageError("a header says [redacted], which is what you were shown: leave it out, and it stays")
 
-    async def unarchive(self, query: Query, *, actor: str) -> int:
+    async def unarchive(self, query: Query, *, actor: Actor) -> int:
         """Take archived letters back to what they were. None of them is retried by itself. Returns how many."""
         wanted, total = replace(query, states=(State.ARCHIVED,)), 0
         async for page in every_page(self._app.store.letters, wanted, size=_PAGE, oldest_first=True):
             total += await self._unarchive(page)
-        self._app.events.emit(LettersMoved(to=State.PENDING, count=total, actor=actor))
+        self._app.events.emit(LettersMoved(to=State.PENDING, count=total, actor=str(actor)))
         await self._asking.note(actor, "unarchive", f"{total:,} letter{'' if total == 1 else 's'}")
         return total
 

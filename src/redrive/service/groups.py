@@ -9,6 +9,7 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import asdict, replace
 
+from redrive.access.actors import Actor
 from redrive.alerts.incidents import Incidents
 from redrive.errors import UnknownGroup, UsageError
 from redrive.forensics.deployment import Running
@@ -79,13 +80,13 @@ class OfGroups(OfSources):
         return [self._shown(mark) for mark in sorted(found, key=lambda mark: mark.mute.until if mark.mute else now)]
 
     @acts("fix")
-    async def fix(self, id: str, version: str, *, actor: str, auto: bool = False, why: str = "") -> FixReport:
+    async def fix(self, id: str, version: str, *, actor: Actor, auto: bool = False, why: str = "") -> FixReport:
         """Say that a group is fixed in that version. When every worker of its sources runs it, its letters can go back:
         by themselves, if `auto`."""
         _check_version(version)
         group = await self._group(id)
         now = self.app.clock.now()
-        fix = Fix(id=self.app.clock.new_id(), version=version, by=actor, at=now, why=_why(why), auto=auto)
+        fix = Fix(id=self.app.clock.new_id(), version=version, by=str(actor), at=now, why=_why(why), auto=auto)
         _, mark = await self.marks.change(group.id, lambda old: replace(old, fix=fix))
         said = f"{group.id} in {version}{', its letters go back by themselves' if auto else ''}"
         await self.note(actor, "fix", f"{said}{': ' + why if why else ''}")
@@ -93,7 +94,7 @@ class OfGroups(OfSources):
         return FixReport(group=view, notes=[*self._notes(view, version, await self._fixes.running())])
 
     @acts("unfix")
-    async def unfix(self, id: str, *, actor: str) -> GroupView:
+    async def unfix(self, id: str, *, actor: Actor) -> GroupView:
         """Take back that a group is fixed. A replay that was started for it goes on."""
         group = await self._group(id)
         old, mark = await self.marks.change(group.id, lambda old: replace(old, fix=None))
@@ -103,7 +104,7 @@ class OfGroups(OfSources):
         return await self._view(group, mark)
 
     @acts("mute")
-    async def mute(self, id: str, span: timedelta, *, actor: str, why: str) -> GroupView:
+    async def mute(self, id: str, span: timedelta, *, actor: Actor, why: str) -> GroupView:
         """Let nobody be told of a group for so long. Its open incidents are resolved; when the time is over it comes
         back by itself, and if it goes on then, somebody is told."""
         if not timedelta() < span <= LONGEST_MUTE:
@@ -111,16 +112,16 @@ class OfGroups(OfSources):
         if not why.strip():
             raise UsageError("say why it is muted: whoever wonders about the silence will ask")
         group, now = await self._group(id), self.app.clock.now()
-        mute = Mute(by=actor, at=now, until=now + span, why=_why(why))
+        mute = Mute(by=str(actor), at=now, until=now + span, why=_why(why))
         _, mark = await self.marks.change(group.id, lambda old: replace(old, mute=mute))
         await self.note(actor, "mute", f"{group.id} until {mute.until:%Y-%m-%d %H:%M} UTC: {why}")
         for incident in await self.incidents.list():
             if incident.is_open and incident.alert.group == group.id:
-                await self.incidents.resolve(incident.id, actor=actor)
+                await self.incidents.resolve(incident.id, actor=str(actor))
         return await self._view(group, mark)
 
     @acts("unmute")
-    async def unmute(self, id: str, *, actor: str) -> GroupView | None:
+    async def unmute(self, id: str, *, actor: Actor) -> GroupView | None:
         """Let people be told of a group again; None if it was not muted."""
         group, now = await self._group(id), self.app.clock.now()
         old, mark = await self.marks.change(group.id, lambda old: replace(old, mute=None))

@@ -20,6 +20,7 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
+from redrive.access.actors import Actor
 from redrive.errors import NotFound
 from redrive.flow.replay import selectable
 from redrive.forensics.editing import difference
@@ -131,14 +132,14 @@ class Repairs:
         spool: Spool,
         *,
         script: str,
-        actor: str,
+        actor: Actor,
         reason: str = "",
         id: str | None = None,
         progress: Progress = lambda done: None,
     ) -> Repair:
         """Edit what the dry run proposed: each letter that is still in the version that the script saw."""
         now = self._app.clock.now()
-        repair = Repair(id=id or self._app.clock.new_id(), script=script, actor=actor, at=now, reason=reason)
+        repair = Repair(id=id or self._app.clock.new_id(), script=script, actor=str(actor), at=now, reason=reason)
         await self._save(repair)
         for batch in spool.batches(_PART):
             repair = await self._apply_part(repair, batch)
@@ -149,7 +150,7 @@ class Repairs:
         return repair
 
     @acts("repair")
-    async def undo(self, id: str, *, actor: str, progress: Progress = lambda done: None) -> Undone:
+    async def undo(self, id: str, *, actor: Actor, progress: Progress = lambda done: None) -> Undone:
         """Give back what the letters had before that repair. What was edited since, or is on its way, stays, and is
         counted with the reason; the same again goes on with what is left."""
         repair = await self.get(id)
@@ -224,7 +225,7 @@ class Repairs:
             return f"{letter.state} since the dry run"
         return "edited since the dry run"
 
-    async def _undo_part(self, repair: Repair, ids: Sequence[LetterId], actor: str) -> tuple[int, Counter[str]]:
+    async def _undo_part(self, repair: Repair, ids: Sequence[LetterId], actor: Actor) -> tuple[int, Counter[str]]:
         page = await self._app.store.letters.search(Query(ids=tuple(ids)), limit=len(ids))
         revisions, skipped = [], Counter[str]()
         for letter in page.letters:
@@ -240,11 +241,11 @@ class Repairs:
             skipped["changed meanwhile"] += len(revisions) - len(won)
         return len(won), skipped
 
-    async def _restoring(self, letter: Letter, repair: Repair, actor: str) -> Revision:
+    async def _restoring(self, letter: Letter, repair: Repair, actor: Actor) -> Revision:
         before = await self._edits.version(letter, letter.version - 1)
         root = before.edit.restores if before.edit and before.edit.restores is not None else before.number
         why = f"undo of repair {repair.id}"
-        edit = Edit(by=actor, at=self._app.clock.now(), why=why, restores=root)
+        edit = Edit(by=str(actor), at=self._app.clock.now(), why=why, restores=root)
         return Revision(letter.id, letter.version, before.body, before.headers, edit)
 
     async def _was_of(self, letter: Letter, repair: str) -> bool:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 from msgspec import Struct
 
+from redrive.access.actors import Actor
 from redrive.access.trail import Line as TrailLine
 from redrive.access.trail import Phase
 from redrive.access.trail_store import BEGAN, Filter
@@ -96,7 +97,7 @@ class Service(OfGroups):
                 return page.letters[0]
         raise UnknownLetter(id)
 
-    async def carried(self, id: LetterId, *, actor: str | None = None, raw: bool = True) -> CarriedMessage:
+    async def carried(self, id: LetterId, *, actor: Actor | None = None, raw: bool = True) -> CarriedMessage:
         """The message of a letter, to run a handler on it elsewhere: as it is (`raw`), or with its secrets masked."""
         letter = await self.find(id)
         if raw and actor is not None:
@@ -144,7 +145,7 @@ class Service(OfGroups):
         self,
         query: Query,
         *,
-        actor: str,
+        actor: Actor,
         rate: float | None = None,
         reason: str = "",
         id: str | None = None,
@@ -157,7 +158,7 @@ class Service(OfGroups):
         await self._check(query)
         replay = await self.replays.start(
             query,
-            actor=actor,
+            actor=str(actor),
             rate=rate,
             reason=reason,
             id=id,
@@ -176,28 +177,28 @@ class Service(OfGroups):
         return await self.replay_report(id)
 
     @acts("cancel")
-    async def cancel_replay(self, id: str, *, actor: str) -> ReplayReport:
+    async def cancel_replay(self, id: str, *, actor: Actor) -> ReplayReport:
         """Send no more of it."""
-        await self.replays.cancel(id, actor=actor)
+        await self.replays.cancel(id, actor=str(actor))
         await self.note(actor, "cancel", id)
         return await self.replay_report(id)
 
     @acts("pause-replay")
-    async def pause_replay(self, id: str, *, actor: str, why: str = "") -> ReplayReport:
+    async def pause_replay(self, id: str, *, actor: Actor, why: str = "") -> ReplayReport:
         """Send no more of it until somebody resumes it."""
-        await self.replays.pause(id, actor=actor, why=why)
+        await self.replays.pause(id, actor=str(actor), why=why)
         await self.note(actor, "pause-replay", f"{id}: {why}" if why else id)
         return await self.replay_report(id)
 
     @acts("resume-replay")
-    async def resume_replay(self, id: str, *, actor: str) -> Replay:
+    async def resume_replay(self, id: str, *, actor: Actor) -> Replay:
         """Go on with it; `run_replay` sends."""
-        replay = await self.replays.resume(id, actor=actor)
+        replay = await self.replays.resume(id, actor=str(actor))
         await self.note(actor, "resume-replay", id)
         return replay
 
     @acts("pace-replay")
-    async def pace_replay(self, id: str, *, rate: float | None, guard: Guard | None, actor: str) -> ReplayReport:
+    async def pace_replay(self, id: str, *, rate: float | None, guard: Guard | None, actor: Actor) -> ReplayReport:
         """Let it send that many a second, and be that careful, from now on."""
         replay = await self.replays.change_pace(id, rate=rate, guard=guard)
         said = "as fast as it goes" if replay.rate is None else f"{replay.rate:g} a second"
@@ -232,7 +233,7 @@ class Service(OfGroups):
         entries, more = await self.app.store.ledger.entries(id, status=status, after=after, limit=bounded(limit))
         return [msgspec.structs.replace(entry, note=self.redactor.text(entry.note)) for entry in entries], more
 
-    async def retry(self, ids: Iterable[LetterId], *, actor: str) -> ReplayReport:
+    async def retry(self, ids: Iterable[LetterId], *, actor: Actor) -> ReplayReport:
         """Send these back now: a replay of exactly them."""
         letters = [await self.find(id) for id in ids]
         if not letters:
@@ -251,7 +252,7 @@ class Service(OfGroups):
             self.app.transport(letter.transport)
 
     @acts("unarchive")
-    async def unarchive(self, query: Query, *, actor: str, every: bool = False) -> int:
+    async def unarchive(self, query: Query, *, actor: Actor, every: bool = False) -> int:
         """Take archived letters back to the states they had. None of them is retried by itself. Returns how many."""
         check_every(query, every, "unarchive")
         await self._check(query)
@@ -259,7 +260,7 @@ class Service(OfGroups):
 
     @acts("archive")
     async def archive(
-        self, query: Query, *, actor: str, progress: Progress = lambda moved: None, every: bool = False
+        self, query: Query, *, actor: Actor, progress: Progress = lambda moved: None, every: bool = False
     ) -> int:
         """Archive letters, whatever their state, except those on their way. Returns how many.
 
@@ -281,7 +282,7 @@ class Service(OfGroups):
 
     @acts("purge")
     async def purge(
-        self, query: Query, *, actor: str, progress: Progress = lambda gone: None, every: bool = False
+        self, query: Query, *, actor: Actor, progress: Progress = lambda gone: None, every: bool = False
     ) -> int:
         """Delete letters for good, and all their versions, except those on their way. Returns how many."""
         check_every(query, every, "purge")
@@ -307,7 +308,7 @@ class Service(OfGroups):
 
     @acts("import")
     async def import_letters(
-        self, lines: Iterable[bytes], *, actor: str, name: str = "the input", progress: Progress = lambda n: None
+        self, lines: Iterable[bytes], *, actor: Actor, name: str = "the input", progress: Progress = lambda n: None
     ) -> int:
         """Record what an export wrote. Importing it twice changes nothing. Returns how many lines there were."""
         total = 0
@@ -327,25 +328,25 @@ class Service(OfGroups):
         return total
 
     @acts("acknowledge")
-    async def acknowledge(self, id: str, *, actor: str) -> Incident:
+    async def acknowledge(self, id: str, *, actor: Actor) -> Incident:
         """Note that somebody works on that incident: no notice of it is sent until it is resolved."""
         if (await self.incidents.get(id)).state is IncidentState.RESOLVED:
             raise UsageError(f"incident {id} is resolved already")
-        incident = await self.incidents.acknowledge(id, actor=actor)
+        incident = await self.incidents.acknowledge(id, actor=str(actor))
         await self.note(actor, "acknowledge", f"{incident.id}: {incident.alert.summary}")
         return incident
 
     @acts("resolve")
-    async def resolve(self, id: str, *, actor: str) -> Incident:
+    async def resolve(self, id: str, *, actor: Actor) -> Incident:
         """Resolve the incident, whatever its rule says; if it happens again, it is opened again."""
-        incident = await self.incidents.resolve(id, actor=actor)
+        incident = await self.incidents.resolve(id, actor=str(actor))
         await self.note(actor, "resolve", f"{incident.id}: {incident.alert.summary}")
         return incident
 
     @acts("note")
-    async def annotate(self, id: str, text: str, *, actor: str) -> Incident:
+    async def annotate(self, id: str, text: str, *, actor: Actor) -> Incident:
         """Write something down beside an incident."""
-        incident = await self.incidents.note(id, text, actor=actor)
+        incident = await self.incidents.note(id, text, actor=str(actor))
         await self.note(actor, "note", f"{incident.id}: {text}")
         return incident
 
@@ -403,10 +404,10 @@ class Service(OfGroups):
             if here is not None and (here.version, here.edit) == (line.letter.version, line.letter.edit):
                 await self.app.store.versions.keep(line.versions)
 
-    async def _archive_some(self, ids: Sequence[LetterId], actor: str) -> int:
+    async def _archive_some(self, ids: Sequence[LetterId], actor: Actor) -> int:
         now = self.app.clock.now()
         moved = await self.app.store.letters.move(ids, expect=[*UNRESOLVED, State.RESOLVED], to=State.ARCHIVED, now=now)
-        self.app.events.emit(LettersMoved(to=State.ARCHIVED, count=len(moved), actor=actor))
+        self.app.events.emit(LettersMoved(to=State.ARCHIVED, count=len(moved), actor=str(actor)))
         return len(moved)
 
     def _redacted(self, groups: Sequence[Group]) -> list[Group]:

@@ -10,6 +10,7 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
+from redrive.access.actors import Actor
 from redrive.answers import Answers, Unanswered, ask_each
 from redrive.app import Redrive
 from redrive.errors import UnknownSource, UsageError
@@ -222,7 +223,7 @@ class OfSources(Asking):
         self,
         source: str,
         *,
-        actor: str,
+        actor: Actor,
         why: str = "",
         span: timedelta | None = None,
         transport: str | None = None,
@@ -236,7 +237,7 @@ class OfSources(Asking):
         """
         name = await self._sources.transport_of(text_of("source", source), transport, force=force, hint=_FORCE)
         now = self.app.clock.now()
-        wanted = Paused(source, actor, now, why, None if span is None else now + span)
+        wanted = Paused(source, str(actor), now, why, None if span is None else now + span)
         held = await self._pausable(name).pause(wanted)
         is_new = held == wanted
         await end_storm(self.app.store.documents, name, source)  # from now on it is somebody's pause
@@ -245,7 +246,7 @@ class OfSources(Asking):
         return PauseReport(is_new, self._seen(SourcePause.of(name, held)))
 
     @acts("resume")
-    async def resume(self, source: str, *, actor: str, transport: str | None = None) -> SourcePause | None:
+    async def resume(self, source: str, *, actor: Actor, transport: str | None = None) -> SourcePause | None:
         """End a pause, whoever made it, the storm guard included; returns it, or None if there was none."""
         name = await self._sources.transport_of(source, transport, force=transport is not None)
         ended = await self._pausable(name).resume(source)

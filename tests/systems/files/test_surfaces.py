@@ -35,6 +35,7 @@ from redrive.testing.builders import make_failure, make_letter, make_message
 from redrive.testing.waiting import until
 from redrive.transports.rabbitmq.dead_letter_queues import parcel_of
 from redrive.worker import Worker
+from tests.actors import acting
 from tests.admin.asking import asking, running
 from tests.systems.files.conftest import Broker
 
@@ -117,7 +118,7 @@ async def test_a_message_that_was_parked_twice_is_redriven_as_one(broker: Broker
 
     work = FilesWorker({"q.audit": handle}, settings)
     parked = DeadLetterQueues.of(work.app)
-    assert (await parked.redrive("q.audit.dlq", 10, actor="ann")).sent == 3
+    assert (await parked.redrive("q.audit.dlq", 10, actor=acting("ann"))).sent == 3
     await parked.aclose()
     await run_until(work, lambda: _done(broker, seen, 2))
     assert sorted(one.id for one in seen) == ["1", "2"]

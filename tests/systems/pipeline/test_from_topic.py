@@ -27,6 +27,7 @@ from redrive.systems.pipeline.settings import PipelineSettings
 from redrive.systems.pipeline.topic_replay import replay_topic
 from redrive.systems.use import routers_of
 from redrive.transports.kafka.writer import Parcel, Writer
+from tests.actors import acting
 from tests.admin.asking import asking, running
 from tests.servers.ports import claim_port
 from tests.systems.pipeline.test_collected import dead, stream_bytes
@@ -94,7 +95,7 @@ async def test_without_a_store_and_with_one(kafka: str, tmp_path: Path) -> None:
         service = Service(app)
 
         async def sent() -> int:
-            return await replay_topic(service, pipe.graph, at, Chosen(), actor="test")
+            return await replay_topic(service, pipe.graph, at, Chosen(), actor=acting("test"))
 
         assert await sent() == 2
         assert await store.letters.count(Query(states=(State.REPLAYING,))) == 2
@@ -118,7 +119,7 @@ async def test_only_kafka_has_a_topic(tmp_path: Path) -> None:
     ) as app:
         pipe = Pipe("unused:9092", [at], {"flex": ["127.0.0.1:1"]}, transport=f"sqlite:///{tmp_path}/p.db")
         with pytest.raises(UsageError, match="replay those"):
-            await replay_topic(Service(app), pipe.graph, at, Chosen(), actor="test")
+            await replay_topic(Service(app), pipe.graph, at, Chosen(), actor=acting("test"))
         await pipe.engine.aclose()
 
 

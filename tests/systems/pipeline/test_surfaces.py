@@ -31,6 +31,7 @@ from redrive.systems.pipeline.metrics import measured
 from redrive.systems.pipeline.settings import PipelineSettings
 from redrive.systems.use import routers_of
 from redrive.testing.waiting import until
+from tests.actors import acting
 from tests.admin.asking import asking, running
 from tests.servers.consul import Consul
 from tests.servers.ports import claim_port
@@ -172,7 +173,7 @@ async def test_a_replayed_stream_resolves_its_letter(kafka: str, start_module: S
         await start_module(port=port).started()
         await until(lambda: not pipe.engine.callers["flex"].instances[f"127.0.0.1:{port}"].aside, what="well again")
         service = Service(pipe.engine.app)
-        await service.retry([letter.id], actor="test")
+        await service.retry([letter.id], actor=acting("test"))
         [stream] = await pipe.finished(1)
         await pipe.letters(1, Query(states=(State.RESOLVED,)))
     assert (stream.stream_id, stream.document.content) == (id, b"KEPT")

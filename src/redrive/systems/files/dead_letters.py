@@ -8,6 +8,7 @@ from typing import Any
 
 from msgspec import Struct
 
+from redrive.access.actors import Actor
 from redrive.app import Redrive
 from redrive.errors import NotFound, nearest
 from redrive.forensics.redact import Redactor
@@ -92,11 +93,11 @@ class DeadLetterQueues:
         return [_shown(message, self._redactor) for message in await self._queues.peek(queue, limit)]
 
     async def redrive(
-        self, queue: str, limit: int, *, actor: str, progress: Callable[[int, int], None] | None = None
+        self, queue: str, limit: int, *, actor: Actor, progress: Callable[[int, int], None] | None = None
     ) -> Redriven:
         """Send messages of a dead-letter queue back to their queue; the audit trail says how far it came."""
         self._check(queue)
-        done = await self._queues.redrive(_source(queue), limit=limit, by=actor, progress=progress)
+        done = await self._queues.redrive(_source(queue), limit=limit, by=str(actor), progress=progress)
         await self._service.note(actor, "files.re-drive", f"{done.sent} of {done.found} from {queue}")
         return done
 

@@ -9,7 +9,7 @@ from litestar.di import NamedDependency, Provide
 from litestar.params import FromPath, JSONBody, QueryParameter
 from msgspec import Meta, Struct
 
-from redrive.access.actors import Role
+from redrive.access.actors import Actor, Role
 from redrive.admin.letters import Limit
 from redrive.service import Service
 from redrive.systems.files.dead_letters import DeadLetterQueues, Depth, Plan, Shown
@@ -60,7 +60,7 @@ async def plan_redrive(
 @post("/queues/{queue:str}/re-drive", role=Role.ADMIN, status_code=200)
 async def redrive_dead_messages(
     dead_letters: NamedDependency[DeadLetterQueues],
-    actor: NamedDependency[str],
+    actor: NamedDependency[Actor],
     queue: FromPath[str],
     data: JSONBody[Again],
 ) -> Redriven:

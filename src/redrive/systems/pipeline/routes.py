@@ -11,7 +11,7 @@ from litestar.di import NamedDependency, Provide
 from litestar.params import FromPath, JSONBody, QueryParameter
 from msgspec import Meta, Struct
 
-from redrive.access.actors import Role
+from redrive.access.actors import Actor, Role
 from redrive.admin.background import Background
 from redrive.flow.replay import Replay
 from redrive.service import Service
@@ -58,7 +58,7 @@ async def replay_dead_streams(
     service: NamedDependency[Service],
     graph: NamedDependency[Graph],
     background: NamedDependency[Background],
-    actor: NamedDependency[str],
+    actor: NamedDependency[Actor],
     node_id: FromPath[str],
     data: JSONBody[ReplayRequest | None] = None,
     origin: Annotated[From, QueryParameter(name="from")] = From.LETTERS,

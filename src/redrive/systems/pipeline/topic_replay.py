@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 
 from msgspec import Struct
 
+from redrive.access.actors import Actor
 from redrive.errors import TransportUnavailable, Unavailable, UsageError
 from redrive.flow.lineage import sent_back
 from redrive.forensics.query import Query
@@ -175,7 +176,7 @@ async def replay_topic(
     node: Node,
     chosen: Chosen,
     *,
-    actor: str,
+    actor: Actor,
     dry_run: bool = False,
 ) -> int:
     """Send what is on the DLQ topic of that node back to its input topic. Returns how many streams."""
@@ -215,7 +216,7 @@ async def _split(service: Service, some: Sequence[Found]) -> _Split:
     )
 
 
-async def _send(service: Service, split: _Split, reading: DlqReading, actor: str) -> None:
+async def _send(service: Service, split: _Split, reading: DlqReading, actor: Actor) -> None:
     """Those that have a letter go as every replay goes; the others straight from the topic."""
     now = service.app.clock.now()
     if split.unknown:
