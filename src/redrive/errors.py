@@ -59,6 +59,10 @@ class UsageError(RedriveError):
     """A call is wrong."""
 
 
+class NotAllowed(UsageError):
+    """Whoever asks may not do that."""
+
+
 class UnknownSource(UsageError):
     """There is no such source."""
 

@@ -37,6 +37,7 @@ class Token(Struct, frozen=True, kw_only=True):
     created_at: datetime
     last_used: datetime | None = None  # to the hour: no request pays for a write
     revoked: bool = False
+    may_unmask: bool = False  # see the secrets of a letter, one at a time and with a reason
 
 
 class Stored(Token, frozen=True, kw_only=True):
@@ -60,17 +61,19 @@ class Tokens:
         self._clock = clock
         self._one_time: Stored | None = None
 
-    async def create(self, name: str, role: Role) -> tuple[Token, str]:
+    async def create(self, name: str, role: Role, *, unmask: bool = False) -> tuple[Token, str]:
         """Make a token; returns it and its text, which cannot be had again."""
         if not name.strip():
             raise UsageError("a token needs a name: say who will use it, such as 'ci'")
         stored, text = self._made(name.strip(), role)
+        stored = replace(stored, may_unmask=unmask)
         await self._documents.put(KIND, stored.id, _body(stored), expect=0)
         return _shown(stored), text
 
     def one_time(self) -> str:
         """An admin's token for as long as this process lives; it is stored nowhere."""
-        self._one_time, text = self._made("one-time token", Role.ADMIN)
+        made, text = self._made("one-time token", Role.ADMIN)
+        self._one_time = replace(made, may_unmask=True)  # whoever reads this terminal has the store
         return text
 
     async def list(self) -> list[Token]:
@@ -127,7 +130,7 @@ class Tokens:
 
 def actor_of_token(token: Token) -> Actor:
     """Whoever has that token."""
-    return Actor(id=token.id, name=token.name, role=token.role, via=Via.TOKEN, may_unmask=token.role is Role.ADMIN)
+    return Actor(id=token.id, name=token.name, role=token.role, via=Via.TOKEN, may_unmask=token.may_unmask)
 
 
 def _digest(text: str) -> str:

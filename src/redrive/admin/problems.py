@@ -17,6 +17,7 @@ from redrive.errors import (
     BadQuery,
     ChangedMeanwhile,
     MessageTooLarge,
+    NotAllowed,
     NotFound,
     NoWayBack,
     RedriveError,
@@ -70,6 +71,7 @@ def problem(status: int, error: str, hint: str | None = None, headers: dict[str,
 
 
 _ANSWERS: dict[type[RedriveError], tuple[int, str | None]] = {
+    NotAllowed: (403, None),
     UnknownGroup: (404, "GET /api/groups lists them"),
     UnknownLetter: (404, "GET /api/letters lists them"),
     UnknownReplay: (404, "GET /api/replays lists them"),

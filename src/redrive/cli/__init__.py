@@ -58,6 +58,7 @@ TABLE = {
     SYSTEMS: {},  # each says its own line (systems/base.py)
     "Admin": {
         "doctor": (".doctor:doctor", "What is configured, reachable and unsafe; how to mend it"),
+        "audit": (".audit:audit", "Who did what, and the proof that nobody has changed it since"),
         "token": (".tokens:token", "Tokens of the admin API: create, list, revoke"),
         "alerts": (
             ".alerts:alerts",

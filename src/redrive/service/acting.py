@@ -56,7 +56,7 @@ def acts(
         signature = inspect.signature(method)
 
         @wraps(method)
-        async def acting(self: S, *args: P.args, **kwargs: P.kwargs) -> T:
+        async def acting(self: S, /, *args: P.args, **kwargs: P.kwargs) -> T:
             asking: Asking = getattr(self, "_asking", None) or cast("Asking", self)
             given = signature.bind(self, *args, **kwargs).arguments
             actor: Actor = given["actor"]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import hashlib
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterable, Mapping, Sequence
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
@@ -17,7 +18,7 @@ from redrive.access.trail_store import BEGAN, Filter
 from redrive.alerts.incidents import Incident, Incidents, IncidentState
 from redrive.answers import Unanswered, ask_each
 from redrive.app import Redrive
-from redrive.errors import NoWayBack, UnknownLetter, UsageError
+from redrive.errors import NotAllowed, NoWayBack, UnknownLetter, UsageError
 from redrive.flow.guard import Guard
 from redrive.flow.held import held_key_of
 from redrive.flow.replay import Progress, Replay
@@ -26,7 +27,7 @@ from redrive.forensics.carried import CarriedMessage, carried
 from redrive.forensics.query import Query
 from redrive.forensics.transfer import Line, line_of, lines_of
 from redrive.forensics.views import Detail, Summary, detail, summary
-from redrive.model import UNRESOLVED, Letter, LetterId, State
+from redrive.model import UNRESOLVED, Letter, LetterId, Message, State
 from redrive.registry import schemes_of
 from redrive.service.acting import acts
 from redrive.service.asking import bounded
@@ -97,12 +98,23 @@ class Service(OfGroups):
                 return page.letters[0]
         raise UnknownLetter(id)
 
-    async def carried(self, id: LetterId, *, actor: Actor | None = None, raw: bool = True) -> CarriedMessage:
-        """The message of a letter, to run a handler on it elsewhere: as it is (`raw`), or with its secrets masked."""
+    async def carried(self, id: LetterId) -> CarriedMessage:
+        """The message of a letter, to run a handler on it elsewhere, with its secrets masked; see `unmask`."""
+        return carried(await self.find(id), self.redactor, raw=False)
+
+    @acts("unmask")
+    async def unmask(self, id: LetterId, *, actor: Actor, reason: str) -> CarriedMessage:
+        """The message of one letter as it is, for who may see its secrets and says why. The trail has what was shown:
+        which fields, and a digest of the body, never the secret."""
+        if not actor.may_unmask:
+            raise NotAllowed(
+                f"{actor.name!r} may not see secrets: `redrive token create --unmask` makes a token that may"
+            )
+        if not reason.strip():
+            raise UsageError("say why the secrets of this letter have to be seen: the reason is kept in the trail")
         letter = await self.find(id)
-        if raw and actor is not None:
-            await self.note(actor, "unmask", letter.id)
-        return carried(letter, self.redactor, raw=raw)
+        await self.note(actor, "unmask", _shown_of(letter.message), about=[letter.id])
+        return carried(letter, self.redactor, raw=True)
 
     async def named(self, ids: Iterable[LetterId]) -> Query:
         """Exactly those letters, named as `letter` takes it; one that does not exist is an error."""
@@ -300,11 +312,20 @@ class Service(OfGroups):
         await self.note(actor, "purge", f"{_letters(total)} of {_said(query)}")
         return total
 
-    async def export(self, query: Query) -> AsyncIterator[bytes]:
-        """The letters as JSON lines, oldest first, unredacted and byte-exact, a page at a time."""
+    async def export(self, query: Query, *, actor: Actor | None = None) -> AsyncIterator[bytes]:
+        """The letters as JSON lines, oldest first, unredacted and byte-exact, a page at a time. With an actor it is in
+        the trail, and takes one who may see secrets."""
         await self._check(query)
+        if actor is not None and not actor.may_unmask:
+            await self.note(actor, "export", f"unmasked, {_said(query)}", outcome=Phase.REFUSED)
+            raise NotAllowed(f"{actor.name!r} may not see secrets, and an export holds them")
+        who, total = actor, 0
+        began = await self.write(who, "export", Phase.BEGAN, _said(query)) if who is not None else None
         async for page in every_page(self.app.store.letters, query, size=_BATCH, oldest_first=True):
+            total += len(page)
             yield b"".join([line_of(letter, await self.edits.kept(letter)) for letter in page])
+        if who is not None:
+            await self.write(who, "export", Phase.DONE, f"{_letters(total)} of {_said(query)}", of=began)
 
     @acts("import")
     async def import_letters(
@@ -435,6 +456,13 @@ def _not(answers: Mapping[str, bool]) -> list[str]:
 
 def _letters(count: int) -> str:
     return f"{count:,} letter{'' if count == 1 else 's'}"
+
+
+def _shown_of(message: Message) -> str:
+    """What an unmasking shows, without it."""
+    digest = hashlib.sha256(message.body).hexdigest()
+    names = ", ".join(sorted({name for name, _ in message.headers})[:20])
+    return f"body of {len(message.body):,} bytes, sha256 {digest}; headers {names or 'none'}"
 
 
 def _said(query: Query) -> str:

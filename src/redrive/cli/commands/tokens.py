@@ -27,14 +27,17 @@ def token() -> None:
 @token.command()
 @click.option("--role", type=click.Choice([str(role) for role in Role]), required=True, help="What it may do.")
 @click.option("--name", required=True, help="Who will use it, such as ci or grafana.")
+@click.option("--unmask", is_flag=True, help="It may see secrets: of one letter at a time, with a reason.")
 @as_json
 @common
-def create(role: str, name: str, as_json: bool) -> None:
+def create(role: str, name: str, unmask: bool, as_json: bool) -> None:
     """Make a token and print it, once: only its hash is kept."""
 
     async def work(service: Service) -> tuple[Token, str]:
-        made = await _tokens(service).create(name, Role(role))
-        await service.note(actor(), "token create", f"{made[0].id} {made[0].name} {made[0].role}")
+        made = await _tokens(service).create(name, Role(role), unmask=unmask)
+        await service.note(
+            actor(), "token create", f"{made[0].id} {made[0].name} {made[0].role}{' may unmask' if unmask else ''}"
+        )
         return made
 
     made, text = ask(work, Needs.NOTHING)
