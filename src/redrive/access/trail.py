@@ -31,6 +31,7 @@ class Phase(StrEnum):
     BEGAN = "began"  # written before the act; without another line of it the outcome is not known
     DONE = "done"
     REFUSED = "refused"
+    WAITS = "waits"  # for a second person
     FAILED = "failed"
     INTERRUPTED = "interrupted"
 

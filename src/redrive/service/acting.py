@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeAlias, TypeVa
 import msgspec
 
 from redrive.access.actors import Actor
+from redrive.access.approvals import NeedsApproval
 from redrive.access.trail import Phase
 from redrive.errors import RedriveError, Unavailable
 from redrive.forensics.query import Query
@@ -68,6 +69,11 @@ def acts(
                 result = await method(self, *args, **kwargs)
             except asyncio.CancelledError:
                 await _end(asking, act, actor, Phase.INTERRUPTED, detail)
+                raise
+            except NeedsApproval as error:
+                about_it = (error.approval.id, *act.about)
+                act = Act(action, seq, about_it, reason or error.approval.reason)
+                await _end(asking, act, actor, Phase.WAITS, str(error))
                 raise
             except Unavailable as error:
                 await _end(asking, act, actor, Phase.FAILED, str(error))

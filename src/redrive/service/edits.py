@@ -15,12 +15,14 @@ from redrive.forensics.jsonpatch import Operation
 from redrive.forensics.redact import Redactor
 from redrive.model import EDITABLE, Edit, Headers, Letter, Message, Revision, State, Version, version_of
 from redrive.service.acting import acts
+from redrive.service.digests import digest_of
 from redrive.stores.paging import every_page
 from redrive.telemetry.events import LettersMoved
 
 if TYPE_CHECKING:
     from redrive.forensics.query import Query
     from redrive.service.asking import Asking
+    from redrive.service.four_eyes import FourEyes
 
 _LONGEST_WHY = 1000
 _PAGE = 500
@@ -36,6 +38,7 @@ class Edits:
         self._asking = asking
         self._app = asking.app
         self._fits = checks or fits(asking.app.handlers)
+        self.four_eyes: FourEyes | None = None
 
     @acts("edit")
     async def edit(
@@ -58,6 +61,10 @@ class Edits:
         )
         if (message.body, message.headers) == (letter.message.body, letter.message.headers):
             raise UsageError(f"nothing of {letter.id} would change")
+        if self.four_eyes is not None:
+            digest = digest_of([(letter.id, letter.version, message.body, message.headers)])
+            what = f"edit of {letter.id}, version {letter.version}"
+            await self.four_eyes.check_written("edit", 1, digest, actor, reason=why, what=what)
         edit = Edit(by=str(actor), at=self._app.clock.now(), why=why[:_LONGEST_WHY])
         new = await self._write(letter, message, edit)
         await self._asking.note(actor, "edit", f"{letter.id}: version {new.version}{f' ({why})' if why else ''}")

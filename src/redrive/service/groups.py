@@ -85,6 +85,8 @@ class OfGroups(OfSources):
         by themselves, if `auto`."""
         _check_version(version)
         group = await self._group(id)
+        if auto:
+            await self._auto_fix_waits(group, version, actor, why)
         now = self.app.clock.now()
         fix = Fix(id=self.app.clock.new_id(), version=version, by=str(actor), at=now, why=_why(why), auto=auto)
         _, mark = await self.marks.change(group.id, lambda old: replace(old, fix=fix))
@@ -129,6 +131,9 @@ class OfGroups(OfSources):
             return None
         await self.note(actor, "unmute", group.id)
         return await self._view(group, mark)
+
+    async def _auto_fix_waits(self, group: Group, version: str, actor: Actor, why: str) -> None:
+        """Hook of the service: letters that go back by themselves may need a second person, too."""
 
     # -- inside --------------------------------------------------------------------------------------------------
 

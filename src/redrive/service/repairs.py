@@ -29,11 +29,13 @@ from redrive.model import EDITABLE, Edit, Letter, LetterId, Revision, Version, v
 from redrive.repair.process import Repaired, Script
 from redrive.repair.spool import Proposal, Spool
 from redrive.service.acting import acts
+from redrive.service.digests import digest_of
 from redrive.stores.paging import every_letter
 
 if TYPE_CHECKING:
     from redrive.service.asking import Asking
     from redrive.service.edits import Edits
+    from redrive.service.four_eyes import FourEyes
 
 KIND, PARTS = "repair", "repair-part"
 _SHOWN, _PAGE, _PART = 3, 50, 100
@@ -94,6 +96,7 @@ class Repairs:
         self._asking = asking
         self._app = asking.app
         self._edits = edits
+        self.four_eyes: FourEyes | None = None
 
     async def propose(
         self, query: Query, script: Script, spool: Spool, *, progress: Progress = lambda looked: None
@@ -138,6 +141,8 @@ class Repairs:
         progress: Progress = lambda done: None,
     ) -> Repair:
         """Edit what the dry run proposed: each letter that is still in the version that the script saw."""
+        if self.four_eyes is not None:
+            await self._let_wait(spool, script, actor, reason)
         now = self._app.clock.now()
         repair = Repair(id=id or self._app.clock.new_id(), script=script, actor=str(actor), at=now, reason=reason)
         await self._save(repair)
@@ -193,6 +198,14 @@ class Repairs:
             return made
         why = self._edits.why_not(letter, replace(letter.message, body=made.body, headers=made.headers))
         return made if why is None else Repaired(failed=why)
+
+    async def _let_wait(self, spool: Spool, script: str, actor: Actor, reason: str) -> None:
+        """Let it wait for a second person, if it changes many: what was approved is exactly these versions."""
+        assert self.four_eyes is not None
+        proposals = [proposal for batch in spool.batches(_PART) for proposal in batch]
+        digest = digest_of((item.letter, item.version, item.body, item.headers) for item in proposals)
+        what = f"repair by {script}, digest {digest[:16]}"
+        await self.four_eyes.check_written("repair", len(proposals), digest, actor, reason=reason, what=what)
 
     def _propose(self, letter: Letter, made: Repaired, spool: Spool, examples: list[Example]) -> None:
         body, headers = made.body or b"", made.headers or ()

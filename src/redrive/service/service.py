@@ -12,6 +12,7 @@ import msgspec
 from msgspec import Struct
 
 from redrive.access.actors import Actor
+from redrive.access.approvals import NeedsApproval
 from redrive.access.trail import Line as TrailLine
 from redrive.access.trail import Phase
 from redrive.access.trail_store import BEGAN, Filter
@@ -22,7 +23,7 @@ from redrive.errors import NotAllowed, NoWayBack, UnknownLetter, UsageError
 from redrive.flow.guard import Guard
 from redrive.flow.held import held_key_of
 from redrive.flow.replay import Progress, Replay
-from redrive.flow.replay_document import DEADLINE
+from redrive.flow.replay_document import DEADLINE, PausedBy
 from redrive.forensics.carried import CarriedMessage, carried
 from redrive.forensics.query import Query
 from redrive.forensics.transfer import Line, line_of, lines_of
@@ -32,6 +33,7 @@ from redrive.registry import schemes_of
 from redrive.service.acting import acts
 from redrive.service.asking import bounded
 from redrive.service.edits import Edits
+from redrive.service.four_eyes import FourEyes
 from redrive.service.groups import OfGroups
 from redrive.service.planning import Plan, plan_of
 from redrive.service.repairs import Repairs
@@ -69,6 +71,8 @@ class Service(OfGroups):
         self.incidents = Incidents(app.store.documents, app.clock, app.events)
         self.edits = Edits(self)
         self.repairs = Repairs(self, self.edits)
+        self.four_eyes = FourEyes(self)
+        self.edits.four_eyes = self.repairs.four_eyes = self.four_eyes
 
     # -- seeing --------------------------------------------------------------------------------------------------
 
@@ -108,7 +112,7 @@ class Service(OfGroups):
         which fields, and a digest of the body, never the secret."""
         if not actor.may_unmask:
             raise NotAllowed(
-                f"{actor.name!r} may not see secrets: `redrive token create --unmask` makes a token that may"
+                f"{actor.name!r} may not see secrets: that takes a token of `redrive token create --unmask`"
             )
         if not reason.strip():
             raise UsageError("say why the secrets of this letter have to be seen: the reason is kept in the trail")
@@ -178,7 +182,10 @@ class Service(OfGroups):
             guard_many=guard_many,
             ordered=ordered,
             deadline=deadline,
+            waits=self.four_eyes.waits,
         )
+        if replay.paused is not None and replay.paused.by is PausedBy.APPROVAL:
+            raise NeedsApproval(await self.four_eyes.ask_for_replay(replay, actor))
         await self.note(actor, "replay", f"{replay.id}: {_letters(replay.total)}")
         return replay
 
@@ -263,11 +270,18 @@ class Service(OfGroups):
                 raise NoWayBack(letter.id, letter.transport, self.app.transport_names, schemes)
             self.app.transport(letter.transport)
 
+    async def _auto_fix_waits(self, group: Group, version: str, actor: Actor, why: str) -> None:
+        waiting = sum(count for state, count in group.states.items() if state in UNRESOLVED)
+        what = f"letters of group {group.id} go back by themselves in version {version}"
+        digest = hashlib.sha256(what.encode()).hexdigest()
+        await self.four_eyes.check_written("fix", waiting, digest, actor, reason=why, what=what)
+
     @acts("unarchive")
     async def unarchive(self, query: Query, *, actor: Actor, every: bool = False) -> int:
         """Take archived letters back to the states they had. None of them is retried by itself. Returns how many."""
         check_every(query, every, "unarchive")
         await self._check(query)
+        await self.four_eyes.check("unarchive", msgspec.structs.replace(query, states=(State.ARCHIVED,)), actor)
         return await self.edits.unarchive(query, actor=actor)
 
     @acts("archive")
@@ -280,6 +294,7 @@ class Service(OfGroups):
         """
         check_every(query, every, "archive")
         await self._check(query)
+        await self.four_eyes.check("archive", query, actor)
         total = 0
         try:
             async for page in every_page(self.app.store.letters, query, size=_BATCH, oldest_first=True):
@@ -299,6 +314,7 @@ class Service(OfGroups):
         """Delete letters for good, and all their versions, except those on their way. Returns how many."""
         check_every(query, every, "purge")
         await self._check(query)
+        await self.four_eyes.check("purge", query, actor)
         total = 0
         try:
             while gone := await self.app.store.letters.prune(query, limit=_BATCH):

@@ -9,6 +9,7 @@ from typing import Any
 import click
 import msgspec
 from msgspec.structs import replace
+from rich.text import Text
 
 from redrive.access.trail import Checkpoint, Phase, read_checkpoint
 from redrive.access.trail_store import Filter, Verdict
@@ -18,8 +19,6 @@ from redrive.cli.options import as_json, moment, span
 from redrive.cli.output import age, line, say, show, table, tell_json, write
 from redrive.cli.session import ask
 from redrive.service import Service
-
-_EVERYTHING = 10**12
 
 
 @click.group(invoke_without_command=True)
@@ -127,7 +126,8 @@ def export_lines(file: Path) -> None:
         raise Stopped(f"{file} is there already: choose another name")
     file.touch(0o600)
     file.write_bytes(lines)
-    say(f"{lines.count(b'\n'):,} lines written to {file}")
+    count = lines.count(b"\n")
+    say(f"{count:,} lines written to {file}")
 
 
 @audit.command()
@@ -142,7 +142,7 @@ def prune(older_than: timedelta) -> None:
     say(f"{ask(work):,} lines removed")
 
 
-def _row(act: dict[str, Any]) -> tuple[str, ...]:
+def _row(act: dict[str, Any]) -> tuple[str | Text, ...]:
     began = act.get("outcome") == Phase.BEGAN
     return (
         str(act.get("seq", "-")),
