@@ -79,8 +79,8 @@ class NeedsApproval(UsageError):
     def __init__(self, approval: Approval) -> None:
         self.approval = approval
         super().__init__(
-            f"{approval.action} of {approval.total:,} letters waits for a second person: nothing was done. Somebody else "
-            f"says `redrive approvals approve {approval.id}` before {approval.expires_at:%Y-%m-%d %H:%M} UTC"
+            f"{approval.action} of {approval.total:,} letters waits for a second person: nothing was done. Before "
+            f"{approval.expires_at:%Y-%m-%d %H:%M} UTC somebody else says `redrive approvals approve {approval.id}`"
         )
 
 
@@ -92,9 +92,9 @@ class Approvals:
         self._clock = clock
 
     async def ask(self, approval: Approval) -> Approval:
-        """Let it wait."""
+        """Let it wait. Asked for twice under one id, it waits once."""
         await self._documents.put(KIND, approval.id, _body(approval), expect=0)
-        return approval
+        return await self.get(approval.id)
 
     async def freeze(self, approval: str, number: int, letters: Sequence[Letter]) -> None:
         """Write down a part of the selection."""

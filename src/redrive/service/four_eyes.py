@@ -1,4 +1,4 @@
-"""Acts past a size wait for a second person, and are carried out on exactly what was frozen when they were asked for."""
+"""Acts past a size wait for a second person, and are carried out on exactly what was frozen when asked for."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 from msgspec.structs import replace
 
 from redrive.access.actors import Actor
-from redrive.access.approvals import Approval, Approvals, ApprovalState, Frozen, NeedsApproval, places_of
-from redrive.errors import UsageError
+from redrive.access.approvals import Approval, Approvals, ApprovalState, Frozen, NeedsApproval, is_same, places_of
+from redrive.errors import NotFound, UsageError
 from redrive.flow.replay_document import Replay
 from redrive.forensics.query import Query
 from redrive.model import LetterId
@@ -67,8 +67,19 @@ class FourEyes:
         places: set[tuple[str, str]] = set()
         async for page in every_page(self._app.store.letters, replay.query, size=_PART, oldest_first=True):
             places_of(page, places)
-        wanted = replace(made, replay=replay.id, query=replay.query, places=tuple(sorted(places)))
+        wanted = replace(made, id=replay.id, replay=replay.id, query=replay.query, places=tuple(sorted(places)))
         return await self.approvals.ask(wanted)
+
+    async def seen_by(self, actor: Actor, limit: int = 50) -> list[Approval]:
+        """What an actor may know of, newest first."""
+        return [approval for approval in await self.approvals.list(limit) if _reaches(actor, approval)]
+
+    async def seen(self, id: str, actor: Actor) -> Approval:
+        """That one, if the actor may know of it."""
+        approval = await self.approvals.get(id)
+        if not _reaches(actor, approval):
+            raise NotFound(f"nothing waits for an approval as {id!r}", "GET /api/approvals lists what does")
+        return approval
 
     # -- deciding ------------------------------------------------------------------------------------------------
 
@@ -168,6 +179,13 @@ class FourEyes:
     async def _end_replay(self, approval: Approval, actor: Actor) -> None:
         if approval.replay is not None:
             await self._asking.replays.cancel(approval.replay, actor=str(actor))
+
+
+def _reaches(actor: Actor, approval: Approval) -> bool:
+    """Whether some of its letters exist for the actor; whether all do is asked when it decides."""
+    if actor.scope.is_everything or is_same(actor, approval.by):
+        return True
+    return any(actor.scope.has(source=source, tenant=tenant) for source, tenant in approval.places)
 
 
 def _told(approval: Approval) -> str:
