@@ -145,10 +145,10 @@ async def show_audit(
     service: NamedDependency[Service],
     limit: Limit = 50,
     before: Annotated[int | None, QueryParameter(ge=1)] = None,
-    actor_has: str = "",
-    action: str = "",
-    about: str = "",
-    outcome: Phase | None = None,
+    actor_has: FromQuery[str] = "",
+    action: FromQuery[str] = "",
+    about: FromQuery[str] = "",
+    outcome: FromQuery[Phase | None] = None,
 ) -> list[dict[str, Any]]:
     """Who did what, newest first, each act once with its outcome; `began` where that is not known."""
     only = Filter(actor=actor_has, action=action, about=about, outcome=outcome)
