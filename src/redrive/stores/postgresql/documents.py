@@ -32,8 +32,10 @@ class PostgresDocuments:
     async def list(
         self, kind: str, *, limit: int = 1000, after: str | None = None, ascending: bool = False
     ) -> Sequence[Document]:
-        parameters = {"kind": clean(kind), "limit": limit, "after": None if after is None else clean(after)}
-        statement = self._access.sql("documents_up" if ascending else "documents")
+        parameters = {"kind": clean(kind), "limit": limit, "after": clean(after or "")}
+        statement = self._access.sql(
+            "documents_up" if ascending else "documents" if after is None else "documents_down"
+        )
         found = await self._access.fetch(statement, parameters)
         return [Document(kind, unclean(id), version, msgspec.json.decode(body)) for id, version, body in found]
 

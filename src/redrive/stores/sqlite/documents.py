@@ -12,8 +12,8 @@ from redrive.stores.base import Document
 from redrive.stores.sqlite.access import Access
 
 _UP = "SELECT id, version, body FROM documents WHERE kind = :kind AND id > :after ORDER BY id LIMIT :limit"
-_DOWN = """SELECT id, version, body FROM documents WHERE kind = :kind AND (:after IS NULL OR id < :after)
-    ORDER BY id DESC LIMIT :limit"""
+_DOWN = "SELECT id, version, body FROM documents WHERE kind = :kind AND id < :after ORDER BY id DESC LIMIT :limit"
+_NEWEST = "SELECT id, version, body FROM documents WHERE kind = :kind ORDER BY id DESC LIMIT :limit"
 
 
 class SqliteDocuments:
@@ -43,8 +43,8 @@ class SqliteDocuments:
     async def list(
         self, kind: str, *, limit: int = 1000, after: str | None = None, ascending: bool = False
     ) -> Sequence[Document]:
-        statement, place = (_UP, after or "") if ascending else (_DOWN, after)
-        wanted = {"kind": kind, "after": place, "limit": limit}
+        statement = _UP if ascending else _NEWEST if after is None else _DOWN
+        wanted = {"kind": kind, "after": after or "", "limit": limit}
         rows = await self._access.read(lambda connection: connection.execute(statement, wanted).fetchall())
         return [Document(kind, id, version, msgspec.json.decode(body)) for id, version, body in rows]
 

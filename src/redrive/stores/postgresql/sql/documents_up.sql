@@ -1,3 +1,3 @@
--- The documents of a kind, ids ascending, behind one if that is given: the primary key as it is.
+-- The documents of a kind, ids ascending, behind one: the primary key as it is.
 SELECT id, version, body::text FROM {schema}.documents
-WHERE kind = %(kind)s AND id > coalesce(%(after)s::text, '') ORDER BY id LIMIT %(limit)s;
+WHERE kind = %(kind)s AND id > %(after)s ORDER BY id LIMIT %(limit)s;
