@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
+from benchmarks.actors import acting
 from benchmarks.harness import async_rate
 from redrive import Redrive
 from redrive.config.settings import Settings

@@ -13,6 +13,7 @@ from pathlib import Path
 
 import msgspec
 
+from benchmarks.actors import acting
 from benchmarks.harness import in_loop, rounded
 from redrive import Redrive
 from redrive.config.settings import Settings

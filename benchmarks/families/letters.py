@@ -14,6 +14,7 @@ from typing import Any
 
 import msgspec
 
+from benchmarks.actors import acting
 from benchmarks.corpus import INSERT, Corpus, connect, corpus, letters_table, rows
 from benchmarks.harness import (
     Cell,

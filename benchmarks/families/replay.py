@@ -16,6 +16,7 @@ from tests.servers.kafka import Kafka
 from tests.servers.rabbitmq import RabbitMQ
 from tests.servers.redis import Redis
 
+from benchmarks.actors import acting
 from benchmarks.harness import Cell, Measured, Scale, Target, async_rate, in_loop, scratch, side_by_side
 from benchmarks.samples import BODY_SIZE, batches, bodies
 from redrive import Redrive

@@ -11,6 +11,7 @@ from itertools import count
 from msgspec.structs import replace
 from tests.servers.elasticmq import ElasticMQ
 
+from benchmarks.actors import acting
 from benchmarks.draining import drained, draining
 from benchmarks.harness import Cell, Contender, Measured, Scale, Target, in_loop, rounded, side_by_side
 from benchmarks.peers import boto3_sqs, celery_sqs

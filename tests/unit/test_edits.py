@@ -198,7 +198,7 @@ async def test_everything_has_to_be_said(service: Service) -> None:
     await bury(service)
     for act in (service.archive, service.unarchive, service.purge):
         with pytest.raises(UsageError, match="an empty query selects every letter"):
-            await act(Query(), actor="ann")
+            await act(Query(), actor=acting("ann"))
     assert await service.archive(Query(), actor=acting("ann"), every=True) == 1
     assert await service.unarchive(Query(), actor=acting("ann"), every=True) == 1
     assert await service.purge(Query(), actor=acting("ann"), every=True) == 1
