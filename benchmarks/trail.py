@@ -38,9 +38,7 @@ async def verify(lines: int, in_a_block: int) -> None:
         await store.aclose()
     assert verdict.is_whole
     assert verdict.lines == lines
-    print(
-        f"{lines:,} lines, {in_a_block} a block: verified in {took:.1f} s; {len(page)} lines read in {paged * 1e3:.0f} ms"
-    )
+    print(f"{lines:,} lines, {in_a_block} a block: verified in {took:.1f} s; {len(page)} read in {paged * 1e3:.0f} ms")
 
 
 def _fill(file: Path, lines: int, in_a_block: int) -> None:

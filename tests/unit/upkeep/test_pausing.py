@@ -92,7 +92,7 @@ class Away(MemoryStore):
                 raise StoreUnavailable("store", "it is away")
             return await inner(kind, limit=limit)
 
-        self.documents.list = listed  # type: ignore[method-assign]
+        self.documents.list = listed  # type: ignore[method-assign, assignment]
 
 
 @pytest.fixture

@@ -17,6 +17,7 @@ from redrive.cli.exits import NOTHING, WRONG, Stopped
 from redrive.cli.lazy import common
 from redrive.cli.options import as_json, moment, span
 from redrive.cli.output import age, line, say, show, table, tell_json, write
+from redrive.cli.session import actor as whoever
 from redrive.cli.session import ask
 from redrive.service import Service
 
@@ -109,6 +110,7 @@ def export_lines(file: Path) -> None:
     """Write every line as JSON, oldest first, with its sequence and the hash of the line before."""
 
     async def work(service: Service) -> bytes:
+        await service.note(whoever(), "audit export", str(file))
         lines = service.trail.lines(ascending=True)
         text = service.redactor.text
         return b"".join(
