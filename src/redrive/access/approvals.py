@@ -189,11 +189,11 @@ class Approvals:
 _OPEN = (ApprovalState.WAITING, ApprovalState.APPROVED)
 
 
-def is_same(one: Actor, other: Actor) -> bool:
-    """Whether both are one, as far as anybody can tell: one token, one person, one user of the system."""
-    if one.id and other.id:
-        return one.id == other.id
-    return one.via is other.via is Via.STORE and one.name == other.name
+def is_same(actor: Actor, other: Actor) -> bool:
+    """Whether both are the same, as far as anybody can tell: a token, a person, a user of the system."""
+    if actor.id and other.id:
+        return actor.id == other.id
+    return actor.via is other.via is Via.STORE and actor.name == other.name
 
 
 def check_second(approval: Approval, actor: Actor) -> None:
