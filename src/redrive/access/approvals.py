@@ -19,7 +19,7 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
-from redrive.access.actors import Actor, Role, Via
+from redrive.access.actors import Actor, Role
 from redrive.clock import Clock
 from redrive.errors import NotAllowed, NotFound, UsageError
 from redrive.forensics.query import Query
@@ -193,7 +193,7 @@ def is_same(actor: Actor, other: Actor) -> bool:
     """Whether both are the same, as far as anybody can tell: a token, a person, a user of the system."""
     if actor.id and other.id:
         return actor.id == other.id
-    return actor.via is other.via is Via.STORE and actor.name == other.name
+    return actor.via is other.via and actor.name == other.name
 
 
 def check_second(approval: Approval, actor: Actor) -> None:
