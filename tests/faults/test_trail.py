@@ -20,20 +20,19 @@ _EACH = 60
 async def test_processes_that_write_at_once_and_one_that_is_killed_leave_one_whole_chain(tmp_path: Path) -> None:
     url = f"sqlite:///{tmp_path / 'redrive.db'}"
     await open_store(url).aclose()
-    doomed, *others = [
-        await _writer(url, name, 100_000 if name == "doomed" else _EACH) for name in ("doomed", "a", "b")
-    ]
+    doomed = await _writer(url, "doomed", 100_000)
     assert doomed.stdout is not None
     told = [int(await doomed.stdout.readline()) for _ in range(20)]
-    doomed.send_signal(signal.SIGKILL)
-    told += [int(line) for line in (await doomed.stdout.read()).splitlines() if line]
-    await doomed.wait()
+    others = [await _writer(url, name, _EACH) for name in ("a", "b")]
     for other in others:
         out, _ = await other.communicate()
         assert other.returncode == 0
         places = [int(line) for line in out.split()]
         assert len(places) == _EACH
         told += places
+    doomed.send_signal(signal.SIGKILL)  # it wrote all the time, so the others had to get in between
+    told += [int(line) for line in (await doomed.stdout.read()).splitlines() if line]
+    await doomed.wait()
     store = open_store(url)
     trail = Trail(store.documents, SystemClock())
     verdict = await trail.verify()
