@@ -5,6 +5,7 @@ RedriveError
 │   └── HandlerRefused       a handler cannot be one; the message names its file and line
 ├── UsageError             a call is wrong; the message says what to do instead
 │   ├── UnknownSource        no such source; the nearest names are given
+│   ├── NotAllowed           whoever asks may not do that
 │   ├── UnknownLetter        no such letter
 │   ├── UnknownGroup         no such group
 │   ├── UnknownReplay        no such replay
@@ -57,6 +58,10 @@ class HandlerRefused(ConfigError):
 
 class UsageError(RedriveError):
     """A call is wrong."""
+
+
+class NotAllowed(UsageError):
+    """Whoever asks may not do that."""
 
 
 class UnknownSource(UsageError):

@@ -44,7 +44,8 @@ async def test_a_group_is_fixed_and_that_is_undone(operator: httpx.AsyncClient, 
     assert (await operator.post(f"/api/groups/{id}/unfix")).json()["state"] == "open"
     assert (await operator.post(f"/api/groups/{id}/unfix")).status_code == 400
     trail = (await (await client(Role.ADMIN)).get("/api/audit")).json()
-    assert [line["action"] for line in trail] == ["unfix", "fix"]
+    told = [(line["action"], line["outcome"]) for line in trail]
+    assert told == [("unfix", "refused"), ("unfix", "done"), ("fix", "done")]
 
 
 async def test_a_muted_group_is_listed_apart(operator: httpx.AsyncClient) -> None:

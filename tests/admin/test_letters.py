@@ -4,16 +4,8 @@ import pytest
 
 from redrive.access.actors import Role
 from redrive.model import letter_id
-from redrive.telemetry.events import LetterResolved, MessageBuried
+from redrive.telemetry.events import LetterResolved
 from tests.admin.conftest import Client, Shop
-
-
-@pytest.fixture
-async def buried(shop: Shop) -> list[str]:
-    """Four letters in two groups; the ids of their messages."""
-    ids = [await shop.app.send("orders", {"id": n}, id=f"m{n}", tenant="acme" if n < 2 else None) for n in range(4)]
-    await shop.until(MessageBuried, 4)
-    return ids
 
 
 async def test_letters_are_listed_filtered_and_paged(client: Client, buried: list[str]) -> None:

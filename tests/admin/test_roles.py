@@ -63,6 +63,13 @@ ROLES = {
     "POST /api/replays/{id}/pause": Role.OPERATOR,
     "POST /api/replays/{id}/resume": Role.OPERATOR,
     "GET /api/audit": Role.ADMIN,
+    "GET /api/audit/verify": Role.ADMIN,
+    "POST /api/letters/{id}/unmask": Role.VIEWER,
+    "GET /api/approvals": Role.OPERATOR,
+    "GET /api/approvals/{id}": Role.OPERATOR,
+    "POST /api/approvals/{id}/approve": Role.OPERATOR,
+    "POST /api/approvals/{id}/refuse": Role.OPERATOR,
+    "POST /api/approvals/{id}/withdraw": Role.OPERATOR,
     "GET /api/doctor": Role.ADMIN,
 }
 

@@ -38,6 +38,7 @@ class Token(Struct, frozen=True, kw_only=True):
     created_at: datetime
     last_used: datetime | None = None  # to the hour: no request pays for a write
     revoked: bool = False
+    may_unmask: bool = False  # see the secrets of a letter, one at a time and with a reason
     scope: Scope = EVERYTHING
     not_before: datetime | None = None
     expires_at: datetime | None = None
@@ -83,6 +84,7 @@ class Tokens:
         role: Role,
         *,
         scope: Scope = EVERYTHING,
+        unmask: bool = False,
         expires_at: datetime | None = None,
         not_before: datetime | None = None,
     ) -> tuple[Token, str]:
@@ -93,13 +95,14 @@ class Tokens:
             raise UsageError("a token that has expired before it begins opens nothing: let it expire later")
         _check_scope(scope)
         stored, text = self._made(name.strip(), role)
-        stored = replace(stored, scope=scope, expires_at=expires_at, not_before=not_before)
+        stored = replace(stored, scope=scope, may_unmask=unmask, expires_at=expires_at, not_before=not_before)
         await self._documents.put(KIND, stored.id, _body(stored), expect=0)
         return _shown(stored), text
 
     def one_time(self) -> str:
         """An admin's token for as long as this process lives; it is stored nowhere."""
-        self._one_time, text = self._made("one-time token", Role.ADMIN)
+        made, text = self._made("one-time token", Role.ADMIN)
+        self._one_time = replace(made, may_unmask=True)  # whoever reads this terminal has the store
         return text
 
     async def list(self) -> list[Token]:
@@ -178,7 +181,7 @@ def actor_of_token(token: Token) -> Actor:
         role=token.role,
         via=Via.TOKEN,
         scope=token.scope,
-        may_unmask=token.role is Role.ADMIN,
+        may_unmask=token.may_unmask,
     )
 
 

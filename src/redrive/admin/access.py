@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ipaddress
 from collections.abc import Iterator
+from contextlib import suppress
 from typing import Any, Protocol
 
 from litestar import Litestar, Request
@@ -17,8 +18,10 @@ from msgspec import Struct
 
 from redrive.access.actors import Actor, Role
 from redrive.access.tokens import Token, actor_of_token
+from redrive.access.trail import Phase
 from redrive.admin.problems import Refused
-from redrive.errors import ConfigError
+from redrive.errors import ConfigError, Unavailable
+from redrive.service import Service
 
 Connection = ASGIConnection[Any, Any, Any, Any]
 
@@ -65,6 +68,7 @@ async def authorize(connection: Connection, handler: BaseRouteHandler) -> None:
     token = await _token(connection, door.tokens)
     actor = actor_of_token(token)
     if not actor.role.allows(role):
+        await _note_refusal(connection, actor, role)
         raise Refused(
             403,
             f"this needs the role {role}, and {actor.name!r} is {actor.role}",
@@ -78,6 +82,16 @@ async def authorize(connection: Connection, handler: BaseRouteHandler) -> None:
             "ask somebody whose token has no --source, --tenant or --system",
         )
     connection.scope["auth"] = actor
+
+
+async def _note_refusal(connection: Connection, actor: Actor, role: Role) -> None:
+    """Write down who asked for what it may not have. A store that is away does not turn a refusal into an error."""
+    service: Service | None = connection.app.state.get("service")
+    if service is None:
+        return
+    what = f"{connection.scope.get('method', '')} {connection.scope['path_template']} needs the role {role}"
+    with suppress(Unavailable):
+        await service.note(actor, "request", what, outcome=Phase.REFUSED)
 
 
 async def _token(connection: Connection, tokens: ChecksTokens) -> Token:

@@ -20,7 +20,7 @@ except ImportError as error:
 from redrive import console
 from redrive.access.actors import Actor
 from redrive.access.tokens import Tokens
-from redrive.admin import fairness, groups, health, incidents, letters, openapi, queues, replays
+from redrive.admin import approvals, fairness, groups, health, incidents, letters, openapi, queues, replays
 from redrive.admin import tokens as token_routes
 from redrive.admin.access import Door, actor_of, authorize, check_roles, is_loopback, make_safe, only_this_machine
 from redrive.admin.background import Background
@@ -34,6 +34,7 @@ _ALL = (
     letters.router,
     groups.router,
     replays.router,
+    approvals.router,
     incidents.router,
     queues.router,
     fairness.show_fairness,

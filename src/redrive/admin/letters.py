@@ -10,6 +10,8 @@ from litestar.params import FromPath, FromQuery, JSONBody, QueryParameter
 from msgspec import Meta, Struct
 
 from redrive.access.actors import Actor, Role
+from redrive.access.trail import Phase
+from redrive.access.trail_store import Filter, Verdict
 from redrive.admin.edits import edit_letter, undo_edit
 from redrive.admin.problems import Unreadable
 from redrive.admin.wire import from_url
@@ -36,6 +38,12 @@ class Selected(Struct, frozen=True, forbid_unknown_fields=True):
     ids: Ids | None = None
     query: Query | None = None
     all: bool = False
+
+
+class Because(Struct, frozen=True, forbid_unknown_fields=True):
+    """Why, for the audit trail."""
+
+    reason: Annotated[str, Meta(min_length=1, max_length=1000)]
 
 
 class Archived(Struct, frozen=True):
@@ -69,11 +77,24 @@ async def show_letter(service: NamedDependency[Service], id: FromPath[str]) -> D
 
 @get("/letters/{id:str}/message", role=Role.VIEWER)
 async def carry_message(
-    service: NamedDependency[Service], actor: NamedDependency[Actor], id: FromPath[str]
+    service: NamedDependency[Service],
+    actor: NamedDependency[Actor],
+    id: FromPath[str],
+    reason: Annotated[str, QueryParameter(max_length=1000)] = "",
 ) -> CarriedMessage:
-    """The message alone, for `redrive debug --server`. An admin gets it as it is, which is noted in the audit trail;
-    everybody else gets it `redacted`."""
-    return await service.carried(id, actor=actor, raw=actor.may_unmask)
+    """The message alone, for `redrive debug --server`: `redacted`, unless whoever asks may unmask and gives a reason,
+    which is kept in the audit trail."""
+    if actor.may_unmask and reason:
+        return await service.unmask(id, actor=actor, reason=reason)
+    return await service.carried(id)
+
+
+@post("/letters/{id:str}/unmask", role=Role.VIEWER, status_code=200)
+async def unmask_letter(
+    service: NamedDependency[Service], actor: NamedDependency[Actor], id: FromPath[str], data: JSONBody[Because]
+) -> CarriedMessage:
+    """The message of one letter as it is, secrets included. It takes a token that may unmask, whatever its role."""
+    return await service.unmask(id, actor=actor, reason=data.reason)
 
 
 @post("/letters/retry", role=Role.OPERATOR, status_code=200)
@@ -120,9 +141,24 @@ async def list_sources(service: NamedDependency[Service]) -> Sources:
 
 
 @get("/audit", role=Role.ADMIN)
-async def show_audit(service: NamedDependency[Service], limit: Limit = 50) -> list[dict[str, Any]]:
-    """Who did what, newest first."""
-    return list(await service.audit(limit))
+async def show_audit(
+    service: NamedDependency[Service],
+    limit: Limit = 50,
+    before: Annotated[int | None, QueryParameter(ge=1)] = None,
+    actor_has: FromQuery[str] = "",
+    action: FromQuery[str] = "",
+    about: FromQuery[str] = "",
+    outcome: FromQuery[Phase | None] = None,
+) -> list[dict[str, Any]]:
+    """Who did what, newest first, each act once with its outcome; `began` where that is not known."""
+    only = Filter(actor=actor_has, action=action, about=about, outcome=outcome)
+    return await service.audit(limit, only=only, before=before)
+
+
+@get("/audit/verify", role=Role.ADMIN)
+async def verify_audit(service: NamedDependency[Service]) -> Verdict:
+    """Follow the chain of the trail, and name the first line that is not as it was written."""
+    return await service.trail.verify()
 
 
 @get("/me", role=Role.VIEWER)
@@ -137,6 +173,7 @@ router = Router(
         list_letters,
         show_letter,
         carry_message,
+        unmask_letter,
         retry_letters,
         archive_letters,
         unarchive_letters,
@@ -145,6 +182,7 @@ router = Router(
         show_stats,
         list_sources,
         show_audit,
+        verify_audit,
         show_caller,
     ],
     dependencies={"filters": from_url(Query)},

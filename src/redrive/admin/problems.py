@@ -12,11 +12,13 @@ from litestar.exceptions import HTTPException
 from litestar.types import ExceptionHandlersMap
 from msgspec import Struct
 
+from redrive.access.approvals import NeedsApproval
 from redrive.access.tokens import UnknownToken
 from redrive.errors import (
     BadQuery,
     ChangedMeanwhile,
     MessageTooLarge,
+    NotAllowed,
     NotFound,
     NotInScope,
     NoWayBack,
@@ -71,6 +73,7 @@ def problem(status: int, error: str, hint: str | None = None, headers: dict[str,
 
 
 _ANSWERS: dict[type[RedriveError], tuple[int, str | None]] = {
+    NotAllowed: (403, None),
     UnknownGroup: (404, "GET /api/groups lists them"),
     UnknownLetter: (404, "GET /api/letters lists them"),
     UnknownReplay: (404, "GET /api/replays lists them"),
@@ -93,6 +96,7 @@ def error_answers() -> ExceptionHandlersMap:
     return {
         **{kind: _says(status, hint) for kind, (status, hint) in _ANSWERS.items()},
         NotFound: _not_found,
+        NeedsApproval: _waits,
         Unreadable: _unreadable,
         Unavailable: _unavailable,
         HTTPException: _http,
@@ -106,6 +110,12 @@ def _says(status: int, hint: str | None) -> Callable[[Request[Any, Any, Any], Ex
 
 def _not_found(request: Request[Any, Any, Any], error: NotFound) -> Response[bytes]:
     return problem(404, str(error), error.hint)
+
+
+def _waits(request: Request[Any, Any, Any], error: NeedsApproval) -> Response[bytes]:
+    """Accepted, and not done yet: the approval says who has to do what."""
+    body = msgspec.json.encode({"approval": error.approval, "detail": str(error)})
+    return Response(body, status_code=202, media_type="application/json")
 
 
 def _unreadable(request: Request[Any, Any, Any], error: Unreadable) -> Response[bytes]:

@@ -27,6 +27,7 @@ TABLE = {
         "held": (".held:held", "Keys that a dead letter holds, and how many wait behind it"),
         "workers": (".workers:workers", "Who works on what, since when, with how many in hand"),
         "replays": (".replays:replays", "What was replayed, and what became of each letter"),
+        "approvals": (".approvals:approvals", "What waits for a second person: approve, refuse, withdraw"),
         "incidents": (".incidents:incidents", "What is wrong now, and who works on it"),
     },
     "Act": {
@@ -58,6 +59,7 @@ TABLE = {
     SYSTEMS: {},  # each says its own line (systems/base.py)
     "Admin": {
         "doctor": (".doctor:doctor", "What is configured, reachable and unsafe; how to mend it"),
+        "audit": (".audit:audit", "Who did what, and the proof that nobody has changed it since"),
         "token": (".tokens:token", "Tokens of the admin API: create, list, revoke"),
         "alerts": (
             ".alerts:alerts",

@@ -59,6 +59,21 @@ class Admin(Struct, frozen=True, kw_only=True):
     port: Annotated[int, About("Its port; 0 takes a free one", least=0, most=65_535)] = 8321
 
 
+class Access(Struct, frozen=True, kw_only=True):
+    """What is written down of acts, and which of them wait for a second person."""
+
+    trail_key: Annotated[
+        str | None,
+        About("What signs checkpoints of the trail; without it a key in the store", 16, is_secret=True),
+    ] = None
+    approve_over: Annotated[
+        int | None, About("An act on more letters than this waits until a second person approves it", least=0)
+    ] = None
+    approve_within: Annotated[timedelta, About("How long such an act waits before it expires", least=TICK)] = timedelta(
+        hours=24
+    )
+
+
 class Logs(Struct, frozen=True, kw_only=True):
     """What is logged, and how."""
 
@@ -180,6 +195,7 @@ class Settings(Struct, frozen=True, kw_only=True):
     timeout: Annotated[timedelta, About("How long one attempt may take", least=TICK)] = timedelta(minutes=5)
     body_limit: Annotated[int, About("The largest body that is accepted", least=1, is_size=True)] = 16 * MIB
     redact: Redaction = Redaction()
+    access: Access = Access()
     admin: Admin = Admin()
     logs: Logs = Logs()
     retention: Retention = Retention()
@@ -311,7 +327,7 @@ def value_at(settings: Settings, path: str) -> Any:
 def _described(key: Key, settings: Settings, sources: Mapping[str, str]) -> Described:
     value, source = value_at(settings, key.path), sources.get(key.path, "default")
     if key.about.is_secret:
-        value = tuple(map(hidden_url, value))
+        value = "[hidden]" if isinstance(value, str) else tuple(map(hidden_url, value or ()))
     return Described(key.path, key.environ, written(value), source, written(key.default), key.takes, key.about.text)
 
 

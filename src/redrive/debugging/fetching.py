@@ -30,7 +30,7 @@ def fetch_message(server: str, token: str, id: str) -> CarriedMessage:
         raise UsageError(f"--server {server!r}: write its address, such as https://redrive.example.org")
     if not token or not token.isascii() or not token.isprintable():
         raise UsageError("which token? Give it as REDRIVE_TOKEN, or with --token; `redrive token create` makes one")
-    url = f"{server.rstrip('/')}/api/letters/{quote(id, safe='')}/message"
+    url = f"{server.rstrip('/')}/api/letters/{quote(id, safe='')}/message?reason=redrive%20debug"
     request = Request(url, headers={"Authorization": f"Bearer {token}", "Accept": "application/json"})  # noqa: S310
     try:
         with build_opener(_NoRedirects).open(request, timeout=_PATIENCE) as answer:

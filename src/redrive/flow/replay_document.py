@@ -40,6 +40,7 @@ class PausedBy(StrEnum):
     """What paused a replay."""
 
     HAND = "hand"  # somebody did
+    APPROVAL = "approval"  # a second person has to look at it first
     GUARD = "guard"  # too many letters of a step died again
     DEADLINE = "deadline"  # outcomes that it waits for do not come
     ORDER = "order"  # more keys died again than can be remembered

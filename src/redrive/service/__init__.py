@@ -10,14 +10,12 @@ planning.py  what a replay would do
 service.py   letters, replays, incidents
 """
 
-from redrive.service.asking import AUDIT
 from redrive.service.groups import FixReport, GroupView
 from redrive.service.planning import Plan
 from redrive.service.service import ReplayReport, Service, Summaries, check_every
 from redrive.service.sources import PauseReport, Sources
 
 __all__ = [
-    "AUDIT",
     "FixReport",
     "GroupView",
     "PauseReport",

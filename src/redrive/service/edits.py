@@ -14,12 +14,15 @@ from redrive.forensics.editing import VersionView, is_masked, patch_body, versio
 from redrive.forensics.jsonpatch import Operation
 from redrive.forensics.redact import Redactor
 from redrive.model import EDITABLE, Edit, Headers, Letter, Message, Revision, State, Version, version_of
+from redrive.service.acting import acts
+from redrive.service.digests import digest_of
 from redrive.stores.paging import every_page
 from redrive.telemetry.events import LettersMoved
 
 if TYPE_CHECKING:
     from redrive.forensics.query import Query
     from redrive.service.asking import Asking
+    from redrive.service.four_eyes import FourEyes
 
 _LONGEST_WHY = 1000
 _PAGE = 500
@@ -35,7 +38,9 @@ class Edits:
         self._asking = asking
         self._app = asking.app
         self._fits = checks or fits(asking.app.handlers)
+        self.four_eyes: FourEyes | None = None
 
+    @acts("edit")
     async def edit(
         self,
         letter: Letter,
@@ -56,6 +61,10 @@ class Edits:
         )
         if (message.body, message.headers) == (letter.message.body, letter.message.headers):
             raise UsageError(f"nothing of {letter.id} would change")
+        if self.four_eyes is not None:
+            digest = digest_of([(letter.id, letter.version, message.body, message.headers)])
+            what = f"edit of {letter.id}, version {letter.version}"
+            await self.four_eyes.check_written("edit", 1, digest, actor, reason=why, what=what)
         edit = Edit(by=str(actor), at=self._app.clock.now(), why=why[:_LONGEST_WHY])
         new = await self._write(letter, message, edit)
         await self._asking.note(actor, "edit", f"{letter.id}: version {new.version}{f' ({why})' if why else ''}")
@@ -65,6 +74,7 @@ class Edits:
         """The body after a JSON Patch of the real one. With a redactor, what it masks can be changed and not read."""
         return patch_body(letter.message.body, patch, redactor)
 
+    @acts("undo")
     async def undo(self, letter: Letter, *, actor: Actor, to: int | None = None, expect: int | None = None) -> Letter:
         """Give the letter the message of the version before, or of that one. That is a version too: none is lost."""
         self._check_expected(letter, expect)

@@ -16,6 +16,7 @@ from redrive.forensics.deployment import Running
 from redrive.forensics.marks import Fix, GroupState, Mark, Marks, Mute, muted
 from redrive.forensics.query import Query
 from redrive.forensics.version_order import is_at_least, is_version, order_of
+from redrive.service.acting import acts
 from redrive.service.asking import bounded
 from redrive.service.sources import OfSources
 from redrive.stores.base import Group
@@ -78,11 +79,14 @@ class OfGroups(OfSources):
         found = [mark for mark in (await self.marks.all()).values() if mark.is_muted(now)]
         return [self._shown(mark) for mark in sorted(found, key=lambda mark: mark.mute.until if mark.mute else now)]
 
+    @acts("fix")
     async def fix(self, id: str, version: str, *, actor: Actor, auto: bool = False, why: str = "") -> FixReport:
         """Say that a group is fixed in that version. When every worker of its sources runs it, its letters can go back:
         by themselves, if `auto`."""
         _check_version(version)
         group = await self._whole_group(id)
+        if auto:
+            await self._auto_fix_waits(group, version, actor, why)
         now = self.app.clock.now()
         fix = Fix(id=self.app.clock.new_id(), version=version, by=str(actor), at=now, why=_why(why), auto=auto)
         _, mark = await self.marks.change(group.id, lambda old: replace(old, fix=fix))
@@ -91,6 +95,7 @@ class OfGroups(OfSources):
         view = await self._view(group, mark)
         return FixReport(group=view, notes=[*self._notes(view, version, await self._fixes.running())])
 
+    @acts("unfix")
     async def unfix(self, id: str, *, actor: Actor) -> GroupView:
         """Take back that a group is fixed. A replay that was started for it goes on."""
         group = await self._whole_group(id)
@@ -100,6 +105,7 @@ class OfGroups(OfSources):
         await self.note(actor, "unfix", f"{group.id}, fixed in {old.fix.version} by {old.fix.by}")
         return await self._view(group, mark)
 
+    @acts("mute")
     async def mute(self, id: str, span: timedelta, *, actor: Actor, why: str) -> GroupView:
         """Let nobody be told of a group for so long. Its open incidents are resolved; when the time is over it comes
         back by itself, and if it goes on then, somebody is told."""
@@ -116,6 +122,7 @@ class OfGroups(OfSources):
                 await self.incidents.resolve(incident.id, actor=str(actor))
         return await self._view(group, mark)
 
+    @acts("unmute")
     async def unmute(self, id: str, *, actor: Actor) -> GroupView | None:
         """Let people be told of a group again; None if it was not muted."""
         group, now = await self._whole_group(id), self.app.clock.now()
@@ -124,6 +131,9 @@ class OfGroups(OfSources):
             return None
         await self.note(actor, "unmute", group.id)
         return await self._view(group, mark)
+
+    async def _auto_fix_waits(self, group: Group, version: str, actor: Actor, why: str) -> None:
+        """Hook of the service: letters that go back by themselves may need a second person, too."""
 
     # -- inside --------------------------------------------------------------------------------------------------
 

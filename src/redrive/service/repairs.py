@@ -28,11 +28,14 @@ from redrive.forensics.query import Query
 from redrive.model import EDITABLE, Edit, Letter, LetterId, Revision, Version, version_of
 from redrive.repair.process import Repaired, Script
 from redrive.repair.spool import Proposal, Spool
+from redrive.service.acting import acts
+from redrive.service.digests import digest_of
 from redrive.stores.paging import every_letter
 
 if TYPE_CHECKING:
     from redrive.service.asking import Asking
     from redrive.service.edits import Edits
+    from redrive.service.four_eyes import FourEyes
 
 KIND, PARTS = "repair", "repair-part"
 _SHOWN, _PAGE, _PART = 3, 50, 100
@@ -93,6 +96,7 @@ class Repairs:
         self._asking = asking
         self._app = asking.app
         self._edits = edits
+        self.four_eyes: FourEyes | None = None
 
     async def propose(
         self, query: Query, script: Script, spool: Spool, *, progress: Progress = lambda looked: None
@@ -125,6 +129,7 @@ class Repairs:
             first_printed=list(script.first_printed),
         )
 
+    @acts("repair")
     async def apply(
         self,
         spool: Spool,
@@ -136,6 +141,8 @@ class Repairs:
         progress: Progress = lambda done: None,
     ) -> Repair:
         """Edit what the dry run proposed: each letter that is still in the version that the script saw."""
+        if self.four_eyes is not None:
+            await self._let_wait(spool, script, actor, reason)
         now = self._app.clock.now()
         repair = Repair(id=id or self._app.clock.new_id(), script=script, actor=str(actor), at=now, reason=reason)
         await self._save(repair)
@@ -147,6 +154,7 @@ class Repairs:
         await self._asking.note(actor, "repair", f"{repair.id}: {repair.changed:,} letters changed by {script}")
         return repair
 
+    @acts("repair")
     async def undo(self, id: str, *, actor: Actor, progress: Progress = lambda done: None) -> Undone:
         """Give back what the letters had before that repair. What was edited since, or is on its way, stays, and is
         counted with the reason; the same again goes on with what is left."""
@@ -190,6 +198,14 @@ class Repairs:
             return made
         why = self._edits.why_not(letter, replace(letter.message, body=made.body, headers=made.headers))
         return made if why is None else Repaired(failed=why)
+
+    async def _let_wait(self, spool: Spool, script: str, actor: Actor, reason: str) -> None:
+        """Let it wait for a second person, if it changes many: what was approved is exactly these versions."""
+        assert self.four_eyes is not None
+        proposals = [proposal for batch in spool.batches(_PART) for proposal in batch]
+        digest = digest_of((item.letter, item.version, item.body, item.headers) for item in proposals)
+        what = f"repair by {script}, digest {digest[:16]}"
+        await self.four_eyes.check_written("repair", len(proposals), digest, actor, reason=reason, what=what)
 
     def _propose(self, letter: Letter, made: Repaired, spool: Spool, examples: list[Example]) -> None:
         body, headers = made.body or b"", made.headers or ()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import hashlib
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterable, Mapping, Sequence
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
@@ -11,22 +12,28 @@ import msgspec
 from msgspec import Struct
 
 from redrive.access.actors import Actor
+from redrive.access.approvals import NeedsApproval
+from redrive.access.trail import Line as TrailLine
+from redrive.access.trail import Phase
+from redrive.access.trail_store import BEGAN, Filter
 from redrive.alerts.incidents import Incident, Incidents, IncidentState
 from redrive.answers import Unanswered, ask_each
 from redrive.app import Redrive
-from redrive.errors import NotInScope, NoWayBack, UnknownLetter, UsageError
+from redrive.errors import NotAllowed, NotInScope, NoWayBack, UnknownLetter, UsageError
 from redrive.flow.guard import Guard
 from redrive.flow.held import held_key_of
 from redrive.flow.replay import Progress, Replay
-from redrive.flow.replay_document import DEADLINE, NewPace
+from redrive.flow.replay_document import DEADLINE, NewPace, PausedBy
 from redrive.forensics.carried import CarriedMessage, carried
 from redrive.forensics.query import Query
 from redrive.forensics.transfer import Line, line_of, lines_of
 from redrive.forensics.views import Detail, Summary, detail, summary
-from redrive.model import UNRESOLVED, Letter, LetterId, State
+from redrive.model import UNRESOLVED, Letter, LetterId, Message, State
 from redrive.registry import schemes_of
-from redrive.service.asking import AUDIT, bounded
+from redrive.service.acting import acts
+from redrive.service.asking import bounded
 from redrive.service.edits import Edits
+from redrive.service.four_eyes import FourEyes
 from redrive.service.groups import OfGroups
 from redrive.service.planning import Plan, plan_of
 from redrive.service.repairs import Repairs
@@ -65,6 +72,8 @@ class Service(OfGroups):
         self.incidents = Incidents(app.store.documents, app.clock, app.events)
         self.edits = Edits(self)
         self.repairs = Repairs(self, self.edits)
+        self.four_eyes = FourEyes(self)
+        self.edits.four_eyes = self.repairs.four_eyes = self.four_eyes
 
     def seen_by(self, actor: Actor) -> Service:
         """The service as that actor sees it: what is out of its scope does not exist, and is not acted on."""
@@ -98,12 +107,23 @@ class Service(OfGroups):
                 return page.letters[0]
         raise UnknownLetter(id)
 
-    async def carried(self, id: LetterId, *, actor: Actor | None = None, raw: bool = True) -> CarriedMessage:
-        """The message of a letter, to run a handler on it elsewhere: as it is (`raw`), or with its secrets masked."""
+    async def carried(self, id: LetterId) -> CarriedMessage:
+        """The message of a letter, to run a handler on it elsewhere, with its secrets masked; see `unmask`."""
+        return carried(await self.find(id), self.redactor, raw=False)
+
+    @acts("unmask")
+    async def unmask(self, id: LetterId, *, actor: Actor, reason: str) -> CarriedMessage:
+        """The message of one letter as it is, for who may see its secrets and says why. The trail has what was shown:
+        which fields, and a digest of the body, never the secret."""
+        if not actor.may_unmask:
+            raise NotAllowed(
+                f"{actor.name!r} may not see secrets: that takes a token of `redrive token create --unmask`"
+            )
+        if not reason.strip():
+            raise UsageError("say why the secrets of this letter have to be seen: the reason is kept in the trail")
         letter = await self.find(id)
-        if raw and actor is not None:
-            await self.note(actor, "unmask", letter.id)
-        return carried(letter, self.redactor, raw=raw)
+        await self.note(actor, "unmask", _shown_of(letter.message), about=[letter.id])
+        return carried(letter, self.redactor, raw=True)
 
     async def named(self, ids: Iterable[LetterId]) -> Query:
         """Exactly those letters, named as `letter` takes it; one that does not exist is an error."""
@@ -141,6 +161,7 @@ class Service(OfGroups):
 
         return has
 
+    @acts("replay")
     async def replay(
         self,
         query: Query,
@@ -171,7 +192,10 @@ class Service(OfGroups):
             guard_many=guard_many,
             ordered=ordered,
             deadline=deadline,
+            waits=self.four_eyes.waits,
         )
+        if replay.paused is not None and replay.paused.by is PausedBy.APPROVAL:
+            raise NeedsApproval(await self.four_eyes.ask_for_replay(replay, actor))
         await self.note(actor, "replay", f"{replay.id}: {_letters(replay.total)}")
         return replay
 
@@ -181,24 +205,28 @@ class Service(OfGroups):
         await self.replays.run(id, runner=runner, progress=progress)
         return await self.replay_report(id)
 
+    @acts("cancel")
     async def cancel_replay(self, id: str, *, actor: Actor) -> ReplayReport:
         """Send no more of it."""
         await self.replays.cancel(id, actor=str(actor))
         await self.note(actor, "cancel", id)
         return await self.replay_report(id)
 
+    @acts("pause-replay")
     async def pause_replay(self, id: str, *, actor: Actor, why: str = "") -> ReplayReport:
         """Send no more of it until somebody resumes it."""
         await self.replays.pause(id, actor=str(actor), why=why)
         await self.note(actor, "pause-replay", f"{id}: {why}" if why else id)
         return await self.replay_report(id)
 
+    @acts("resume-replay")
     async def resume_replay(self, id: str, *, actor: Actor) -> Replay:
         """Go on with it; `run_replay` sends."""
         replay = await self.replays.resume(id, actor=str(actor))
         await self.note(actor, "resume-replay", id)
         return replay
 
+    @acts("pace-replay")
     async def pace_replay(self, id: str, pace: NewPace, *, actor: Actor) -> ReplayReport:
         """Let it go so fast, and be so careful, from now on."""
         replay = await self.replays.change_pace(id, pace)
@@ -252,12 +280,21 @@ class Service(OfGroups):
                 raise NoWayBack(letter.id, letter.transport, self.app.transport_names, schemes)
             self.app.transport(letter.transport)
 
+    async def _auto_fix_waits(self, group: Group, version: str, actor: Actor, why: str) -> None:
+        waiting = sum(count for state, count in group.states.items() if state in UNRESOLVED)
+        what = f"letters of group {group.id} go back by themselves in version {version}"
+        digest = hashlib.sha256(what.encode()).hexdigest()
+        await self.four_eyes.check_written("fix", waiting, digest, actor, reason=why, what=what)
+
+    @acts("unarchive")
     async def unarchive(self, query: Query, *, actor: Actor, every: bool = False) -> int:
         """Take archived letters back to the states they had. None of them is retried by itself. Returns how many."""
         check_every(query, every, "unarchive")
         await self._check(query)
+        await self.four_eyes.check("unarchive", msgspec.structs.replace(query, states=(State.ARCHIVED,)), actor)
         return await self.edits.unarchive(query, actor=actor)
 
+    @acts("archive")
     async def archive(
         self, query: Query, *, actor: Actor, progress: Progress = lambda moved: None, every: bool = False
     ) -> int:
@@ -267,41 +304,56 @@ class Service(OfGroups):
         """
         check_every(query, every, "archive")
         await self._check(query)
+        await self.four_eyes.check("archive", query, actor)
         total = 0
         try:
             async for page in every_page(self.app.store.letters, query, size=_BATCH, oldest_first=True):
                 total += await self._archive_some([letter.id for letter in page], actor)
                 progress(len(page))
         except asyncio.CancelledError:
-            await self.note(actor, "archive", f"interrupted after {_letters(total)} of {_said(query)}")
+            said = f"interrupted after {_letters(total)} of {_said(query)}"
+            await self.note(actor, "archive", said, outcome=Phase.INTERRUPTED)
             raise
         await self.note(actor, "archive", f"{_letters(total)} of {_said(query)}")
         return total
 
+    @acts("purge")
     async def purge(
         self, query: Query, *, actor: Actor, progress: Progress = lambda gone: None, every: bool = False
     ) -> int:
         """Delete letters for good, and all their versions, except those on their way. Returns how many."""
         check_every(query, every, "purge")
         await self._check(query)
+        await self.four_eyes.check("purge", query, actor)
         total = 0
         try:
             while gone := await self.app.store.letters.prune(query, limit=_BATCH):
                 total += len(gone)
                 progress(len(gone))
         except asyncio.CancelledError:
-            await self.note(actor, "purge", f"interrupted after {_letters(total)} of {_said(query)}")
+            said = f"interrupted after {_letters(total)} of {_said(query)}"
+            await self.note(actor, "purge", said, outcome=Phase.INTERRUPTED)
             raise
         self.app.events.emit(LettersPruned(count=total, why=f"purged by {actor}"))
         await self.note(actor, "purge", f"{_letters(total)} of {_said(query)}")
         return total
 
-    async def export(self, query: Query) -> AsyncIterator[bytes]:
-        """The letters as JSON lines, oldest first, unredacted and byte-exact, a page at a time."""
+    async def export(self, query: Query, *, actor: Actor | None = None) -> AsyncIterator[bytes]:
+        """The letters as JSON lines, oldest first, unredacted and byte-exact, a page at a time. With an actor it is in
+        the trail, and takes one who may see secrets."""
         await self._check(query)
+        if actor is not None and not actor.may_unmask:
+            await self.note(actor, "export", f"unmasked, {_said(query)}", outcome=Phase.REFUSED)
+            raise NotAllowed(f"{actor.name!r} may not see secrets, and an export holds them")
+        who, total = actor, 0
+        began = await self.write(who, "export", Phase.BEGAN, _said(query)) if who is not None else None
         async for page in every_page(self.app.store.letters, query, size=_BATCH, oldest_first=True):
+            total += len(page)
             yield b"".join([line_of(letter, await self.edits.kept(letter)) for letter in page])
+        if who is not None:
+            await self.write(who, "export", Phase.DONE, f"{_letters(total)} of {_said(query)}", of=began)
 
+    @acts("import")
     async def import_letters(
         self, lines: Iterable[bytes], *, actor: Actor, name: str = "the input", progress: Progress = lambda n: None
     ) -> int:
@@ -316,11 +368,13 @@ class Service(OfGroups):
                     batch = []
             total += await self._take_in(batch, progress)
         except asyncio.CancelledError:
-            await self.note(actor, "import", f"interrupted after {_letters(total)} from {name}")
+            said = f"interrupted after {_letters(total)} from {name}"
+            await self.note(actor, "import", said, outcome=Phase.INTERRUPTED)
             raise
         await self.note(actor, "import", f"{_letters(total)} from {name}")
         return total
 
+    @acts("acknowledge")
     async def acknowledge(self, id: str, *, actor: Actor) -> Incident:
         """Note that somebody works on that incident: no notice of it is sent until it is resolved."""
         if (await self.incidents.get(id)).state is IncidentState.RESOLVED:
@@ -329,12 +383,14 @@ class Service(OfGroups):
         await self.note(actor, "acknowledge", f"{incident.id}: {incident.alert.summary}")
         return incident
 
+    @acts("resolve")
     async def resolve(self, id: str, *, actor: Actor) -> Incident:
         """Resolve the incident, whatever its rule says; if it happens again, it is opened again."""
         incident = await self.incidents.resolve(id, actor=str(actor))
         await self.note(actor, "resolve", f"{incident.id}: {incident.alert.summary}")
         return incident
 
+    @acts("note")
     async def annotate(self, id: str, text: str, *, actor: Actor) -> Incident:
         """Write something down beside an incident."""
         incident = await self.incidents.note(id, text, actor=str(actor))
@@ -347,10 +403,36 @@ class Service(OfGroups):
 
         return await examine(self.app)
 
-    async def audit(self, limit: int = 100) -> list[dict[str, Any]]:
-        """Who did what, newest first."""
-        trail = await self.app.store.documents.list(AUDIT, limit=limit)
-        return [{**entry.body, "detail": self.redactor.text(entry.body["detail"])} for entry in trail]
+    async def audit(
+        self, limit: int = 100, *, only: Filter | None = None, before: int | None = None
+    ) -> list[dict[str, Any]]:
+        """Who did what, newest first: each act once, with its outcome; `began` where that is not known."""
+        return [line async for line in self.acts(only or Filter(), limit=limit, before=before)]
+
+    async def acts(self, only: Filter, *, limit: int, before: int | None = None) -> AsyncIterator[dict[str, Any]]:
+        """The same one by one, and behind them the lines from before there was a chain."""
+        left, ended = limit, set[int]()
+        async for line in self.trail.lines(before=before):
+            if line.of is not None:
+                ended.add(line.of)
+            if line.seq in ended or line.action == BEGAN or not only.takes(line):
+                continue
+            if left == 0:
+                return
+            left -= 1
+            yield self._told(line)
+        async for older in self.trail.older():
+            if left == 0 or only != Filter():
+                return
+            left -= 1
+            yield {**older.body, "detail": self.redactor.text(older.body["detail"])}
+
+    def _told(self, line: TrailLine) -> dict[str, Any]:
+        text = self.redactor.text
+        told: dict[str, Any] = msgspec.to_builtins(line)
+        who = f"{line.actor} ({line.id})" if line.id else line.actor
+        masked = {"actor": text(who), "detail": text(line.detail), "reason": text(line.reason)}
+        return {**told, **masked, "outcome": str(line.outcome), "about": [*line.about]}
 
     # -- inside --------------------------------------------------------------------------------------------------
 
@@ -418,6 +500,13 @@ def _not(answers: Mapping[str, bool]) -> list[str]:
 
 def _letters(count: int) -> str:
     return f"{count:,} letter{'' if count == 1 else 's'}"
+
+
+def _shown_of(message: Message) -> str:
+    """What an unmasking shows, without it."""
+    digest = hashlib.sha256(message.body).hexdigest()
+    names = ", ".join(sorted({name for name, _ in message.headers})[:20])
+    return f"body of {len(message.body):,} bytes, sha256 {digest}; headers {names or 'none'}"
 
 
 def _said(query: Query) -> str:

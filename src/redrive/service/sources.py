@@ -29,6 +29,7 @@ from redrive.forensics.stats import Stats, stats_of
 from redrive.forensics.turns import Fairness, Turns, turns
 from redrive.forensics.workers import Roll, WorkerState, WorkerView, WorkingOn
 from redrive.model import Reason, State
+from redrive.service.acting import acts
 from redrive.service.asking import Asking, bounded
 from redrive.service.finding import SourceFinder
 from redrive.transports.base import Depth, Lists, Pausable, Paused, QueueState, TakesTurns, Transport
@@ -225,6 +226,7 @@ class OfSources(Asking):
             if not known.unanswered:
                 raise UnknownSource(source, known.sources)
 
+    @acts("pause")
     async def pause(
         self,
         source: str,
@@ -252,6 +254,7 @@ class OfSources(Asking):
             await self.note(actor, "pause", f"{_shown(name, source)}{': ' + why if why else ''}")
         return PauseReport(is_new, self._seen(SourcePause.of(name, held)))
 
+    @acts("resume")
     async def resume(self, source: str, *, actor: Actor, transport: str | None = None) -> SourcePause | None:
         """End a pause, whoever made it, the storm guard included; returns it, or None if there was none."""
         await self._check_whole(source)

@@ -247,8 +247,11 @@ class Documents(Protocol):
         """The document of that kind and id."""
         ...
 
-    async def list(self, kind: str, *, limit: int = 1000) -> Sequence[Document]:
-        """The documents of a kind, ids descending, so that time-sorted ids come newest first."""
+    async def list(
+        self, kind: str, *, limit: int = 1000, after: str | None = None, ascending: bool = False
+    ) -> Sequence[Document]:
+        """The documents of a kind, ids descending, so that time-sorted ids come newest first, or `ascending`; those
+        behind the id `after` in that order."""
         ...
 
     async def delete(self, kind: str, id: str, *, expect: int | None = None) -> bool:

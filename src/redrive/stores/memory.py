@@ -406,9 +406,13 @@ class MemoryDocuments:
     async def get(self, kind: str, id: str) -> Document | None:
         return deepcopy(self._documents.get((kind, id)))
 
-    async def list(self, kind: str, *, limit: int = 1000) -> Sequence[Document]:
+    async def list(
+        self, kind: str, *, limit: int = 1000, after: str | None = None, ascending: bool = False
+    ) -> Sequence[Document]:
         found = [document for document in self._documents.values() if document.kind == kind]
-        return deepcopy(sorted(found, key=lambda document: document.id, reverse=True)[:limit])
+        if after is not None:
+            found = [document for document in found if (document.id > after if ascending else document.id < after)]
+        return deepcopy(sorted(found, key=lambda document: document.id, reverse=not ascending)[:limit])
 
     async def delete(self, kind: str, id: str, *, expect: int | None = None) -> bool:
         old = self._documents.get((kind, id))

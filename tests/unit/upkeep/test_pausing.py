@@ -87,10 +87,12 @@ class Away(MemoryStore):
         self.is_away = False
         inner = self.documents.list
 
-        async def listed(kind: str, *, limit: int = 1000) -> Sequence[Document]:
+        async def listed(
+            kind: str, *, limit: int = 1000, after: str | None = None, ascending: bool = False
+        ) -> Sequence[Document]:
             if self.is_away:
                 raise StoreUnavailable("store", "it is away")
-            return await inner(kind, limit=limit)
+            return await inner(kind, limit=limit, after=after, ascending=ascending)
 
         self.documents.list = listed  # type: ignore[method-assign]
 

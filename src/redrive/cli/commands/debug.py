@@ -11,7 +11,7 @@ from redrive.cli.completing import a_letter
 from redrive.cli.exits import NOTHING, Stopped
 from redrive.cli.lazy import common
 from redrive.cli.output import plain, say
-from redrive.cli.session import ask
+from redrive.cli.session import actor, ask
 from redrive.debugging.envfile import read_env_file
 from redrive.debugging.fetching import fetch_message
 from redrive.forensics.carried import CarriedMessage, message_of
@@ -59,7 +59,11 @@ def debug(
     redrive debug 4kq2m7pxw3ab --handler shop:charge --server https://redrive.example.org
     redrive debug 4kq2m7pxw3ab --handler shop:charge --pytest tests/test_charge.py
     """
-    found = ask(lambda service: service.carried(id)) if server is None else fetch_message(server, token or "", id)
+    found = (
+        ask(lambda service: service.unmask(id, actor=actor(), reason="redrive debug"))
+        if server is None
+        else fetch_message(server, token or "", id)
+    )
     if found.redacted:
         say("The body is redacted: your role may not see secrets, so the handler may fail of a mask. Ask an admin.")
     if test is not None:

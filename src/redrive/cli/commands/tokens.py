@@ -36,6 +36,7 @@ def token() -> None:
 @click.option("--system", "systems", multiple=True, metavar="PATTERN", help="Of these systems only, by transport.")
 @click.option("--expires", metavar="DURATION", help="It opens nothing after so long, such as 30d.")
 @click.option("--not-before", metavar="DURATION", help="It opens nothing for so long, such as 1h.")
+@click.option("--unmask", is_flag=True, help="It may see secrets: of one letter at a time, with a reason.")
 @as_json
 @common
 def create(
@@ -46,6 +47,7 @@ def create(
     systems: tuple[str, ...],
     expires: str | None,
     not_before: str | None,
+    unmask: bool,
     as_json: bool,
 ) -> None:
     """Make a token and print it, once: only its hash is kept."""
@@ -57,11 +59,12 @@ def create(
         made = await _tokens(service).create(
             name,
             Role(role),
+            unmask=unmask,
             scope=Scope(sources, tenants, systems),
             expires_at=None if lives_for is None else begins + lives_for,
             not_before=None if begins_in is None else begins,
         )
-        await service.note(actor(), "token create", f"{made[0].id} {made[0].name} {made[0].role}")
+        await service.note(actor(), "token create", f"{made[0].id} {made[0].name} {made[0].role}{' may unmask' if unmask else ''}")
         return made
 
     made, text = ask(work, Needs.NOTHING)

@@ -77,7 +77,7 @@ def _not_whole(file: Path, so_far: Bar) -> str:
 
 
 async def _pour(service: Service, query: Query, write: Callable[[bytes], object], bar: Bar) -> int:
-    lines: AsyncIterator[bytes] = service.export(query)
+    lines: AsyncIterator[bytes] = service.export(query, actor=actor())
     bar.total = await service.count(query)
     with bar:
         async for some in lines:

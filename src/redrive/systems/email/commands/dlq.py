@@ -191,7 +191,7 @@ async def _counted(service: Service, query: Query, by: str) -> Counter[str]:
 async def _exported(service: Service, query: Query, file: Path) -> int:
     count = 0
     with file.open("ab") as target:
-        async for some in service.export(await by_code(service, query)):
+        async for some in service.export(await by_code(service, query), actor=actor()):
             target.write(some)
             count += some.count(b"\n")
     return count

@@ -1,0 +1,192 @@
+"""Acts past a size wait for a second person, and are carried out on exactly what was frozen when asked for."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Awaitable, Callable, Sequence
+from contextvars import ContextVar
+from typing import TYPE_CHECKING
+
+from msgspec.structs import replace
+
+from redrive.access.actors import Actor
+from redrive.access.approvals import Approval, Approvals, ApprovalState, Frozen, NeedsApproval, is_same, places_of
+from redrive.errors import NotFound, UsageError
+from redrive.flow.replay_document import Replay
+from redrive.forensics.query import Query
+from redrive.model import LetterId
+from redrive.service.acting import acts
+from redrive.stores.paging import every_page
+
+if TYPE_CHECKING:
+    from redrive.service.service import Service
+
+_PART = 500
+carrying_out: ContextVar[Approval | None] = ContextVar("redrive_approval", default=None)
+"""What is approved and carried out now: it does not wait a second time."""
+
+
+class FourEyes:
+    """Lets acts wait, and carries out what was approved."""
+
+    def __init__(self, asking: Service) -> None:
+        self._asking = asking
+        self._app = asking.app
+        self._over = asking.app.settings.access.approve_over
+        self.approvals = Approvals(asking.app.store.documents, asking.app.clock)
+
+    async def check(self, action: str, query: Query, actor: Actor, *, reason: str = "", what: str = "") -> None:
+        """Raise NeedsApproval if the query selects so many letters that a second person has to look; it waits then."""
+        if self._over is None or carrying_out.get() is not None:
+            return
+        if await self._app.store.letters.count(query) > self._over:
+            raise NeedsApproval(await self._ask(action, query, actor, reason=reason, what=what))
+
+    async def check_written(
+        self, action: str, total: int, digest: str, actor: Actor, *, reason: str, what: str
+    ) -> None:
+        """The same for what only whoever asks has: once it is approved, the same again is let through."""
+        if self._over is None or total <= self._over:
+            return
+        known = await self.approvals.approved(action, digest)
+        if known is not None and known.state is ApprovalState.APPROVED:
+            await self.approvals.done(known.id, "carried out")
+            return
+        if known is None:
+            made = self._made(action, actor, total, reason=reason, what=what)
+            known = await self.approvals.ask(replace(made, digest=digest))
+        raise NeedsApproval(known)
+
+    def waits(self, total: int) -> bool:
+        """Whether so many letters take a second person."""
+        return self._over is not None and total > self._over and carrying_out.get() is None
+
+    async def ask_for_replay(self, replay: Replay, actor: Actor) -> Approval:
+        """Let a replay wait whose selection is frozen in its ledger."""
+        made = self._made("replay", actor, replay.total, reason=replay.reason, what=f"replay {replay.id}")
+        places: set[tuple[str, str]] = set()
+        async for page in every_page(self._app.store.letters, replay.query, size=_PART, oldest_first=True):
+            places_of(page, places)
+        wanted = replace(made, id=replay.id, replay=replay.id, query=replay.query, places=tuple(sorted(places)))
+        return await self.approvals.ask(wanted)
+
+    async def seen_by(self, actor: Actor, limit: int = 50) -> list[Approval]:
+        """What an actor may know of, newest first."""
+        return [approval for approval in await self.approvals.list(limit) if _reaches(actor, approval)]
+
+    async def seen(self, id: str, actor: Actor) -> Approval:
+        """That one, if the actor may know of it."""
+        approval = await self.approvals.get(id)
+        if not _reaches(actor, approval):
+            raise NotFound(f"nothing waits for an approval as {id!r}", "GET /api/approvals lists what does")
+        return approval
+
+    # -- deciding ------------------------------------------------------------------------------------------------
+
+    @acts("approve")
+    async def approve(self, id: str, *, actor: Actor) -> Approval:
+        """Say yes, and carry it out, in the name of whoever asked. What only they have waits for them to come again."""
+        approval = await self.approvals.approve(id, actor)
+        await self._asking.note(actor, "approve", f"{id}: {_told(approval)}", reason=approval.reason)
+        if approval.digest:
+            return approval
+        token = carrying_out.set(approval)
+        try:
+            result = await self._carry_out(approval)
+        finally:
+            carrying_out.reset(token)
+        return await self.approvals.done(id, result)
+
+    @acts("refuse")
+    async def refuse(self, id: str, *, actor: Actor, why: str) -> Approval:
+        """Say no, and why. Nothing of it is done."""
+        approval = await self.approvals.refuse(id, actor, why)
+        await self._end_replay(approval, actor)
+        return approval
+
+    @acts("withdraw")
+    async def withdraw(self, id: str, *, actor: Actor) -> Approval:
+        """Take back what one asked for."""
+        approval = await self.approvals.withdraw(id, actor)
+        await self._end_replay(approval, actor)
+        return approval
+
+    # -- inside --------------------------------------------------------------------------------------------------
+
+    async def _ask(self, action: str, query: Query, actor: Actor, *, reason: str, what: str) -> Approval:
+        made = self._made(action, actor, 0, reason=reason, what=what)
+        parts, total = 0, 0
+        places: set[tuple[str, str]] = set()
+        async for page in every_page(self._app.store.letters, query, size=_PART, oldest_first=True):
+            await self.approvals.freeze(made.id, parts, page)
+            places_of(page, places)
+            parts, total = parts + 1, total + len(page)
+        wanted = replace(made, query=query, parts=parts, total=total, places=tuple(sorted(places)))
+        return await self.approvals.ask(wanted)
+
+    def _made(self, action: str, actor: Actor, total: int, *, reason: str, what: str) -> Approval:
+        now = self._app.clock.now()
+        within = self._app.settings.access.approve_within
+        text = self._asking.redactor.text
+        return Approval(
+            id=self._app.clock.new_id(),
+            action=action,
+            by=actor,
+            at=now,
+            expires_at=now + within,
+            total=total,
+            reason=text(reason)[:1000],
+            what=text(what)[:1000],
+        )
+
+    async def _carry_out(self, approval: Approval) -> str:
+        service, by = self._asking, approval.by
+        if approval.replay is not None:
+            await service.replays.resume(approval.replay, actor=str(by), approved=True)
+            return f"replay {approval.replay} runs"
+        do: dict[str, Callable[[Query], Awaitable[int]]] = {
+            "purge": lambda query: service.purge(query, actor=by),
+            "archive": lambda query: service.archive(query, actor=by),
+            "unarchive": lambda query: service.unarchive(query, actor=by),
+        }
+        if approval.action not in do:
+            raise UsageError(f"{approval.action!r} is nothing that this version carries out")
+        total, skipped = 0, Counter[str]()
+        async for part in self.approvals.frozen(approval):
+            ids = await self._unchanged(part, skipped)
+            if ids:
+                total += await do[approval.action](Query(ids=tuple(ids)))
+        why = "".join(f"; {count:,} skipped: {reason}" for reason, count in sorted(skipped.items()))
+        return f"{total:,} of {approval.total:,} letters{why}"
+
+    async def _unchanged(self, part: Sequence[Frozen], skipped: Counter[str]) -> list[LetterId]:
+        """The letters that are still as they were when they were selected."""
+        page = await self._app.store.letters.search(Query(ids=tuple(letter.id for letter in part)), limit=len(part))
+        found = {letter.id: letter for letter in page.letters}
+        kept = []
+        for was in part:
+            now = found.get(was.id)
+            if now is None:
+                skipped["deleted since"] += 1
+            elif str(now.state) != was.state:
+                skipped[f"{now.state} now"] += 1
+            elif now.version != was.version:
+                skipped["edited since"] += 1
+            else:
+                kept.append(was.id)
+        return kept
+
+    async def _end_replay(self, approval: Approval, actor: Actor) -> None:
+        if approval.replay is not None:
+            await self._asking.replays.cancel(approval.replay, actor=str(actor))
+
+
+def _reaches(actor: Actor, approval: Approval) -> bool:
+    """Whether some of its letters exist for the actor; whether all do is asked when it decides."""
+    if actor.scope.is_everything or is_same(actor, approval.by):
+        return True
+    return any(actor.scope.has(source=source, tenant=tenant) for source, tenant in approval.places)
+
+
+def _told(approval: Approval) -> str:
+    return f"{approval.action} of {approval.total:,} letters, asked for by {approval.by}"
