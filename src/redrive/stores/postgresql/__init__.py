@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from redrive.forensics.searchable import Searchable
 from redrive.stores.base import Doubt, StoreFeatures
 from redrive.stores.postgresql.access import Access
 from redrive.stores.postgresql.documents import PostgresDocuments
@@ -26,8 +27,11 @@ class PostgresStore:
         self._access = Access(url)
         self.letters = PostgresLetters(self._access, shape)
         self.versions = PostgresVersions(self._access, self.letters)
-        self.ledger = PostgresLedger(self._access)
+        self.ledger = PostgresLedger(self._access, self.letters)
         self.documents = PostgresDocuments(self._access)
+
+    def search_as(self, searchable: Searchable) -> None:
+        self.letters.searchable = searchable
 
     async def check(self) -> None:
         """Check by writing: a read can succeed where a full disk or a standby would not. Makes no tables: where there
