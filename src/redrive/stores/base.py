@@ -293,6 +293,15 @@ class SearchesTexts(Protocol):
 
 
 @runtime_checkable
+class IndexesTexts(Protocol):
+    """A store that makes an index of texts after letters are recorded."""
+
+    async def index_texts(self, most: int) -> int:
+        """Index at most so many letters that are not in it yet; returns how many are left then."""
+        ...
+
+
+@runtime_checkable
 class MadeLater(Protocol):
     """A store that is made with the first call that needs it."""
 

@@ -35,6 +35,9 @@ class SqliteStore:
     def search_as(self, searchable: Searchable) -> None:
         self.letters.texts.search_as(searchable)
 
+    async def index_texts(self, most: int) -> int:
+        return await self.letters.texts.index(most)
+
     async def check(self) -> None:
         """Check by writing: a read can succeed where a full disk or a lock would not."""
         statement = "DELETE FROM documents WHERE kind = ''"
