@@ -220,7 +220,7 @@ async def test_the_metrics_of_the_contract(kafka: str) -> None:
         assert f'pipestream_dlq_depth{{node_id="{other.id}"}} 0.0' in lines
         assert f'pipestream_dlq_messages_total{{node_id="{other.id}"}} 0.0' in lines
 
-        async def away() -> Any:
+        async def away(query: Any = None) -> Any:
             raise StoreUnavailable("memory")
 
         pipe.store.letters.tallies = away  # type: ignore[method-assign]

@@ -43,10 +43,6 @@ class PostgresStore:
         """Whether our tables are there."""
         return await self._access.link.version() > 0
 
-    async def has_text_index(self) -> bool:
-        """Whether texts are looked for in an index, or letter by letter."""
-        return await self._access.has_text_index()
-
     async def doubts(self) -> Sequence[Doubt]:
         """What is wrong with the server, for `redrive doctor`."""
         return await self._access.link.doubts()
