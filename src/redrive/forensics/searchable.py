@@ -47,7 +47,7 @@ class Searchable:
             _masked(redactor.text, last.message),
             _masked(lambda body: redactor.body(body, _MOST), message.body),
         ]
-        return folded(_BORDER.join(fields))
+        return _BORDER.join([folded(field) for field in fields])
 
     def has(self, text: str, letter: Letter) -> bool:
         """Whether the text is in what is shown of the letter; ASCII case aside."""
@@ -63,8 +63,8 @@ def _masked(mask: Callable[[V], str], value: V) -> str:
 
 
 def folded(text: str) -> str:
-    """The text as it is compared: ASCII letters in lower case, and nothing that a database cannot hold."""
-    return text.encode("utf-8", "replace").lower().decode().replace("\0", "\ufffd")
+    """The text as it is compared: ASCII letters in lower case, no border, and nothing that a database cannot hold."""
+    return text.encode("utf-8", "replace").lower().decode().replace("\0", "\ufffd").replace(_BORDER, "\ufffd")
 
 
 DEFAULT = Searchable()
