@@ -156,6 +156,7 @@ class SqliteLetters:
     ) -> None:
         (before,) = connection.execute(_SQL["last"]).fetchone()
         fresh = connection.executemany(_SQL["insert"], rows).rowcount
+        connection.execute(_SQL["unsearched"], (before,))
         known = self._known(connection, letters, before) if fresh < len(rows) else frozenset()
         new = [letter for letter in letters if letter.id not in known] if known else letters
         joined = [letter for letter in letters if letter.id in known and self._rejoin(connection, letter)]
