@@ -30,6 +30,7 @@ from redrive.flow.held import KeyHolds
 from redrive.flow.storms import StormGuard
 from redrive.flow.threads import InThisThread, Threads
 from redrive.flow.validate import GivenHeaders, bytes_of, headers_of, moment_of, priority_of, text_of
+from redrive.forensics.searchable import Searchable
 from redrive.limits import Fair, Limits, Rate
 from redrive.model import Holds, Message, MessageId
 from redrive.policy import Policy
@@ -434,7 +435,7 @@ class Redrive:
             return apart.store
         if self._store is None:
             with naming("store"):
-                self._store = open_store(self._store_url)
+                self._store = open_store(self._store_url, searchable=Searchable.of(self.settings.redact))
         return self._store
 
     @property

@@ -53,7 +53,7 @@ def test_every_backend_is_kept_from_the_rules_and_from_the_others() -> None:
     backends = _inside("redrive.transports") | _inside("redrive.stores")
     assert backends <= _list("rules-are-pure", "forbidden_modules")
     apart = _list("one-backend-is-one-folder", "modules") | _list("one-store-is-one-folder", "modules")
-    shared = {"redrive.stores.rounds", "redrive.stores.shape", "redrive.stores.versions"}
+    shared = {f"redrive.stores.{name}" for name in ("rounds", "scoped", "shape", "texts", "versions")}
     assert backends - apart == shared
 
 

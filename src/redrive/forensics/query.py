@@ -12,6 +12,7 @@ from msgspec import Struct
 from msgspec.structs import asdict
 
 from redrive.forensics.scope import Scope
+from redrive.forensics.searchable import DEFAULT, Searchable
 from redrive.model import Category, Letter, LetterId, MessageId, Owner, State
 
 
@@ -31,7 +32,7 @@ class Query(Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknow
     code: str | None = None
     since: datetime | None = None  # it died, the last time, at or after
     before: datetime | None = None  # it died, the last time, before
-    text: str | None = None  # in id, key, correlation id, error type, error message or body; ASCII case aside
+    text: str | None = None  # in what is shown of ids, key, error or body (searchable.py); ASCII case aside
     scheduled: bool | None = None  # whether a retry of it is planned
     due: datetime | None = None  # its next retry is due by then
     lapsed: datetime | None = None  # it has an owner whose lease ended before then
@@ -41,7 +42,8 @@ class Query(Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknow
 
     @property
     def is_empty(self) -> bool:
-        return all(value is None for value in asdict(self).values())
+        """Whether the asker narrowed nothing; who asks is not what they asked for."""
+        return all(value is None for name, value in asdict(self).items() if name != "scope")
 
 
 def is_short(error_type: str) -> bool:
@@ -49,26 +51,12 @@ def is_short(error_type: str) -> bool:
     return "." not in error_type
 
 
-def matches(query: Query, letter: Letter) -> bool:
-    """Whether the query selects the letter."""
+def matches(query: Query, letter: Letter, searchable: Searchable = DEFAULT) -> bool:
+    """Whether the query selects the letter. A text is looked for in what is shown of it."""
     return all(
         wanted is None or test(wanted, letter)
         for wanted, test in ((getattr(query, name), test) for name, test in _TESTS.items())
-    )
-
-
-def _has_text(text: str, letter: Letter) -> bool:
-    message, last = letter.message, letter.last
-    fields = [
-        message.id.encode("utf-8", "replace"),
-        message.key or b"",
-        (message.correlation_id or "").encode("utf-8", "replace"),
-        last.type.encode("utf-8", "replace"),
-        last.message.encode("utf-8", "replace"),
-        message.body,
-    ]
-    needle = text.encode("utf-8", "replace").lower()  # bytes.lower() is ASCII only, as SQLite's is
-    return any(needle in field.lower() for field in fields)
+    ) and (not query.text or searchable.has(query.text, letter))
 
 
 def _is_called(name: str, kind: str) -> bool:
@@ -94,7 +82,6 @@ _TESTS: dict[str, Callable[..., bool]] = {
     "code": lambda wanted, letter: letter.last.code == wanted,
     "since": lambda wanted, letter: letter.created_at >= wanted,
     "before": lambda wanted, letter: letter.created_at < wanted,
-    "text": _has_text,
     "scheduled": lambda wanted, letter: (letter.next_retry_at is not None) == wanted,
     "due": lambda wanted, letter: letter.next_retry_at is not None and letter.next_retry_at <= wanted,
     "lapsed": lambda wanted, letter: letter.owner is not None and _before(wanted, letter.lease_until),

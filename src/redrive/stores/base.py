@@ -17,6 +17,7 @@ from msgspec import Struct
 
 from redrive.errors import BadQuery
 from redrive.forensics.query import Query
+from redrive.forensics.searchable import Searchable
 from redrive.model import Category, Letter, LetterId, Owner, Revision, State, Version
 
 Cursor: TypeAlias = str
@@ -282,6 +283,24 @@ class Store(Protocol):
 
     async def aclose(self) -> None:
         """Close what the store has opened."""
+        ...
+
+
+@runtime_checkable
+class SearchesTexts(Protocol):
+    """A store that can be told what a text is looked for in; until then it masks what Redrive masks by itself."""
+
+    def search_as(self, searchable: Searchable) -> None:
+        """Look for texts in what these rules show of a letter."""
+        ...
+
+
+@runtime_checkable
+class IndexesTexts(Protocol):
+    """A store that makes an index of texts after letters are recorded."""
+
+    async def index_texts(self, most: int) -> int:
+        """Index at most so many letters that are not in it yet; returns how many are left then."""
         ...
 
 

@@ -17,6 +17,7 @@ from msgspec.structs import replace
 from redrive.clock import microseconds, moment
 from redrive.errors import BadQuery
 from redrive.forensics.query import Query, matches
+from redrive.forensics.searchable import DEFAULT, Searchable
 from redrive.model import (
     Category,
     Letter,
@@ -63,6 +64,9 @@ class MemoryStore:
         self.ledger = MemoryLedger(self.letters)
         self.documents = MemoryDocuments()
 
+    def search_as(self, searchable: Searchable) -> None:
+        self.letters.searchable = searchable
+
     async def check(self) -> None:
         return None
 
@@ -74,6 +78,7 @@ class MemoryLetters:
     """Keeps letters in a dictionary; what is due is found in a heap, and pages in a list that is in order of age."""
 
     def __init__(self) -> None:
+        self.searchable = DEFAULT
         self._letters: dict[LetterId, Letter] = {}
         self._order: dict[LetterId, int] = {}
         self._numbers = count(1)
@@ -105,7 +110,7 @@ class MemoryLetters:
         return Page(tuple(found), _cursor(*self._age(found[-1].id)) if len(found) == limit and found else None)
 
     async def count(self, query: Query) -> int:
-        return len(self._letters) if query.is_empty else sum(1 for _ in self._selected(query))
+        return len(self._letters) if query == Query() else sum(1 for _ in self._selected(query))
 
     async def groups(self, query: Query, *, limit: int = 50) -> Sequence[Group]:
         members: dict[str, list[Letter]] = defaultdict(list)
@@ -134,7 +139,7 @@ class MemoryLetters:
                 query.due,
                 limit,
                 self._letters,
-                lambda letter: matches(query, letter) and self._is_free(letter, to, owner),
+                lambda letter: matches(query, letter, self.searchable) and self._is_free(letter, to, owner),
             )
         else:
             free = [letter for letter in self._selected(query) if self._is_free(letter, to, owner)]
@@ -205,7 +210,7 @@ class MemoryLetters:
     def _selected(self, query: Query) -> Iterator[Letter]:
         named = self._named(query)
         letters = self._letters.values() if named is None else [self._letters[id] for id in named]
-        return (letter for letter in letters if matches(query, letter))
+        return (letter for letter in letters if matches(query, letter, self.searchable))
 
     def _named(self, query: Query) -> list[LetterId] | None:
         """The letters that the query names, or those in flight, if it asks for no others; None if it does."""
@@ -233,7 +238,7 @@ class MemoryLetters:
             stop = bisect_left(ids, _position(after), key=self._age)
         places = range(start, stop) if oldest_first else range(stop - 1, start - 1, -1)
         letters = (self._letters.get(ids[place]) for place in places)
-        return (letter for letter in letters if letter is not None and matches(query, letter))
+        return (letter for letter in letters if letter is not None and matches(query, letter, self.searchable))
 
     def _age(self, id: LetterId) -> tuple[datetime, int]:
         return self._letters[id].created_at, self._order[id]

@@ -16,7 +16,7 @@ from redrive.flow.breaker import BreakerRule
 from redrive.flow.fits import Fits, fits
 from redrive.flow.replay import Replays
 from redrive.flow.tasks import is_to_end
-from redrive.stores.base import Store
+from redrive.stores.base import IndexesTexts, Store
 from redrive.telemetry.events import BackendDown, Events, UpkeepRan
 from redrive.transports.base import Transport
 from redrive.upkeep.due import Due
@@ -31,6 +31,9 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("redrive")
 _RESCUE_EVERY = timedelta(seconds=5)
+_INDEX_EVERY = timedelta(seconds=1)
+_INDEXED = 500  # letters between two pauses
+_PAUSE = 0.2  # seconds: others write, too
 
 
 class Upkeep:
@@ -96,11 +99,18 @@ class Upkeep:
             group.create_task(self._every("replays", _RESCUE_EVERY, self._replaying.begin))
             group.create_task(self._every("fixes", _RESCUE_EVERY, self.fixes.cycle))
             group.create_task(self._every("prune", self._settings.upkeep.prune_every, self.prune))
+            group.create_task(self._every("texts", _INDEX_EVERY, self.index_texts))
 
     async def rescue(self) -> None:
         """Give back the claims of dead processors, and of replays that were stopped by one."""
         await rescue_claims(self._store, self._events, self._clock)
         await rescue_stopped(self._store, self.replays, self._clock, owner=self._owner)
+
+    async def index_texts(self) -> None:
+        """Let texts be found: some letters at a time, so that an old store is indexed beside its work."""
+        if isinstance(self._store, IndexesTexts):
+            while await self._store.index_texts(_INDEXED) and not is_to_end():
+                await self._clock.sleep(_PAUSE)
 
     async def prune(self) -> None:
         kept = self._settings.retention

@@ -11,6 +11,7 @@ from typing import Any
 from urllib.parse import parse_qsl, urlencode, urlsplit, urlunsplit
 
 from redrive.errors import ConfigError, MissingExtra
+from redrive.forensics.searchable import Searchable
 from redrive.stores.base import StoreFeatures
 from redrive.stores.shape import NATIVE, Shape
 
@@ -57,6 +58,9 @@ class MongoStore:
         self.documents = MongoDocuments(access)
         self._access = access
         self._owns_client = owns_client
+
+    def search_as(self, searchable: Searchable) -> None:
+        self.letters.searchable = searchable
 
     async def check(self) -> None:
         """Check by writing: a read can succeed where a full disk, or a set without a primary, would not."""

@@ -19,6 +19,7 @@ from pymongo.errors import BulkWriteError
 
 from redrive.clock import microseconds, moment
 from redrive.forensics.query import Query, matches
+from redrive.forensics.searchable import DEFAULT
 from redrive.model import (
     Category,
     Letter,
@@ -60,6 +61,7 @@ class MongoLetters:
         self._shape = shape
         self._numbers = numbers
         self._bodies = Bodies(access.bodies)
+        self.searchable = DEFAULT
 
     async def record(self, letters: Sequence[Letter]) -> None:
         """Insert the letters at once: as a rule all are new. Those that are known rejoin theirs."""
@@ -171,15 +173,19 @@ class MongoLetters:
         return [document["_id"] for document in gone]
 
     async def where(self, query: Query) -> Fields:
-        """The query as a filter. MongoDB finds no text within bytes: letters with the text are found here, by id."""
+        """The query as a filter. What is shown of a letter is made here: those with a text are found by their ids."""
         query = await self._within(query)
         condition = where(query)
-        if query.text is None:
+        if not query.text:
             return condition
         text = Query(text=query.text)
         with self._access.translated_errors():
             cursor = self._collection.find(condition)
-            ids = [document["_id"] async for document in cursor if matches(text, await self._letter(document))]
+            ids = [
+                document["_id"]
+                async for document in cursor
+                if matches(text, await self._letter(document), self.searchable)
+            ]
         return {"$and": [{"_id": {"$in": ids}}, condition]} if condition else {"_id": {"$in": ids}}
 
     async def _within(self, query: Query) -> Query:

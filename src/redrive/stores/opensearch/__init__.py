@@ -6,6 +6,7 @@ from datetime import timedelta
 from typing import TYPE_CHECKING
 
 from redrive.clock import Clock, SystemClock
+from redrive.forensics.searchable import Searchable
 from redrive.stores.base import StoreFeatures
 from redrive.stores.opensearch.access import Access
 from redrive.stores.opensearch.address import DEFAULT_INDEX, DEFAULT_TIMEOUT, connected
@@ -52,6 +53,9 @@ class OpenSearchStore:
         self.ledger = OpenSearchLedger(self._access, schema, self.letters, self.documents)
         self._schema = schema
         self._owned = owned
+
+    def search_as(self, searchable: Searchable) -> None:
+        self.letters.searchable = searchable
 
     async def check(self) -> None:
         """Check by trying to write, if there is an index: a read can succeed where a full disk would not."""

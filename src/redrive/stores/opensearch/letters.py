@@ -9,6 +9,7 @@ from typing import Any
 
 from redrive.clock import moment
 from redrive.forensics.query import Query
+from redrive.forensics.searchable import DEFAULT
 from redrive.model import (
     UNRESOLVED,
     Category,
@@ -33,6 +34,7 @@ from redrive.stores.opensearch.versions import KeptVersions
 from redrive.stores.rounds import by_id, rounds
 from redrive.stores.scoped import within
 from redrive.stores.shape import Shape
+from redrive.stores.texts import named, page_of
 
 _PAGE = 500  # letters in one answer
 _IDS = 5000  # ids in one answer
@@ -47,6 +49,7 @@ class OpenSearchLetters:
         self._schema = schema
         self._shape = shape
         self._arrivals = Arrivals()
+        self.searchable = DEFAULT
         self._index = schema.letters
         self._versions = KeptVersions(access, schema.documents)
 
@@ -69,6 +72,8 @@ class OpenSearchLetters:
     ) -> Page:
         place = None if after is None else position(after)
         query = await self._within(query)
+        if query.text:
+            return await page_of(self, query, self.searchable, after, limit, oldest_first)
         body = {"query": selected(query), "sort": by_age(oldest_first=oldest_first)}
         hits = [hit async for page in self._pages(body, limit=limit, after=place) for hit in page]
         letters = tuple(letter_in(hit, self._shape) for hit in hits)
@@ -76,20 +81,20 @@ class OpenSearchLetters:
 
     async def count(self, query: Query) -> int:
         await self._fresh()
-        query = await self._within(query)
+        query = await self._plain(query)
         return await self._access.count(self._index, selected(query))
 
     async def groups(self, query: Query, *, limit: int = 50) -> Sequence[Group]:
         """The groups as the cluster counts them. With several shards the counts are exact up to 10,000 groups."""
         await self._fresh()
-        query = await self._within(query)
+        query = await self._plain(query)
         body = {"size": 0, "query": selected(query), "aggs": {"groups": _by_group(limit)}}
         answer = await self._access.search(self._index, body)
         return [_group(bucket) for bucket in answer["aggregations"]["groups"]["buckets"]]
 
     async def tallies(self, query: Query | None = None) -> Sequence[Tally]:
         await self._fresh()
-        wanted = selected(await self._within(query or Query()))
+        wanted = selected(await self._plain(query or Query()))
         return [_tally(bucket) for bucket in await self._kinds(wanted, "source", "state", "category")]
 
     async def _kinds(self, wanted: Json, *fields: str) -> list[Json]:
@@ -103,6 +108,10 @@ class OpenSearchLetters:
             after = kinds.get("after_key")
             if after is None:
                 return found
+
+    async def _plain(self, query: Query) -> Query:
+        """The query with its scope as sources and tenants, and its text as ids."""
+        return await named(self, await self._within(query), self.searchable)
 
     async def _within(self, query: Query) -> Query:
         return await within(query, partial(self._names, "source"), partial(self._names, "tenant"))
@@ -124,7 +133,7 @@ class OpenSearchLetters:
         replay: str | None = None,
     ) -> Sequence[Letter]:
         """Claim the most urgent, each only if nobody wrote it since; where others were faster, look again."""
-        query = await self._within(query)
+        query = await self._plain(query)
         body = {"query": selected(query, claimable(to, owner)), "sort": by_urgency()}
         taken: dict[LetterId, Letter] = {}
         lost = True
@@ -161,7 +170,7 @@ class OpenSearchLetters:
         return gone
 
     async def prune(self, query: Query, *, limit: int) -> Sequence[LetterId]:
-        query = await self._within(query)
+        query = await self._plain(query)
         body = {
             "query": selected(query, among("state", AT_REST)),
             "sort": by_age(oldest_first=True),
@@ -184,7 +193,7 @@ class OpenSearchLetters:
     async def freezable(self, query: Query) -> AsyncGenerator[list[LetterId], None]:
         """The letters that a replay of that query may take, as they are at one moment, the oldest first."""
         await self._fresh()
-        query = await self._within(query)
+        query = await self._plain(query)
         allowed = among("state", REPLAYABLE)
         body = {"query": selected(query, allowed), "sort": by_age(oldest_first=True), "_source": False}
         async with self._access.snapshot(self._index) as snapshot:

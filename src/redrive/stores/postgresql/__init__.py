@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from redrive.forensics.searchable import Searchable
 from redrive.stores.base import Doubt, StoreFeatures
 from redrive.stores.postgresql.access import Access
 from redrive.stores.postgresql.documents import PostgresDocuments
@@ -26,8 +27,11 @@ class PostgresStore:
         self._access = Access(url)
         self.letters = PostgresLetters(self._access, shape)
         self.versions = PostgresVersions(self._access, self.letters)
-        self.ledger = PostgresLedger(self._access)
+        self.ledger = PostgresLedger(self._access, self.letters)
         self.documents = PostgresDocuments(self._access)
+
+    def search_as(self, searchable: Searchable) -> None:
+        self.letters.searchable = searchable
 
     async def check(self) -> None:
         """Check by writing: a read can succeed where a full disk or a standby would not. Makes no tables: where there
@@ -38,10 +42,6 @@ class PostgresStore:
     async def is_made(self) -> bool:
         """Whether our tables are there."""
         return await self._access.link.version() > 0
-
-    async def has_text_index(self) -> bool:
-        """Whether texts are looked for in an index, or letter by letter."""
-        return await self._access.has_text_index()
 
     async def doubts(self) -> Sequence[Doubt]:
         """What is wrong with the server, for `redrive doctor`."""

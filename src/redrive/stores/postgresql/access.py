@@ -24,7 +24,6 @@ class Access:
 
     def __init__(self, url: str) -> None:
         self.link = Link(url, migrations=TABLES, unavailable=StoreUnavailable)
-        self._has_text_index: bool | None = None
 
     @property
     def schema(self) -> str:
@@ -36,12 +35,6 @@ class Access:
         for part, text in parts.items():
             statement = statement.replace(f"{{{part}}}", text)
         return statement
-
-    async def has_text_index(self) -> bool:
-        """Whether somebody has made an index of texts; asked once."""
-        if self._has_text_index is None:
-            self._has_text_index = bool(await self.fetch(self.sql("text_index"), {"schema": self.schema}))
-        return self._has_text_index
 
     async def run(self, work: Work[T]) -> T:
         return await self.link.run(work)

@@ -12,6 +12,7 @@ from redrive.forensics.query import Query
 from redrive.stores.base import Cursor, Entry, EntryStatus, number_in
 from redrive.stores.postgresql.access import Access
 from redrive.stores.postgresql.codec import clean, unclean
+from redrive.stores.postgresql.letters import PostgresLetters
 from redrive.stores.postgresql.query import where
 from redrive.stores.rounds import rounds
 
@@ -21,11 +22,12 @@ _FREEZING = 3600.0  # seconds: a million letters take ten
 class PostgresLedger:
     """Keeps the lines of every replay."""
 
-    def __init__(self, access: Access) -> None:
+    def __init__(self, access: Access, letters: PostgresLetters) -> None:
         self._access = access
+        self._letters = letters
 
     async def freeze(self, replay: str, query: Query, *, now: datetime) -> int:
-        condition = where(await self._access.within(query))
+        condition = where(await self._letters.plain(query))
         parameters = {**condition.parameters, "replay": clean(replay), "now": microseconds(now)}
 
         async def work(connection: Connection) -> int:

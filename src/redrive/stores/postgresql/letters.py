@@ -14,6 +14,7 @@ from redrive.clock import microseconds, moment
 from redrive.drivers.postgresql.link import copy, rows
 from redrive.drivers.postgresql.pool import Connection
 from redrive.forensics.query import Query
+from redrive.forensics.searchable import DEFAULT
 from redrive.model import Category, Letter, LetterId, Owner, Revision, State, edited, rejoined, version_of
 from redrive.stores.base import AT_REST, MAY_BECOME, Cursor, Group, Page, Tally
 from redrive.stores.postgresql.access import Access
@@ -33,6 +34,7 @@ from redrive.stores.postgresql.versions import version_row
 from redrive.stores.rounds import by_id, rounds
 from redrive.stores.scoped import described_within
 from redrive.stores.shape import Shape, decoded
+from redrive.stores.texts import named, page_of
 
 _AT_ONCE = -(1 << 63)
 _TYPES = list(INSERTED.values())
@@ -50,6 +52,7 @@ class PostgresLetters:
     def __init__(self, access: Access, shape: Shape) -> None:
         self._access = access
         self._shape = shape
+        self.searchable = DEFAULT
 
     async def record(self, letters: Sequence[Letter]) -> None:
         """Record in one transaction: as a rule all are new, and are copied in. Those that are known rejoin theirs."""
@@ -70,8 +73,10 @@ class PostgresLetters:
         self, query: Query, *, after: Cursor | None = None, limit: int = 50, oldest_first: bool = False
     ) -> Page:
         query = await self._access.within(query)
+        if query.text:
+            return await page_of(self, query, self.searchable, after, limit, oldest_first)
         place = beyond(after, oldest_first)
-        condition = in_order(query, await self._indexed(query))
+        condition = in_order(query)
         found = await self._fetch(
             "search",
             {**condition.parameters, **place.parameters, "limit": limit},
@@ -83,17 +88,18 @@ class PostgresLetters:
         return Page(letters, cursor_of(found[-1][1], found[-1][0]) if len(found) == limit else None)
 
     async def count(self, query: Query) -> int:
-        query = await self._access.within(query)
-        condition = where(query, await self._indexed(query))
+        query = await self.plain(query)
+        condition = where(query)
         name = "count_tallies" if is_counted(query) else "count"
         [[number]] = await self._fetch(name, condition.parameters, where=condition.sql)
         return int(number)
 
     async def groups(self, query: Query, *, limit: int = 50) -> Sequence[Group]:
         if query.scope is not None:
-            query = await self._access.within(query)
+            query = await self.plain(query)
             return await described_within(self, query, await self.groups(query, limit=limit))
-        condition = where(query, await self._indexed(query))
+        query = await self.plain(query)
+        condition = where(query)
         name = "groups" if is_counted(query) else "groups_scan"
         found = await self._fetch(name, {**condition.parameters, "limit": limit}, where=condition.sql)
         ends = await self._fetch("group_ends", {"ids": sorted({row[0] for row in found})}) if found else []
@@ -105,8 +111,8 @@ class PostgresLetters:
         ]
 
     async def tallies(self, query: Query | None = None) -> Sequence[Tally]:
-        query = await self._access.within(query or Query())
-        condition = where(query, await self._indexed(query))
+        query = await self.plain(query or Query())
+        condition = where(query)
         name = "tallies" if is_counted(query) else "tallies_scan"
         found = await self._fetch(name, condition.parameters, where=condition.sql)
         return [Tally(unclean(source), State(state), Category(kind), count) for source, state, kind, count in found]
@@ -122,7 +128,7 @@ class PostgresLetters:
         limit: int,
         replay: str | None = None,
     ) -> Sequence[Letter]:
-        query = await self._access.within(query)
+        query = await self.plain(query)
         claim = {
             "from": [state.value for state in MAY_BECOME[to]],
             "to": to.value,
@@ -155,7 +161,7 @@ class PostgresLetters:
         return [id for (id,) in await self._fetch("move", parameters)]
 
     async def prune(self, query: Query, *, limit: int) -> Sequence[LetterId]:
-        query = await self._access.within(query)
+        query = await self.plain(query)
         states = AT_REST if query.states is None else tuple(state for state in query.states if state in AT_REST)
         query = replace(query, states=states)
         first, still = in_order(query), where(query)
@@ -232,9 +238,9 @@ class PostgresLetters:
         letters.sort(key=lambda pair: _urgency(*pair))
         return [letter for letter, _ in letters]
 
-    async def _indexed(self, query: Query) -> str | None:
-        """The schema, where the query asks for a text and texts have an index."""
-        return self._access.schema if query.text is not None and await self._access.has_text_index() else None
+    async def plain(self, query: Query) -> Query:
+        """The query with its scope as sources and tenants, and its text as ids."""
+        return await named(self, await self._access.within(query), self.searchable)
 
     def _sql(self, name: str, **parts: str) -> str:
         return self._access.sql(name, columns=COLUMNS, **parts)

@@ -15,7 +15,7 @@ from redrive.clock import microseconds
 from redrive.errors import BadQuery
 from redrive.forensics.query import Query
 from redrive.model import Category, State
-from redrive.stores.postgresql.codec import clean, keyed, needles
+from redrive.stores.postgresql.codec import clean, keyed
 
 _KEYED = {"sources": "source", "groups": "group_id", "tenants": "tenant"}
 _LISTS = {
@@ -45,10 +45,6 @@ _FEW = ("groups", "tenants", "sources")  # the narrowest first; each has an inde
 _COUNTED = frozenset({"states", "sources", "categories", "groups"})
 _CURSOR = re.compile(r"(-?\d{1,18})\.(\d{1,18})", re.ASCII)
 _ANY = "(VALUES (1)) AS k"
-_IN_TEXT = (
-    "l.searched LIKE %(text)s "
-    "OR CASE WHEN l.is_text THEN lower(convert_from(l.body, 'UTF8') COLLATE \"C\") LIKE %(text)s ELSE false END"
-)
 
 
 class Condition(Struct, frozen=True):
@@ -59,8 +55,8 @@ class Condition(Struct, frozen=True):
     keys: str = _ANY
 
 
-def where(query: Query, indexed: str | None = None) -> Condition:
-    """The whole query as one condition. `indexed` is the schema, where texts have an index."""
+def where(query: Query) -> Condition:
+    """The whole query as one condition; its scope and text are told as sources, tenants and ids by now."""
     parts: list[str] = []
     parameters: dict[str, Any] = {}
     for name, value in _given(query):
@@ -68,28 +64,21 @@ def where(query: Query, indexed: str | None = None) -> Condition:
             parts.append(f"l.{_LISTS[name]} = ANY(%({name})s::text[])")
             write = keyed if name in _KEYED else clean
             parameters[name] = [write(str(wanted)) for wanted in value]
-        elif name == "text":
-            text = _text(value, indexed)
-            parts.append(text.sql)
-            parameters |= text.parameters
         else:
             parts.append(_CONDITIONS[name])
             parameters[name] = _parameter(value)
     return Condition(" AND ".join(parts) or "true", parameters)
 
 
-def in_order(query: Query, indexed: str | None = None) -> Condition:
+def in_order(query: Query) -> Condition:
     """The query in parts that an index answers in order of time, without sorting what it leaves out.
 
     Letters of several states cannot be read in order of time from an index on (state, category, created_at); those of
-    each state and category can, and there are 42 of them at most. So that index serves the whole table, too. A text
-    that has an index is found by that.
+    each state and category can, and there are 42 of them at most. So that index serves the whole table, too.
     """
     few = next((name for name in _FEW if 0 < len(getattr(query, name) or ()) <= 50), None)
     if any(getattr(query, name) is not None for name in (*_NARROW, *_NAMED)):
-        return where(query, indexed)
-    if query.text is not None and indexed:
-        return where(query, indexed)
+        return where(query)
     if few is not None:
         rest = where(replace(query, **{few: None}))
         only = list(dict.fromkeys(map(keyed, getattr(query, few))))
@@ -122,18 +111,6 @@ def beyond(cursor: str | None, oldest_first: bool) -> Condition:
 
 def cursor_of(created_at: int, seq: int) -> str:
     return f"{created_at}.{seq}"
-
-
-def _text(text: str, schema: str | None) -> Condition:
-    """The condition on a text anywhere in what is searched. What is UTF-8 is asked by LIKE, if there is an index in the
-    words of the index, which without one would take twice as long; anything else byte by byte."""
-    plain, odd = needles(text)
-    in_odd = "l.odd IS NOT NULL AND strpos(l.odd, %(odd)s) > 0"
-    if plain is None:
-        return Condition(in_odd, {"odd": odd})
-    escaped = re.sub(r"([%_\\])", r"\\\1", plain)
-    in_text = f"{schema}.haystack(l.searched, l.body, l.is_text) LIKE %(text)s" if schema else _IN_TEXT
-    return Condition(f"({in_text} OR {in_odd})", {"text": f"%{escaped}%", "odd": odd})
 
 
 def _given(query: Query) -> Iterator[tuple[str, Any]]:

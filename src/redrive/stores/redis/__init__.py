@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from redrive.errors import ConfigError
+from redrive.forensics.searchable import Searchable
 from redrive.stores.base import StoreFeatures
 from redrive.stores.redis.access import Access, open_link
 from redrive.stores.redis.documents import RedisDocuments
@@ -40,6 +41,9 @@ class RedisStore:
         self.ledger = RedisLedger(access, self.letters)
         self.documents = RedisDocuments(access)
         self._access = access
+
+    def search_as(self, searchable: Searchable) -> None:
+        self.letters.reader.searchable = searchable
 
     async def check(self) -> None:
         await self._access.check()

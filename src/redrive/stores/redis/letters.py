@@ -280,7 +280,7 @@ class RedisLetters:
             for stored in letters
             if stored.head.state in MAY_BECOME[to]
             and (stored.head.state is not to or stored.head.owner == owner)
-            and matches(query, stored.letter)
+            and matches(query, stored.letter, self.reader.searchable)
         ]
         if not any(stored.head.depends_on for stored in may):
             return may

@@ -9,6 +9,7 @@ from msgspec.structs import replace
 
 from redrive.drivers.redis import Value
 from redrive.forensics.query import Query, matches
+from redrive.forensics.searchable import DEFAULT
 from redrive.model import LetterId, letter_id
 from redrive.stores.redis.access import Access
 from redrive.stores.redis.codec import Found, found
@@ -28,6 +29,7 @@ class Reader:
 
     def __init__(self, access: Access) -> None:
         self._access = access
+        self.searchable = DEFAULT
 
     async def load(self, ids: Iterable[LetterId], *, documents: bool) -> list[Found]:
         """The letters of these ids that exist."""
@@ -78,7 +80,9 @@ class Reader:
         if (ids := await self._named(query)) is not None:
             letters = await self.load(ids, documents=documents or needed)
             rest = replace(query, message_ids=None)  # they are in the ids: a head does not tell them
-            yield _ordered([stored for stored in letters if matches(rest, stored.letter)], oldest_first, after)
+            yield _ordered(
+                [stored for stored in letters if matches(rest, stored.letter, self.searchable)], oldest_first, after
+            )
         elif (few := await self._few(query, needed, limit)) is not None:
             ordered = _ordered(few, oldest_first, after)
             for start in range(0, len(ordered), batch):
@@ -87,7 +91,7 @@ class Reader:
             at_once = needed or (documents and is_answered(query))
             pages = self.pages(wide_index(query), ascending=oldest_first, documents=at_once, after=after, batch=batch)
             async for some in pages:
-                chosen = [stored for stored in some if matches(query, stored.letter)]
+                chosen = [stored for stored in some if matches(query, stored.letter, self.searchable)]
                 yield await self._whole(query, chosen, documents and not at_once)
 
     async def _whole(self, query: Query, letters: list[Found], documents: bool) -> list[Found]:
@@ -95,7 +99,7 @@ class Reader:
         if not documents or not letters:
             return letters
         whole = await self.load([stored.id for stored in letters], documents=True)
-        return [stored for stored in whole if matches(query, stored.letter)]
+        return [stored for stored in whole if matches(query, stored.letter, self.searchable)]
 
     async def within(self, query: Query) -> Query:
         """The query with its scope as sources and tenants."""
@@ -120,7 +124,7 @@ class Reader:
             return None
         chosen: dict[LetterId, Found] = {}
         async for some in self.pages(index, ascending=True, documents=documents):
-            chosen |= {stored.id: stored for stored in some if matches(query, stored.letter)}
+            chosen |= {stored.id: stored for stored in some if matches(query, stored.letter, self.searchable)}
             if limit is not None and len(chosen) > _FEW:
                 return None
         return list(chosen.values())

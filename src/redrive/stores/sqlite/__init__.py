@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 
 from redrive.drivers.sqlite.database import close_database, open_database
+from redrive.forensics.searchable import Searchable
 from redrive.stores.base import StoreFeatures
 from redrive.stores.shape import NATIVE, Shape
 from redrive.stores.sqlite.access import Access, translated_errors
@@ -26,10 +27,16 @@ class SqliteStore:
         access = Access(self._database)
         self.letters = SqliteLetters(access, shape)
         self.versions = SqliteVersions(access, self.letters)
-        self.ledger = SqliteLedger(access)
+        self.ledger = SqliteLedger(access, self.letters)
         self.documents = SqliteDocuments(access)
         self._access = access
         self._closed = False
+
+    def search_as(self, searchable: Searchable) -> None:
+        self.letters.texts.search_as(searchable)
+
+    async def index_texts(self, most: int) -> int:
+        return await self.letters.texts.index(most)
 
     async def check(self) -> None:
         """Check by writing: a read can succeed where a full disk or a lock would not."""

@@ -12,6 +12,7 @@ from redrive.drivers.sqlite.database import clauses
 from redrive.forensics.query import Query
 from redrive.stores.base import Cursor, Entry, EntryStatus, number_in
 from redrive.stores.sqlite.access import Access
+from redrive.stores.sqlite.letters import SqliteLetters
 from redrive.stores.sqlite.query import arms, numbered
 
 _SQL = clauses(__package__, "letters")
@@ -20,12 +21,13 @@ _SQL = clauses(__package__, "letters")
 class SqliteLedger:
     """Keeps the lines of every replay."""
 
-    def __init__(self, access: Access) -> None:
+    def __init__(self, access: Access, letters: SqliteLetters) -> None:
         self._access = access
+        self._letters = letters
 
     async def freeze(self, replay: str, query: Query, *, now: datetime) -> int:
         """Freeze in one statement: a million letters, and none of them passes through this process."""
-        query = await self._access.within(query)
+        query = await self._letters.texts.plain(query)
         conditions = [numbered(*arm, number) for number, arm in enumerate(arms(query))] or [("0", {})]
         letters = " UNION ALL ".join(_SQL["freeze_arm"].replace("{where}", condition) for condition, _ in conditions)
         statement = _SQL["freeze"].replace("{letters}", letters)

@@ -32,6 +32,7 @@ from redrive.stores.scoped import described_within
 from redrive.stores.shape import Shape, decoded, encoded
 from redrive.stores.sqlite.access import Access, as_json
 from redrive.stores.sqlite.query import arms, cursor_of, is_counted, numbered, position, where
+from redrive.stores.sqlite.texts import Texts
 from redrive.stores.sqlite.versions import version_row
 
 _SQL = clauses(__package__, "letters")
@@ -47,6 +48,7 @@ class SqliteLetters:
     def __init__(self, access: Access, shape: Shape) -> None:
         self._access = access
         self._shape = shape
+        self.texts = Texts(access, self)
 
     async def record(self, letters: Sequence[Letter]) -> None:
         """Record in one transaction: as a rule all are new. Those that are known rejoin theirs, one by one."""
@@ -64,14 +66,14 @@ class SqliteLetters:
     async def search(
         self, query: Query, *, after: Cursor | None = None, limit: int = 50, oldest_first: bool = False
     ) -> Page:
-        query = await self._access.within(query)
+        query = await self.texts.plain(query)
         statement, parameters = _search(query, after, limit, oldest_first)
         rows = await self._access.read(lambda connection: connection.execute(statement, parameters).fetchall())
         letters = tuple(self._letter(row) for row in rows)
         return Page(letters, cursor_of(rows[-1][1], rows[-1][0]) if len(rows) == limit else None)
 
     async def count(self, query: Query) -> int:
-        query = await self._access.within(query)
+        query = await self.texts.plain(query)
         condition, parameters = where(query)
         statement = _SQL["count_tallies" if is_counted(query) else "count"].replace("{where}", condition)
         row = await self._access.read(lambda connection: connection.execute(statement, parameters).fetchone())
@@ -79,8 +81,9 @@ class SqliteLetters:
 
     async def groups(self, query: Query, *, limit: int = 50) -> Sequence[Group]:
         if query.scope is not None:
-            query = await self._access.within(query)
+            query = await self.texts.plain(query)
             return await described_within(self, query, await self.groups(query, limit=limit))
+        query = await self.texts.plain(query)
         condition, parameters = where(query)
         statement = _SQL["groups" if is_counted(query) else "groups_scan"].replace("{where}", condition)
         parameters["limit"] = limit
@@ -92,7 +95,7 @@ class SqliteLetters:
         return await self._access.read(work)
 
     async def tallies(self, query: Query | None = None) -> Sequence[Tally]:
-        query = await self._access.within(query or Query())
+        query = await self.texts.plain(query or Query())
         condition, parameters = where(query)
         statement = _SQL["tallies" if is_counted(query) else "tallies_scan"].replace("{where}", condition)
         rows = await self._access.read(lambda connection: connection.execute(statement, parameters).fetchall())
@@ -109,7 +112,7 @@ class SqliteLetters:
         limit: int,
         replay: str | None = None,
     ) -> Sequence[Letter]:
-        query = await self._access.within(query)
+        query = await self.texts.plain(query)
         state = {"from": as_json(MAY_BECOME[to]), "to": to, "me": owner}
 
         def work(connection: sqlite3.Connection) -> list[Letter]:
@@ -141,7 +144,7 @@ class SqliteLetters:
         return [id for (id,) in rows]
 
     async def prune(self, query: Query, *, limit: int) -> Sequence[LetterId]:
-        query = await self._access.within(query)
+        query = await self.texts.plain(query)
         states = AT_REST if query.states is None else tuple(state for state in query.states if state in AT_REST)
         seqs, parameters = _ordered(replace(query, states=states), None, limit, oldest_first=True)
         statement = _SQL["prune"].replace("{seqs}", seqs)
@@ -153,6 +156,7 @@ class SqliteLetters:
     ) -> None:
         (before,) = connection.execute(_SQL["last"]).fetchone()
         fresh = connection.executemany(_SQL["insert"], rows).rowcount
+        connection.execute(_SQL["unsearched"], (before,))
         known = self._known(connection, letters, before) if fresh < len(rows) else frozenset()
         new = [letter for letter in letters if letter.id not in known] if known else letters
         joined = [letter for letter in letters if letter.id in known and self._rejoin(connection, letter)]
@@ -189,6 +193,11 @@ class SqliteLetters:
         if new.depends_on != old.depends_on:
             connection.execute(_SQL["depend_no_more"], (new.id,))
             connection.executemany(_SQL["depend"], [(new.id, id) for id in new.depends_on])
+
+    def unsearched(self, connection: sqlite3.Connection, limit: int) -> list[tuple[int, Letter]]:
+        """Letters whose text is still to be made, with their seqs."""
+        rows = connection.execute(_UNSEARCHED, {"limit": limit}).fetchall()
+        return [(row[0], self._letter(row)) for row in rows]
 
     def _get(self, connection: sqlite3.Connection, id: LetterId) -> Letter | None:
         row = connection.execute(_SQL["get"].replace("{columns}", _COLUMNS), {"id": id}).fetchone()
@@ -300,6 +309,7 @@ _INSERTED = [
 ]
 
 
+_UNSEARCHED = clauses(__package__, "texts")["unsearched"].replace("{columns}", _COLUMNS)
 _GROUP_ENDS = [_SQL["group_end"].replace("{way}", way) for way in ("ASC", "DESC")]
 
 

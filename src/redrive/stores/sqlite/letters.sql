@@ -11,6 +11,9 @@ ON CONFLICT (id) DO NOTHING;
 -- What is inserted after this, in the same transaction, has a larger seq.
 SELECT coalesce(max(seq), 0) FROM letters;
 
+-- name: unsearched
+INSERT OR IGNORE INTO unsearched SELECT seq FROM letters WHERE seq > ?;
+
 -- name: known
 SELECT id FROM letters WHERE id IN (SELECT value FROM json_each(:ids)) AND seq <= :before;
 

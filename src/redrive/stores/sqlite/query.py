@@ -13,6 +13,7 @@ import msgspec
 from redrive.clock import microseconds
 from redrive.errors import BadQuery
 from redrive.forensics.query import Query
+from redrive.forensics.searchable import folded
 from redrive.model import Category, State
 
 _COLUMNS = {
@@ -33,6 +34,8 @@ _CONDITIONS = {
     "error_type": "(error_type = :error_type OR (instr(:error_type, '.') = 0 AND substr(CAST(error_type AS BLOB), "
     "-1 - length(CAST(:error_type AS BLOB))) = CAST('.' || :error_type AS BLOB)))",
     "code": "code = :code",
+    # what only few letters have is found by its index, see texts.py
+    "text": "instr((SELECT text FROM searchable WHERE rowid = letters.seq), :text) > 0",
     "since": "created_at >= :since",
     "before": "created_at < :before",
     "scheduled": "(next_retry_at IS NOT NULL) = :scheduled",
@@ -44,7 +47,6 @@ _CONDITIONS = {
 _NARROW = ("due", "lapsed", "expired", "owner")  # few letters have these, and each has an index of only those
 _NAMED = ("ids", "id_prefix", "message_ids")  # each names few letters by itself
 _FEW = ("groups", "tenants", "sources")  # the narrowest first; each has an index that is in order of time
-_TEXTS = ("message_id", "key", "correlation_id", "error_type", "error_message", "body")
 COUNTED = frozenset({"states", "sources", "categories", "groups"})
 """The filters that the counters know."""
 
@@ -65,7 +67,7 @@ def where(query: Query) -> Condition:
         if name in _COLUMNS:
             parts.append(f"{wide}{_COLUMNS[name]} IN (SELECT value FROM json_each(:{name}))")  # noqa: S608
         else:
-            parts.append(_text() if name == "text" else _CONDITIONS[name])
+            parts.append(_CONDITIONS[name])
         parameters[name] = _parameter(name, value)
     return " AND ".join(parts) or "1", parameters
 
@@ -74,7 +76,7 @@ def _parameter(name: str, value: Any) -> Any:
     if isinstance(value, tuple):
         return msgspec.json.encode(value).decode()
     if name == "text":
-        return value.encode("utf-8", "replace").lower()
+        return folded(value)
     return microseconds(value) if isinstance(value, datetime) else value
 
 
@@ -142,9 +144,3 @@ def _arm(query: Query, equal: dict[str, Sequence[Any]]) -> Condition:
         condition = f"{_COLUMNS[name]} = :only_{name} AND {condition}"
         parameters[f"only_{name}"] = str(value)
     return condition, parameters
-
-
-def _text() -> str:
-    """The condition on a substring of any searched column, compared as bytes with ASCII letters in lower case."""
-    columns = (f"instr(CAST(lower(CAST({name} AS TEXT)) AS BLOB), :text)" for name in _TEXTS)
-    return f"({' OR '.join(columns)})"
