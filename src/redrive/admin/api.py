@@ -18,12 +18,14 @@ except ImportError as error:
     raise MissingExtra("the server", "server") from error
 
 from redrive import console
+from redrive.access.logins import Logins
 from redrive.access.tokens import Tokens
 from redrive.admin import fairness, groups, health, incidents, letters, openapi, queues, replays
 from redrive.admin.access import Door, actor_of, authorize, check_roles, is_loopback, make_safe, only_this_machine
 from redrive.admin.background import Background
 from redrive.admin.problems import MOST_BYTES, error_answers
 from redrive.admin.wire import StrictRequest, answer_invalid, check_parameters
+from redrive.telemetry.events import LoginFailed
 from redrive.telemetry.metrics import Metrics
 
 _PROBES = (health.router,)
@@ -58,6 +60,9 @@ def create_api(
     background = Background(service)
     metrics = metrics or Metrics(service.app.events)
 
+    def failed(address: str, times: int) -> None:
+        service.app.events.emit(LoginFailed(address=address, times=times))
+
     @asynccontextmanager
     async def lifespan(api: Litestar) -> AsyncIterator[None]:
         yield
@@ -66,7 +71,7 @@ def create_api(
 
     return guarded(
         [*(_PROBES if probes_only else _ALL), *routers],
-        Door(tokens or Tokens(service.app.store.documents, service.app.clock), loopback),
+        Door(tokens or Tokens(service.app.store.documents, service.app.clock), loopback, Logins(failed)),
         dependencies={
             "service": _given(service),
             "background": _given(background),

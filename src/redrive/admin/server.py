@@ -59,8 +59,13 @@ class Server:
     @property
     def url(self) -> str:
         """Where a browser finds it, with the one-time token where a browser keeps it to itself."""
+        return self.address + (f"#token={self.one_time}" if self.one_time else "")
+
+    @property
+    def address(self) -> str:
+        """Where it answers."""
         host = f"[{self.host}]" if ":" in self.host else self.host
-        return f"http://{host}:{self.port}/" + (f"#token={self.one_time}" if self.one_time else "")
+        return f"http://{host}:{self.port}/"
 
     async def run(self, started: Callable[[Server], None] = lambda server: None) -> None:
         """Until `stop`, then until what is under way is done."""

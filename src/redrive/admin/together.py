@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import msgspec
-from litestar import Response, get
+from litestar import Request, Response, get
 from litestar.datastructures import State
 
 from redrive.access.actors import Role
@@ -103,9 +103,10 @@ def _states(families: list[Family]) -> list[Family]:
 
 def _routes(together: Together) -> list[Any]:
     @get("/readyz", role=None, any_parameters=True)
-    async def is_ready() -> Response[Ready]:
-        """200 if store and transports could do their work now and every process runs, 503 if not, and why."""
-        return readiness(await together.checks())
+    async def is_ready(request: Request[Any, Any, Any]) -> Response[Ready]:
+        """200 if store and transports could do their work now and every process runs, else 503; why, is said to who has
+        a token, and on loopback."""
+        return await readiness(request, await together.checks())
 
     @get("/metrics", role=Role.VIEWER, free_on_loopback=True, any_parameters=True, media_type="text/plain")
     async def show_metrics() -> Response[bytes]:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Coroutine
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -22,13 +24,19 @@ _PORT = click.IntRange(0, 65_535)
 @click.option("--host", metavar="ADDRESS", help="Listen on this address. [setting: admin.host, 127.0.0.1]")
 @click.option("--port", type=_PORT, help="Listen on this port; 0 takes a free one. [setting: admin.port, 8321]")
 @click.option("--app", "target", metavar="MODULE:APP", help="Handle messages with this app too, in the same process.")
+@click.option(
+    "--print-token",
+    is_flag=True,
+    envvar="REDRIVE_PRINT_TOKEN",
+    help="Write the one-time token to stdout even where that is no terminal, and may be kept. [REDRIVE_PRINT_TOKEN]",
+)
 @click.option("--no-upkeep", is_flag=True, help="Leave automatic retries, rescue and pruning to other processes.")
 @common
-def up(host: str | None, port: int | None, target: str | None, no_upkeep: bool) -> None:
+def up(host: str | None, port: int | None, target: str | None, print_token: bool, no_upkeep: bool) -> None:
     """Serve the console, the admin API, health and metrics until Ctrl-C.
 
     \b
-    redrive up                          on this machine only; prints a one-time token if there is no other
+    redrive up                          on this machine only; shows a one-time token if there is no other
     redrive token create --role admin --name me
     redrive up --host 0.0.0.0           for others, who need a token
 
@@ -41,7 +49,7 @@ def up(host: str | None, port: int | None, target: str | None, no_upkeep: bool) 
     log_app(app)
     admin = app.settings.admin
     place = admin.host if host is None else host, admin.port if port is None else port
-    _run(serve(app, *place, upkeep=not no_upkeep, started=_introduce))
+    _run(serve(app, *place, upkeep=not no_upkeep, started=partial(_introduce, asked=print_token)))
 
 
 @click.command()
@@ -71,13 +79,25 @@ def _app(target: str | None) -> Redrive:
     return Redrive(settings=prepared(loaded().settings))
 
 
-def _introduce(server: Server) -> None:
+def _introduce(server: Server, asked: bool) -> None:
+    shown = asked or sys.stdout.isatty()
     once = "  (a one-time token: an admin's, until this process ends)" if server.one_time else ""
-    click.echo(f"console  {server.url}{once}")
+    click.echo(f"console  {server.url if shown else server.address}{once if shown else ''}")
+    if server.one_time and not shown:
+        _tell_apart(server.url, once)
     click.echo(f"store    {_redacted(server.app.urls['store'])}")
     if server.app.handlers:
         click.echo(f"worker   {', '.join(server.app.handlers)}")
     click.echo("stop     Ctrl-C")
+
+
+def _tell_apart(url: str, once: str) -> None:
+    """Show a one-time token where it is not kept: stdout goes to a file, a pipe or a log, and stderr may be a terminal."""
+    if sys.stderr.isatty():
+        click.echo(f"open     {url}{once}", err=True)
+    else:
+        click.echo("token    a one-time token is not written into what is captured: ask for it with --print-token, or")
+        click.echo("         make one that stays: redrive token create --role admin --name me")
 
 
 def _redacted(url: str) -> str:

@@ -21,6 +21,7 @@ from redrive.cli.session import ask, command
 from redrive.forensics.editing import VersionView
 from redrive.forensics.jsontext import indented
 from redrive.forensics.views import Attempt, Detail
+from redrive.private import open_private
 
 
 @click.command("show")
@@ -60,7 +61,8 @@ def _write(path: Path, body: bytes) -> None:
     if str(path) == "-":
         write(body)
         return
-    path.write_bytes(body)
+    with open_private(path, "wb") as file:
+        file.write(body)
     say(f"{len(body):,} bytes written to {path}")
 
 
