@@ -1,7 +1,7 @@
 """Who failed to come in: told once for each try, and answered later and later.
 
-A token has 256 random bits, so that no number of tries finds one; what is slowed is the noise and the load of it. A right
-token is never slowed, from whatever address: behind a proxy, everybody has the same.
+A token has 256 random bits, so that no number of tries finds one; what is slowed is the noise and the load of it. A
+right token is never slowed, from whatever address: behind a proxy, everybody has the same.
 """
 
 from __future__ import annotations

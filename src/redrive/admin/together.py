@@ -17,6 +17,7 @@ from redrive.admin.answers import METRICS, READY, TOKEN
 from redrive.admin.api import guarded
 from redrive.admin.health import Ready, is_alive, readiness
 from redrive.admin.server import Uvicorn, config_of, listen
+from redrive.config.settings import Admin
 from redrive.errors import Unavailable
 from redrive.forensics.redact import Redactor
 from redrive.processes.merge import Family, lasting, merged, packed, unpacked
@@ -45,7 +46,7 @@ class Together:
         door = Door(self, is_loopback(self._host))
         state = State({"redactor": Redactor()})
         api = guarded([is_alive, *_routes(self)], door, openapi_config=None, state=state)
-        server = Uvicorn(config_of(api))
+        server = Uvicorn(config_of(api, Admin()))
         serving = asyncio.create_task(server.serve([self._socket]))
         try:
             await asyncio.shield(serving)

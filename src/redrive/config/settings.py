@@ -57,6 +57,28 @@ class Admin(Struct, frozen=True, kw_only=True):
 
     host: Annotated[str, About("The address that `redrive up` listens on", least=1)] = "127.0.0.1"
     port: Annotated[int, About("Its port; 0 takes a free one", least=0, most=65_535)] = 8321
+    tls_cert: Annotated[str | None, About("The certificate, with those that sign it, as PEM: it answers HTTPS", 1)] = (
+        None
+    )
+    tls_key: Annotated[str | None, About("The key of that certificate, as PEM without a password", 1)] = None
+    connections: Annotated[
+        int, About("So many connections at once; past that, the one idle for longest is closed", least=1)
+    ] = 1000
+    header_timeout: Annotated[timedelta, About("How long a client may take to send its headers", least=TICK)] = (
+        timedelta(seconds=10)
+    )
+    body_timeout: Annotated[
+        timedelta, About("How long a client may take to send its body, or read nothing of its answer", least=TICK)
+    ] = timedelta(minutes=1)
+    idle_timeout: Annotated[timedelta, About("How long a connection is kept for the next request", least=TICK)] = (
+        timedelta(seconds=30)
+    )
+    questions: Annotated[
+        int, About("So many questions that are costly to answer at once; others wait their turn", least=1)
+    ] = 8
+    question_wait: Annotated[timedelta, About("How long one waits for its turn, before it is refused")] = timedelta(
+        seconds=15
+    )
 
 
 class Logs(Struct, frozen=True, kw_only=True):

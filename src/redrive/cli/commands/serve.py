@@ -15,6 +15,7 @@ from redrive.cli.session import loaded
 
 if TYPE_CHECKING:
     from redrive.admin.server import Server
+    from redrive.admin.tls import Tls
     from redrive.app import Redrive
 
 _PORT = click.IntRange(0, 65_535)
@@ -24,6 +25,8 @@ _PORT = click.IntRange(0, 65_535)
 @click.option("--host", metavar="ADDRESS", help="Listen on this address. [setting: admin.host, 127.0.0.1]")
 @click.option("--port", type=_PORT, help="Listen on this port; 0 takes a free one. [setting: admin.port, 8321]")
 @click.option("--app", "target", metavar="MODULE:APP", help="Handle messages with this app too, in the same process.")
+@click.option("--tls-cert", metavar="FILE", help="Answer HTTPS with this certificate (PEM). [setting: admin.tls_cert]")
+@click.option("--tls-key", metavar="FILE", help="The key of that certificate (PEM). [setting: admin.tls_key]")
 @click.option(
     "--print-token",
     is_flag=True,
@@ -32,7 +35,15 @@ _PORT = click.IntRange(0, 65_535)
 )
 @click.option("--no-upkeep", is_flag=True, help="Leave automatic retries, rescue and pruning to other processes.")
 @common
-def up(host: str | None, port: int | None, target: str | None, print_token: bool, no_upkeep: bool) -> None:
+def up(
+    host: str | None,
+    port: int | None,
+    target: str | None,
+    tls_cert: str | None,
+    tls_key: str | None,
+    print_token: bool,
+    no_upkeep: bool,
+) -> None:
     """Serve the console, the admin API, health and metrics until Ctrl-C.
 
     \b
@@ -49,7 +60,8 @@ def up(host: str | None, port: int | None, target: str | None, print_token: bool
     log_app(app)
     admin = app.settings.admin
     place = admin.host if host is None else host, admin.port if port is None else port
-    _run(serve(app, *place, upkeep=not no_upkeep, started=partial(_introduce, asked=print_token)))
+    tls = _tls(tls_cert or admin.tls_cert, tls_key or admin.tls_key)
+    _run(serve(app, *place, tls=tls, upkeep=not no_upkeep, started=partial(_introduce, asked=print_token)))
 
 
 @click.command()
@@ -66,6 +78,16 @@ def demo(port: int, place: Path | None) -> None:
     shown = Demo(place, say=click.echo)
     _run(serve(shown.app, "127.0.0.1", port, beside=[shown.produce, shown.narrate], started=shown.introduce))
     click.echo(f"\nThe letters are still in {shown.file}; delete {shown.file.parent} when you are done with them.")
+
+
+def _tls(cert: str | None, key: str | None) -> Tls | None:
+    if cert is None and key is None:
+        return None
+    if cert is None or key is None:
+        raise click.UsageError("TLS takes both: --tls-cert FILE and --tls-key FILE")
+    from redrive.admin.tls import Tls
+
+    return Tls(Path(cert), Path(key))
 
 
 def _app(target: str | None) -> Redrive:
@@ -92,7 +114,7 @@ def _introduce(server: Server, asked: bool) -> None:
 
 
 def _tell_apart(url: str, once: str) -> None:
-    """Show a one-time token where it is not kept: stdout goes to a file, a pipe or a log, and stderr may be a terminal."""
+    """Show a one-time token where nobody keeps it: stdout goes to a file or a pipe, and stderr may be a terminal."""
     if sys.stderr.isatty():
         click.echo(f"open     {url}{once}", err=True)
     else:
