@@ -18,7 +18,7 @@ from msgspec import Struct, field
 from msgspec.structs import fields, replace
 
 from redrive.config.durations import spoken
-from redrive.forensics.secrets import hidden_url
+from redrive.forensics.secrets import MASK, hidden_url
 from redrive.systems.discover import refuse, sections
 
 MIB = 1 << 20
@@ -79,6 +79,15 @@ class Admin(Struct, frozen=True, kw_only=True):
     question_wait: Annotated[timedelta, About("How long one waits for its turn, before it is refused")] = timedelta(
         seconds=15
     )
+
+
+class Lineage(Struct, frozen=True, kw_only=True):
+    """How a message that was sent back proves it."""
+
+    key: Annotated[
+        str,
+        About("Signs what is sent back, alike in every process; empty: a key that the store keeps", is_secret=True),
+    ] = ""
 
 
 class Logs(Struct, frozen=True, kw_only=True):
@@ -203,6 +212,7 @@ class Settings(Struct, frozen=True, kw_only=True):
     body_limit: Annotated[int, About("The largest body that is accepted", least=1, is_size=True)] = 16 * MIB
     redact: Redaction = Redaction()
     admin: Admin = Admin()
+    lineage: Lineage = Lineage()
     logs: Logs = Logs()
     retention: Retention = Retention()
     upkeep: Upkeep = Upkeep()
@@ -333,7 +343,7 @@ def value_at(settings: Settings, path: str) -> Any:
 def _described(key: Key, settings: Settings, sources: Mapping[str, str]) -> Described:
     value, source = value_at(settings, key.path), sources.get(key.path, "default")
     if key.about.is_secret:
-        value = tuple(map(hidden_url, value))
+        value = tuple(map(hidden_url, value)) if isinstance(value, tuple) else value and MASK
     return Described(key.path, key.environ, written(value), source, written(key.default), key.takes, key.about.text)
 
 
