@@ -32,10 +32,9 @@ async def served(place: Path, **limits: object) -> AsyncIterator[tuple[Server, s
         _, token = await server.tokens.create("me", Role.VIEWER)
         running = asyncio.create_task(server.run())
         try:
+            assert await works(server, token)  # it answers: so it can be stopped
             yield server, token
         finally:
-            while server._uvicorn is None or not server._uvicorn.started:
-                await asyncio.sleep(0.01)
             server.stop()
             await running
 

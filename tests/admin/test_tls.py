@@ -18,10 +18,10 @@ def certificate(place: Path, name: str) -> None:
     """A certificate for localhost with that common name, as `cert.pem` and `key.pem`, put there as certbot does."""
     new = place / f"{name}.d"
     new.mkdir()
+    made = "openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes -days 2 -keyout key.pem -out cert.pem"
     subprocess.run(
-        ["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes", "-days", "2"]
-        + ["-subj", f"/CN={name}", "-addext", "subjectAltName=IP:127.0.0.1"]
-        + ["-keyout", str(new / "key.pem"), "-out", str(new / "cert.pem")],
+        [*made.split(), "-subj", f"/CN={name}", "-addext", "subjectAltName=IP:127.0.0.1"],
+        cwd=new,
         check=True,
         capture_output=True,
     )
@@ -31,10 +31,13 @@ def certificate(place: Path, name: str) -> None:
 
 def name_shown(place: Path, port: int) -> str:
     """The common name of the certificate that a client sees, which trusts only what is in the file now."""
-    with httpx.Client(verify=ssl.create_default_context(cafile=place / "cert.pem")) as http:
-        with http.stream("GET", f"https://127.0.0.1:{port}/healthz") as answer:
-            assert answer.status_code == 200
-            found = answer.extensions["network_stream"].get_extra_info("ssl_object").getpeercert()
+    trusting = ssl.create_default_context(cafile=place / "cert.pem")
+    with (
+        httpx.Client(verify=trusting) as http,
+        http.stream("GET", f"https://127.0.0.1:{port}/healthz") as answer,
+    ):
+        assert answer.status_code == 200
+        found = answer.extensions["network_stream"].get_extra_info("ssl_object").getpeercert()
     return str(dict(pair for part in found["subject"] for pair in part)["commonName"])
 
 

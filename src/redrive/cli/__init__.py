@@ -59,6 +59,7 @@ TABLE = {
     "Admin": {
         "doctor": (".doctor:doctor", "What is configured, reachable and unsafe; how to mend it"),
         "token": (".tokens:token", "Tokens of the admin API: create, list, revoke"),
+        "keys": (".keys:keys", "Keys that sign what is sent back: rotate"),
         "alerts": (
             ".alerts:alerts",
             "Who is told when something goes wrong: try it, see the rules",

@@ -197,9 +197,8 @@ def _redis_id(message: Message) -> str:
     letter, replay = message.header(LETTER), message.header(REPLAY)
     if letter is None:
         return message.id
-    return b"-".join((named(letter).encode(), replay or str(microseconds(message.enqueued_at)).encode())).decode(
-        "ascii", "replace"
-    )
+    sent = str(microseconds(message.enqueued_at)) if replay is None else replay.decode("ascii", "replace")
+    return f"{named(letter)}-{sent}"
 
 
 def open_transport(url: str, *, clock: Clock, lease: timedelta) -> DramatiqOverRedis:
