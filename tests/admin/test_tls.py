@@ -18,7 +18,7 @@ def certificate(place: Path, name: str) -> None:
     """A certificate for localhost with that common name, as `cert.pem` and `key.pem`, put there as certbot does."""
     new = place / f"{name}.d"
     new.mkdir()
-    made = "openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes -days 2 -keyout key.pem -out cert.pem"
+    made = "openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes -keyout key.pem -out cert.pem"
     subprocess.run(
         [*made.split(), "-subj", f"/CN={name}", "-addext", "subjectAltName=IP:127.0.0.1"],
         cwd=new,

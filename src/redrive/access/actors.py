@@ -51,7 +51,7 @@ EVERYTHING = Scope()
 class Via(StrEnum):
     """How an actor came in."""
 
-    TOKEN = "token"
+    TOKEN = "token"  # noqa: S105
     PERSON = "person"  # of an identity provider
     STORE = "store"  # a command line on the database itself: a direct access, whoever the system says it is
     REDRIVE = "redrive"  # by itself, as a rule of somebody's asked for

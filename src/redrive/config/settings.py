@@ -81,6 +81,14 @@ class Admin(Struct, frozen=True, kw_only=True):
     )
 
 
+class Collect(Struct, frozen=True, kw_only=True):
+    """What `redrive collect` believes."""
+
+    sources: Annotated[
+        tuple[str, ...], About("The sources that a dead record may name as its own, such as `orders.*`")
+    ] = ()
+
+
 class Lineage(Struct, frozen=True, kw_only=True):
     """How a message that was sent back proves it."""
 
@@ -212,6 +220,7 @@ class Settings(Struct, frozen=True, kw_only=True):
     body_limit: Annotated[int, About("The largest body that is accepted", least=1, is_size=True)] = 16 * MIB
     redact: Redaction = Redaction()
     admin: Admin = Admin()
+    collect: Collect = Collect()
     lineage: Lineage = Lineage()
     logs: Logs = Logs()
     retention: Retention = Retention()

@@ -18,9 +18,7 @@ def keys() -> None:
 
 
 @keys.command()
-@click.option(
-    "--drop-old", is_flag=True, help="Make none, and forget all but the newest: what they signed is not known."
-)
+@click.option("--drop-old", is_flag=True, help="Make none, and forget all but the newest.")
 @common
 def rotate(drop_old: bool) -> None:
     """Add a key. It signs in three minutes, when every process knows it; the old ones are accepted until --drop-old."""
