@@ -73,12 +73,6 @@ class Admin(Struct, frozen=True, kw_only=True):
     idle_timeout: Annotated[timedelta, About("How long a connection is kept for the next request", least=TICK)] = (
         timedelta(seconds=30)
     )
-    questions: Annotated[
-        int, About("So many questions that are costly to answer at once; others wait their turn", least=1)
-    ] = 8
-    question_wait: Annotated[timedelta, About("How long one waits for its turn, before it is refused")] = timedelta(
-        seconds=15
-    )
 
 
 class Collect(Struct, frozen=True, kw_only=True):
