@@ -28,6 +28,11 @@ class Logins:
         self._waiting = 0
         self.sleep: Callable[[float], Awaitable[None]] = asyncio.sleep
 
+    @property
+    def addresses(self) -> int:
+        """How many are remembered."""
+        return len(self._failed)
+
     async def failed(self, address: str) -> None:
         """Tell of a wrong token, and return when it may be answered."""
         times = self._failed.pop(address, 0) + 1
