@@ -38,7 +38,7 @@ class Bounded(H11Protocol):
         self.began = self.loop.time()
         self._allow(h11.IDLE, self.limits.header_timeout)
         if len(self.connections) > self.limits.connections:
-            self._make_room()
+            self._close_oldest()
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._stop()
@@ -93,7 +93,7 @@ class Bounded(H11Protocol):
                 self.transport.write(said)
             self.transport.close()
 
-    def _make_room(self) -> None:
+    def _close_oldest(self) -> None:
         """Close the connection that has waited for longest; where none waits, this one."""
         others = (other for other in self.connections if isinstance(other, Bounded) and other is not self)
         waiting = [other for other in others if other.is_waiting and not other.transport.is_closing()]
