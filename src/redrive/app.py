@@ -27,6 +27,7 @@ from redrive.flow.context import BatchSpan, Context, Handler, Span
 from redrive.flow.decode import Decoder, batch_signature_of, decode_wants_message, encode, signature_of
 from redrive.flow.exactly_once import connection_parameter, given_connection, in_transactions
 from redrive.flow.held import KeyHolds
+from redrive.flow.signing import use_key
 from redrive.flow.storms import StormGuard
 from redrive.flow.threads import InThisThread, Threads
 from redrive.flow.validate import GivenHeaders, bytes_of, headers_of, moment_of, priority_of, text_of
@@ -91,6 +92,7 @@ class Redrive:
         version: str | None = None,
     ) -> None:
         self.settings = settings or load(config)
+        use_key(self.settings.lineage.key)
         self.clock: Clock = clock or SystemClock()
         self.events = Events()
         self.classify = classifier or Classifier()

@@ -296,8 +296,6 @@ def _message_of(old: Letter, new: Letter) -> tuple[Message, int, Edit | None]:
     is_ours = old.version > 0 and new.last.edition is not None
     if is_ours or old.message.body == new.message.body:
         return old.message, old.version, old.edit
-    if old.version == 0:
-        return new.message, 0, None
     return new.message, old.version + 1, Edit(by="", at=new.updated_at, why=ANOTHER)
 
 

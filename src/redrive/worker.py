@@ -7,16 +7,19 @@ import logging
 import os
 import signal
 from collections.abc import Callable, Coroutine, Sequence
+from contextlib import suppress
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
 from redrive.alerts import alerting
-from redrive.errors import ConfigError
+from redrive.clock import Pause
+from redrive.errors import ConfigError, Unavailable
 from redrive.flow.batches import BatchConsumer
 from redrive.flow.context import Context
 from redrive.flow.receive import Consumer
+from redrive.flow.signing import EVERY, load_keys
 from redrive.processes.overseer import overseer
-from redrive.telemetry.events import WorkerStarted, WorkerStopped
+from redrive.telemetry.events import BackendDown, WorkerStarted, WorkerStopped
 from redrive.upkeep.heartbeat import Heartbeat
 from redrive.upkeep.loop import Upkeep
 from redrive.upkeep.pausing import PauseWatch
@@ -40,6 +43,7 @@ class Worker:
         if not app.handlers:
             raise ConfigError("this app has no handlers: register one with @app.handler('orders')")
         self._app = app
+        self._ending = asyncio.Event()
         self.grace = app.settings.grace if grace is None else grace
         self._consumers = [consumer_of(app.context(handler)) for handler in app.handlers.values()]
         by_source = dict(zip(app.handlers, self._consumers, strict=True))
@@ -54,10 +58,11 @@ class Worker:
         app = self._app
         app.events.emit(WorkerStarted(worker=app.settings.worker_name, sources=tuple(app.handlers)))
         try:
+            await self._load_keys()
             await self._pauses.begin()
             await self._storms.begin()
             async with alerting(app), asyncio.TaskGroup() as group:
-                helpers = [group.create_task(helper()) for helper in self._helpers]
+                helpers = [group.create_task(helper()) for helper in (*self._helpers, self._renew_keys)]
                 consumers = [group.create_task(consumer.run(self.grace)) for consumer in self._consumers]
                 await asyncio.wait(consumers)
                 for helper in helpers:
@@ -69,8 +74,28 @@ class Worker:
             released = sum(consumer.released for consumer in self._consumers)
             app.events.emit(WorkerStopped(worker=app.settings.worker_name, released=released))
 
+    async def _load_keys(self) -> None:
+        """Wait for the keys that messages which come back are proven by: nothing is received before."""
+        app, pause = self._app, Pause(0.1, 10.0)
+        while not self._ending.is_set():
+            try:
+                await load_keys(app.store, app.clock.now())
+                return
+            except Unavailable as error:
+                seconds = pause.next()
+                app.events.emit(BackendDown(backend=error.name, why=str(error), pause=timedelta(seconds=seconds)))
+                await app.clock.wait(self._ending, seconds)
+
+    async def _renew_keys(self) -> None:
+        """Read the keys now and then, until it is cancelled: somebody may rotate them."""
+        while True:
+            await asyncio.sleep(EVERY.total_seconds())
+            with suppress(Unavailable):
+                await load_keys(self._app.store, self._app.clock.now())
+
     def stop(self) -> None:
         """Take nothing new; end when what runs is done."""
+        self._ending.set()
         self._heartbeat.drain()
         for consumer in self._consumers:
             consumer.stop()

@@ -28,7 +28,7 @@ async def test_it_lives_whatever_its_store_does(client: Client, shop: Shop, monk
 
 
 async def test_it_is_ready_when_store_and_transports_are(client: Client) -> None:
-    answer = await (await client(None)).get("/readyz")
+    answer = await (await client(Role.VIEWER)).get("/readyz")
     assert answer.status_code == 200
     assert answer.json() == {"status": "ok", "checks": {"store": "ok", "transports.default": "ok"}}
 
@@ -37,7 +37,7 @@ async def test_it_says_which_backend_is_not_ready_and_why(
     client: Client, shop: Shop, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(shop.app.store, "check", away)
-    answer = await (await client(None)).get("/readyz")
+    answer = await (await client(Role.VIEWER)).get("/readyz")
     assert answer.status_code == 503
     assert answer.json()["checks"] == {
         "store": "redrive.db is unavailable: the disk is full",
@@ -48,7 +48,7 @@ async def test_it_says_which_backend_is_not_ready_and_why(
 async def test_a_backend_that_hangs_is_not_ready(client: Client, shop: Shop, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(shop.app.store, "check", asyncio.Event().wait)
     monkeypatch.setattr(health, "_PATIENCE", 0.01)
-    answer = await (await client(None)).get("/readyz")
+    answer = await (await client(Role.VIEWER)).get("/readyz")
     assert answer.status_code == 503
     assert "no answer" in answer.json()["checks"]["store"]
 
@@ -111,6 +111,13 @@ async def test_every_answer_is_safe_in_a_browser(client: Client) -> None:
         ("127.0.0.1.evil.test", 421),
         ("localhost.evil.test:8321", 421),
         ("", 421),
+        ("localhost:80:evil", 421),
+        ("[::1]evil", 421),
+        ("[::1", 421),
+        ("127.0.0.1.evil", 421),
+        ("user@localhost", 421),
+        ("localhost:evil", 421),
+        ("localhost, evil.test", 400),
     ],
 )
 async def test_on_loopback_another_name_is_refused(shop: Shop, host: str, status: int) -> None:

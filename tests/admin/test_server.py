@@ -32,7 +32,7 @@ async def slow(body: dict) -> None:
 
 
 async def test_up_answers_with_the_token_it_printed_and_ends_cleanly(tmp_path: Path) -> None:
-    async with redrive(tmp_path, "up", "--port", "0") as up:
+    async with redrive(tmp_path, "up", "--port", "0", "--print-token") as up:
         address = await up.line(r"(http://127\.0\.0\.1:\d+/)#token=(rdr_[\w-]+)")
         await up.line("Ctrl-C")
         headers = {"Authorization": f"Bearer {address[2]}"}

@@ -237,7 +237,7 @@ def test_its_store_its_transport_and_its_reader(place: Place) -> None:
 
 def test_the_server_has_its_routes_its_metrics_and_what_it_prepares(place: Place) -> None:
     server = subprocess.Popen(
-        [sys.executable, "-m", "redrive", "up", "--port", "0"],
+        [sys.executable, "-m", "redrive", "up", "--port", "0", "--print-token"],
         cwd=place.work,
         env={**place.environ, "REDRIVE_PARCELS_DEPOT": "yard"},
         stdout=subprocess.PIPE,

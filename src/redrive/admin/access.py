@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ipaddress
+import re
 from collections.abc import Iterator
 from contextlib import suppress
 from typing import Any, Protocol
@@ -14,9 +15,10 @@ from litestar.exceptions import MethodNotAllowedException
 from litestar.handlers import BaseRouteHandler, HTTPRouteHandler
 from litestar.routes import HTTPRoute
 from litestar.types import Message, Scope
-from msgspec import Struct
+from msgspec import Struct, field
 
 from redrive.access.actors import Actor, Role
+from redrive.access.logins import Logins
 from redrive.access.tokens import Token, actor_of_token
 from redrive.access.trail import Phase
 from redrive.admin.problems import Refused
@@ -25,6 +27,7 @@ from redrive.service import Service
 
 Connection = ASGIConnection[Any, Any, Any, Any]
 
+_HOST = re.compile(r"(?:\[(?P<address>[0-9a-fA-F:.]+)\]|(?P<name>[A-Za-z0-9._-]+))(?::[0-9]{1,5})?")
 _SAFE = {
     "X-Content-Type-Options": "nosniff",
     "X-Frame-Options": "DENY",
@@ -46,10 +49,11 @@ class ChecksTokens(Protocol):
 
 
 class Door(Struct, frozen=True):
-    """The tokens that are let in, and whether only this machine can reach the server."""
+    """The tokens that are let in, whether only this machine can reach the server, and who failed to come in."""
 
     tokens: ChecksTokens
     loopback: bool
+    logins: Logins = field(default_factory=Logins)
 
 
 async def authorize(connection: Connection, handler: BaseRouteHandler) -> None:
@@ -65,7 +69,7 @@ async def authorize(connection: Connection, handler: BaseRouteHandler) -> None:
     role: Role | None = handler.opt["role"]
     if role is None or (door.loopback and handler.opt.get("free_on_loopback")):
         return
-    token = await _token(connection, door.tokens)
+    token = await _token(connection, door)
     actor = actor_of_token(token)
     if not actor.role.allows(role):
         await _note_refusal(connection, actor, role)
@@ -94,17 +98,30 @@ async def _note_refusal(connection: Connection, actor: Actor, role: Role) -> Non
         await service.note(actor, "request", what, outcome=Phase.REFUSED)
 
 
-async def _token(connection: Connection, tokens: ChecksTokens) -> Token:
+async def sees_details(connection: Connection) -> bool:
+    """Whether an open route may tell this one more than yes or no: it has a token, or only this machine can ask."""
+    door: Door = connection.app.state.door
+    text = _bearer(connection)
+    return door.loopback or (bool(text) and await door.tokens.check(text) is not None)
+
+
+def _bearer(connection: Connection) -> str:
     scheme, _, text = connection.headers.get("authorization", "").partition(" ")
-    if not text or scheme.lower() != "bearer":
+    return text.strip() if scheme.lower() == "bearer" else ""
+
+
+async def _token(connection: Connection, door: Door) -> Token:
+    text = _bearer(connection)
+    if not text:
         raise Refused(
             401,
             "this needs a token",
             "send `Authorization: Bearer rdr_…`; `redrive token create` makes one",
             'Bearer realm="redrive"',
         )
-    token = await tokens.check(text.strip())
+    token = await door.tokens.check(text)
     if token is None:
+        await door.logins.failed(connection.client.host if connection.client else "")
         raise Refused(
             401,
             "this token is unknown or revoked",
@@ -155,7 +172,7 @@ async def only_this_machine(connection: Connection, handler: BaseRouteHandler) -
     A page of another site can make a browser ask 127.0.0.1 under a name of its own (DNS rebinding), and would be
     taken for ours; the Host header gives it away.
     """
-    host = connection.headers.get("host", "")
+    host = ", ".join(connection.headers.getall("host", []))
     if connection.app.state.door.loopback and not is_loopback(_without_port(host)):
         raise Refused(
             421,
@@ -165,9 +182,9 @@ async def only_this_machine(connection: Connection, handler: BaseRouteHandler) -
 
 
 def _without_port(host: str) -> str:
-    if host.startswith("["):
-        return host[1:].partition("]")[0]
-    return host.partition(":")[0]
+    """The name or address in a Host header; empty, if the header is anything else than that and perhaps a port."""
+    found = _HOST.fullmatch(host)
+    return (found["address"] or found["name"]) if found else ""
 
 
 async def make_safe(message: Message, scope: Scope) -> None:

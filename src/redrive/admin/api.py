@@ -19,6 +19,7 @@ except ImportError as error:
 
 from redrive import console
 from redrive.access.actors import Actor
+from redrive.access.logins import Logins
 from redrive.access.tokens import Tokens
 from redrive.admin import approvals, fairness, groups, health, incidents, letters, openapi, queues, replays
 from redrive.admin import tokens as token_routes
@@ -26,6 +27,7 @@ from redrive.admin.access import Door, actor_of, authorize, check_roles, is_loop
 from redrive.admin.background import Background
 from redrive.admin.problems import MOST_BYTES, error_answers
 from redrive.admin.wire import StrictRequest, answer_invalid, check_parameters
+from redrive.telemetry.events import LoginFailed
 from redrive.telemetry.metrics import Metrics
 
 _PROBES = (health.router,)
@@ -63,6 +65,9 @@ def create_api(
     tokens = tokens or Tokens(service.app.store.documents, service.app.clock)
     metrics = metrics or Metrics(service.app.events)
 
+    def failed(address: str, times: int) -> None:
+        service.app.events.emit(LoginFailed(address=address, times=times))
+
     @asynccontextmanager
     async def lifespan(api: Litestar) -> AsyncIterator[None]:
         yield
@@ -71,7 +76,7 @@ def create_api(
 
     return guarded(
         [*(_PROBES if probes_only else _ALL), *routers],
-        Door(tokens, loopback),
+        Door(tokens, loopback, Logins(failed)),
         dependencies={
             "service": Provide(_seen, sync_to_thread=False),
             "background": _given(background),

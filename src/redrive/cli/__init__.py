@@ -61,6 +61,7 @@ TABLE = {
         "doctor": (".doctor:doctor", "What is configured, reachable and unsafe; how to mend it"),
         "audit": (".audit:audit", "Who did what, and the proof that nobody has changed it since"),
         "token": (".tokens:token", "Tokens of the admin API: create, list, revoke"),
+        "keys": (".keys:keys", "Keys that sign what is sent back: rotate"),
         "alerts": (
             ".alerts:alerts",
             "Who is told when something goes wrong: try it, see the rules",

@@ -12,6 +12,7 @@ from redrive.clock import Clock, Pause
 from redrive.collect.foreign import unread
 from redrive.collect.joining import join
 from redrive.errors import Unavailable
+from redrive.flow.signing import load_keys
 from redrive.model import Done, Letter
 from redrive.stores.base import Store
 from redrive.stores.recording import record_each
@@ -165,6 +166,7 @@ class Collector:
         down = None
         while True:
             try:
+                await load_keys(self._store, self._clock.now())
                 joined = await join(self._store.letters, found, self._clock.now())
                 if joined.entries:
                     await self._store.ledger.mark(joined.entries)

@@ -18,7 +18,7 @@ from msgspec import Struct, field
 from msgspec.structs import fields, replace
 
 from redrive.config.durations import spoken
-from redrive.forensics.secrets import hidden_url
+from redrive.forensics.secrets import MASK, hidden_url
 from redrive.systems.discover import refuse, sections
 
 MIB = 1 << 20
@@ -57,6 +57,39 @@ class Admin(Struct, frozen=True, kw_only=True):
 
     host: Annotated[str, About("The address that `redrive up` listens on", least=1)] = "127.0.0.1"
     port: Annotated[int, About("Its port; 0 takes a free one", least=0, most=65_535)] = 8321
+    tls_cert: Annotated[str | None, About("The certificate, with those that sign it, as PEM: it answers HTTPS", 1)] = (
+        None
+    )
+    tls_key: Annotated[str | None, About("The key of that certificate, as PEM without a password", 1)] = None
+    connections: Annotated[
+        int, About("So many connections at once; past that, the one idle for longest is closed", least=1)
+    ] = 1000
+    header_timeout: Annotated[timedelta, About("How long a client may take to send its headers", least=TICK)] = (
+        timedelta(seconds=10)
+    )
+    body_timeout: Annotated[
+        timedelta, About("How long a client may take to send its body, or read nothing of its answer", least=TICK)
+    ] = timedelta(minutes=1)
+    idle_timeout: Annotated[timedelta, About("How long a connection is kept for the next request", least=TICK)] = (
+        timedelta(seconds=30)
+    )
+
+
+class Collect(Struct, frozen=True, kw_only=True):
+    """What `redrive collect` believes."""
+
+    sources: Annotated[
+        tuple[str, ...], About("The sources that a dead record may name as its own, such as `orders.*`")
+    ] = ()
+
+
+class Lineage(Struct, frozen=True, kw_only=True):
+    """How a message that was sent back proves it."""
+
+    key: Annotated[
+        str,
+        About("Signs what is sent back, alike in every process; empty: a key that the store keeps", is_secret=True),
+    ] = ""
 
 
 class Access(Struct, frozen=True, kw_only=True):
@@ -197,6 +230,8 @@ class Settings(Struct, frozen=True, kw_only=True):
     redact: Redaction = Redaction()
     access: Access = Access()
     admin: Admin = Admin()
+    collect: Collect = Collect()
+    lineage: Lineage = Lineage()
     logs: Logs = Logs()
     retention: Retention = Retention()
     upkeep: Upkeep = Upkeep()
@@ -327,7 +362,7 @@ def value_at(settings: Settings, path: str) -> Any:
 def _described(key: Key, settings: Settings, sources: Mapping[str, str]) -> Described:
     value, source = value_at(settings, key.path), sources.get(key.path, "default")
     if key.about.is_secret:
-        value = "[hidden]" if isinstance(value, str) else tuple(map(hidden_url, value or ()))
+        value = tuple(map(hidden_url, value)) if isinstance(value, tuple) else value and MASK
     return Described(key.path, key.environ, written(value), source, written(key.default), key.takes, key.about.text)
 
 

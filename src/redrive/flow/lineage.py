@@ -1,7 +1,9 @@
 """The headers by which a message that was sent back finds its letter again.
 
-They are believed only on the message they were made for: user code that copies headers to another message must
-not resolve somebody else's letter, and a forged or broken header is just a header.
+They are believed only on the message they were made for, and only if a key of ours signed them (signing.py): user code
+that copies headers to another message must not resolve somebody else's letter, and a forged or broken header is just a
+header. `redrive-letter` is `ID.VERSION.SIGNATURE`, in one
+header, so that whatever carries the id carries its proof.
 """
 
 from __future__ import annotations
@@ -11,7 +13,19 @@ from datetime import datetime
 from msgspec import Struct
 from msgspec.structs import replace
 
-from redrive.model import LETTER_HEADER, WAITING, Letter, LetterId, Message, Reason, State, letter_id, with_headers
+from redrive.model import (
+    LETTER_HEADER,
+    WAITING,
+    Headers,
+    Letter,
+    LetterId,
+    Message,
+    Reason,
+    State,
+    letter_id,
+    with_headers,
+)
+from redrive.proof import ring
 
 LETTER = LETTER_HEADER
 REPLAY, RETRIES, AFTER = "redrive-replay", "redrive-retries", "redrive-after"
@@ -36,20 +50,49 @@ class Lineage(Struct, frozen=True):
 
 def lineage(message: Message) -> Lineage | None:
     """The letter that the message was sent back from; None if it never was."""
-    if not message.headers:
+    if not message.headers or message.header(LETTER) is None:
         return None
-    headers = dict(message.headers)  # of a repeat, the last one holds
-    claimed = headers.get(LETTER)
-    if claimed is None or claimed.decode("ascii", "replace") != letter_id(message.source, message.id):
+    return believed(message.headers, letter_id(message.source, message.id), message.source, message.id)
+
+
+def believed(given: Headers, letter: LetterId, source: str, message_id: str) -> Lineage | None:
+    """What headers say of that letter, whose message has that id; None if they name another, or we did not sign."""
+    headers = dict(given)  # of a repeat, the last one holds
+    claimed, version, signature = _parts(headers.get(LETTER, b""))
+    if claimed != letter:
         return None
     replay = headers.get(REPLAY)
-    return Lineage(
-        letter=claimed.decode("ascii"),
+    found = Lineage(
+        letter=letter,
         retries=_number(headers.get(RETRIES)),
         replay=replay.decode("ascii", "replace") if replay else None,
         by_hand=BY_HAND in headers,
-        version=_number(headers.get(VERSION)),
+        version=_number(version if signature else headers.get(VERSION)),
     )
+    return found if ring().believes(signature, *_signed(found, source, message_id)) else None
+
+
+def named(value: bytes) -> LetterId:
+    """The letter that a value of `redrive-letter` names, whoever wrote it."""
+    return _parts(value)[0]
+
+
+def _parts(value: bytes) -> tuple[str, bytes, str]:
+    letter, _, rest = value.partition(b".")
+    version, _, signature = rest.partition(b".")
+    return letter.decode("ascii", "replace"), version, signature.decode("ascii", "replace")
+
+
+def _signed(origin: Lineage, source: str, message_id: str) -> tuple[object, ...]:
+    """What is signed, all of it."""
+    texts = (text.encode("utf-8", "surrogatepass").hex() for text in (source, message_id))
+    return (origin.letter, *texts, origin.retries, origin.replay, origin.by_hand, origin.version)
+
+
+def _proof(origin: Lineage, source: str, message_id: str) -> bytes:
+    """The value of `redrive-letter`; the bare id where there is no key."""
+    signature = ring().sign(*_signed(origin, source, message_id))
+    return f"{origin.letter}.{origin.version}.{signature}".encode() if signature else origin.letter.encode()
 
 
 def _number(text: bytes | None) -> int:
@@ -69,7 +112,9 @@ def sent_back(letter: Letter, *, now: datetime, replay: str | None = None, by_ha
     is_first = letter.reason is Reason.PARKED and not retries and replay is None
     headers = with_headers(
         letter.message.headers,
-        redrive_letter=letter.id.encode(),
+        redrive_letter=_proof(
+            Lineage(letter.id, retries, replay, by_hand, letter.version), letter.message.source, letter.message.id
+        ),
         redrive_retries=str(retries).encode(),
         redrive_replay=None if replay is None else replay.encode(),
         redrive_by_hand=b"1" if by_hand else None,

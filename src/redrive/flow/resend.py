@@ -23,6 +23,7 @@ from redrive.clock import Clock
 from redrive.errors import ConfigError, MissingExtra
 from redrive.flow.fits import Fits
 from redrive.flow.lineage import sent_back
+from redrive.flow.signing import load_keys
 from redrive.forensics.query import Query
 from redrive.model import Letter, LetterId, Owner, State
 from redrive.stores.base import Store
@@ -53,6 +54,7 @@ class Resend:
         replay: str | None = None,
         fits: Fits = lambda message: None,
     ) -> None:
+        self._store = store
         self._letters = store.letters
         self._transports = transports
         self._clock = clock
@@ -65,6 +67,7 @@ class Resend:
     async def claim(self, query: Query, limit: int) -> Sequence[Letter]:
         """Claim letters: they are ours until they are confirmed or undone, or the lease ends."""
         now = self._clock.now()
+        await load_keys(self._store, now)  # before anything is ours: what goes back is signed
         until = now + self._lease
         return await self._letters.claim(
             query, to=self._to, owner=self._owner, now=now, until=until, limit=limit, replay=self._replay

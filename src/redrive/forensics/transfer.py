@@ -12,6 +12,7 @@ import msgspec
 
 from redrive.errors import UsageError
 from redrive.model import Letter, LetterId, Version
+from redrive.private import open_private
 from redrive.untrusted import UNREADABLE
 
 FORMAT = "redrive.letter/1"
@@ -74,7 +75,7 @@ def write_lines(file: IO[bytes], letters: Iterable[Letter], versions: Versions =
 
 def append_lines(path: Path, letters: Iterable[Letter], versions: Versions = MappingProxyType({})) -> None:
     """Append the letters to a file, with their versions; they are on the disk when it returns."""
-    with path.open("ab") as file:
+    with open_private(path, "ab") as file:
         write_lines(file, letters, versions)
         file.flush()
         os.fsync(file.fileno())

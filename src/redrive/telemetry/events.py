@@ -164,6 +164,13 @@ class LeaseLost(Event, frozen=True):
     messages: tuple[MessageId, ...]
 
 
+class LoginFailed(Event, frozen=True):
+    """Somebody at that address showed a token that is unknown or revoked."""
+
+    address: str
+    times: int  # by now, from there
+
+
 class BackendDown(Event, frozen=True):
     """A store or transport does not answer; what we hold is kept, and we go slower."""
 

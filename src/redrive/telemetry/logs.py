@@ -240,6 +240,7 @@ _SAYS: Mapping[type[Event], Callable[[Any], Line]] = {
     facts.BackendDown: _down,
     facts.LeaseLost: _lost,
     facts.BatchSettled: _settled,
+    facts.LoginFailed: _as_is(logging.WARNING, "login_failed"),
     facts.BackendUp: _as_is(logging.INFO, "backend_up"),
     facts.BreakerMoved: _as_is(logging.WARNING, "breaker_moved"),
     facts.SourceStormed: _as_is(logging.ERROR, "source_stormed"),

@@ -16,6 +16,7 @@ from redrive.cli.options import as_json
 from redrive.cli.output import letters_said, say, tell_json
 from redrive.cli.session import loaded
 from redrive.collect.collector import Collector, Reader
+from redrive.collect.destinations import confined
 from redrive.collect.formats import by_topic, mixed, opened
 from redrive.registry import open_transport, require_transport
 from redrive.systems.use import formats
@@ -37,7 +38,14 @@ def _formats_said() -> str:
 @click.command()
 @click.argument("url", metavar="URL/NAME")
 @click.option("--follow", is_flag=True, help="Go on when everything that lies there is collected, until Ctrl-C.")
-@click.option("--source", default=None, help="Where a replay sends them, if a message does not say it itself.")
+@click.option("--source", default=None, help="Where a replay sends them, whatever a message says itself.")
+@click.option(
+    "--allow-source",
+    "allowed",
+    multiple=True,
+    metavar="PATTERN",
+    help="A place that messages may name themselves, such as 'orders.*'. [setting: collect.sources]",
+)
 @click.option("--transport", default=None, help="The transport that a replay uses. [that of the form, or default]")
 @click.option(
     "--format",
@@ -47,7 +55,15 @@ def _formats_said() -> str:
 )
 @as_json
 @common
-def collect(url: str, follow: bool, source: str | None, transport: str | None, form: str | None, as_json: bool) -> None:
+def collect(
+    url: str,
+    follow: bool,
+    source: str | None,
+    allowed: tuple[str, ...],
+    transport: str | None,
+    form: str | None,
+    as_json: bool,
+) -> None:
     """Bring a dead-letter topic of Kafka, or a dead-letter queue of RabbitMQ or Amazon SQS, into the store.
 
     A message is acknowledged when its letter is durable. What Spring, Kafka Connect, RabbitMQ, MassTransit,
@@ -62,6 +78,7 @@ def collect(url: str, follow: bool, source: str | None, transport: str | None, f
     address, name = _taken_apart(url)
     require_transport(address)
     read, prepare = _reader(address, name, transport, source, form)
+    read = confined(read, source, (*allowed, *loaded().settings.collect.sources))
     count = run_on_fast_loop(_collect(address, name, read, prepare, follow))
     tell_json({"collected": count}) if as_json else say(f"{letters_said(count)} collected")
 

@@ -22,6 +22,7 @@ from redrive.forensics.carried import CarriedMessage, message_of
 from redrive.forensics.editing import VersionView
 from redrive.forensics.jsontext import indented
 from redrive.forensics.views import Attempt, Detail
+from redrive.private import open_private
 
 
 @click.command("show")
@@ -77,7 +78,8 @@ def _write(path: Path, body: bytes) -> None:
     if str(path) == "-":
         write(body)
         return
-    path.write_bytes(body)
+    with open_private(path, "wb") as file:
+        file.write(body)
     say(f"{len(body):,} bytes written to {path}")
 
 

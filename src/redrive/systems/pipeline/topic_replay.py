@@ -19,6 +19,7 @@ from msgspec import Struct
 from redrive.access.actors import Actor
 from redrive.errors import TransportUnavailable, Unavailable, UsageError
 from redrive.flow.lineage import sent_back
+from redrive.flow.signing import load_keys
 from redrive.forensics.query import Query
 from redrive.model import Letter, State
 from redrive.service import Service
@@ -220,6 +221,8 @@ async def _send(service: Service, split: _Split, reading: DlqReading, actor: Act
     """Those that have a letter go as every replay goes; the others straight from the topic."""
     now = service.app.clock.now()
     if split.unknown:
+        with suppress(Unavailable):
+            await load_keys(service.app.store, now)
         streams = [sent_back(found.letter, now=now, by_hand=True) for found in split.unknown]
         await service.app.send_messages(streams)
         await asyncio.to_thread(reading.sent, split.unknown)
