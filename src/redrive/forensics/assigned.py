@@ -16,6 +16,7 @@ from redrive.forensics.shapes import Span
 
 _LONGEST_KEY = 64
 _MOST = 1 << 16  # of a value that is looked at, before it is masked as far as that
+_LONGEST_ELEMENT = 4096
 _KEY_CHARS = bytes(
     107 if code > 127 or chr(code).isalnum() or chr(code) in "_.-$?" else 32 for code in range(256)
 )  # 107 is k; "?" stands for what is no ASCII
@@ -225,7 +226,7 @@ class _Around:
             start = text.rfind("<", max(start - 40, 0), start) + 1
         if not start or text[start - 1] != "<" or (tag := _TAG.match(text, key.end)) is None:
             return None
-        end = text.find(f"</{text[start : key.end]}", tag.end(), tag.end() + _MOST)
+        end = text.find(f"</{text[start : key.end]}", tag.end(), tag.end() + _LONGEST_ELEMENT)
         if end < 0:
             end = text.find("<", tag.end(), tag.end() + _MOST)
         return tag.end(), end if end >= 0 else min(len(text), tag.end() + _MOST), MASK
@@ -254,7 +255,7 @@ class _Around:
         names = key.start - len((_NAMED.search(text[max(key.start - 40, 0) : key.start]) or [""])[0])
         offset = max(names - 768, 0)
         for place in reversed([found.start() for found in re.finditer(r"(?i)\bv(?:al|alue)?\b", text[offset:names])]):
-            found = _VALUE_BEFORE.match(text[:names], offset + place)
+            found = _VALUE_BEFORE.match(text, offset + place, names)
             if found is not None:
                 said = found["value"]
                 quotes = len(said) - len(said.lstrip("\\\"'"))

@@ -9,7 +9,7 @@ MASK = "[redacted]"
 KEYS: tuple[str, ...] = (
     *("authorization", "proxy_authorization", "auth", "cookie", "cookies", "set_cookie", "session", "session_id"),
     *("password", "passwords", "passwd", "passphrase", "passcode", "pass", "pwd", "pin", "otp", "totp"),
-    *("credential", "credentials", "secret", "secrets", "client_secret", "token", "tokens", "jwt", "bearer"),
+    *("credential", "credentials", "secret", "secrets", "client_secret", "token", "jwt", "bearer"),
     *("api_key", "access_key", "account_key", "private_key", "secret_key", "session_key", "signing_key"),
     *("encryption_key", "shared_key", "license_key", "master_key", "webhook_url", "connection_string"),
     *("access_key_id", "secret_id", "sig", "amz_signature", "goog_signature", "signature_key"),
@@ -17,7 +17,7 @@ KEYS: tuple[str, ...] = (
 )
 WEAK = frozenset(
     {"auth", "bearer", "cookie", "cookies", "cvc", "iban", "otp", "pass", "pin", "session", "sessionid", "sig"}
-    | {"credential", "credentials", "jwt", "passwords", "secret", "secrets", "token", "tokens", "totp"}
+    | {"credential", "credentials", "jwt", "passwords", "secret", "secrets", "token", "totp"}
 )
 """Words of prose, too: in the middle of a line, `token: x` is one only where x does not look like a word."""
 

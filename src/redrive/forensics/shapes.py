@@ -43,7 +43,7 @@ def _prefixed(name: str, begins: str, tail: str, least: int) -> Shape:
 def _is_basic(match: re.Match[str]) -> bool:
     """`Basic` is also a plain word, so what follows must be a name and a password."""
     try:
-        said = b64decode(match[1] + "==").decode()
+        said = b64decode(match[1].rstrip("=") + "==").decode()
     except ValueError:
         return False
     return ":" in said and said.isprintable()
@@ -72,7 +72,7 @@ SHAPES: tuple[Shape, ...] = (
         ("://", ":\\/\\/"),
         re.compile(
             _USER + r"(?!\d{1,5}(?:[/?#]|\Z))"
-            r"([^\s/?#\"'<>\\]{1,1024}(?=@)|[^\s\"'<>\\]{1,1024}?(?=@[\w.\[-]))"
+            r"([^\s/?#\"'<>\\]{1,1024}(?=@)|[^\s\"'<>\\]{1,200}?(?=@[\w.\[-]))"
         ),
         inside=True,
     ),
@@ -96,7 +96,7 @@ SHAPES: tuple[Shape, ...] = (
     Shape(
         "Basic",
         ("basic ",),
-        re.compile(r"(?i:basic) {1,8}([A-Za-z0-9+/]{4,}+)={0,2}"),
+        re.compile(r"(?i:basic) {1,8}([A-Za-z0-9+/]{4,}+={0,2})"),
         _is_basic,
         any_case=True,
     ),
@@ -193,6 +193,8 @@ def shaped(text: str, lower: str) -> Iterator[Span]:
 def _span(shape: Shape, text: str, place: int) -> Span | None:
     if not shape.inside and place and text[place - 1] in _WORD and not _is_escape(text, place):
         return None
+    if shape.name == "JWT" and text[max(place - 1, 0) : place] == "-":
+        return None  # in the middle of one
     found = shape.pattern.match(text, place)
     if found is None or (shape.check is not None and not shape.check(found)):
         return None
