@@ -28,6 +28,7 @@ from redrive.service.asking import AUDIT, bounded
 from redrive.service.edits import Edits
 from redrive.service.groups import OfGroups
 from redrive.service.planning import Plan, plan_of
+from redrive.service.redacting import off_loop
 from redrive.service.repairs import Repairs
 from redrive.stores.base import Cursor, Entry, EntryStatus, Group
 from redrive.stores.paging import every_page
@@ -70,13 +71,14 @@ class Service(OfGroups):
         """A page of letters, newest first."""
         await self._check(query)
         page = await self.app.store.letters.search(query, after=after, limit=bounded(limit))
-        return Summaries([summary(letter, self.redactor) for letter in page.letters], page.after)
+        return Summaries(await off_loop(page.letters, lambda letter: summary(letter, self.redactor)), page.after)
 
     async def letter(self, id: LetterId) -> Detail:
         """The letter of that id, of the only id that begins so, or of the message with that id."""
         letter = await self.find(id)
         held = await held_key_of(self.app.store.documents, letter)
-        return detail(letter, self.redactor, held, await self.edits.versions(letter))
+        versions = await self.edits.versions(letter)
+        return (await off_loop([letter], lambda found: detail(found, self.redactor, held, versions)))[0]
 
     async def find(self, id: LetterId) -> Letter:
         """The letter itself, unredacted: for what goes back to a transport, never for what is shown."""
@@ -97,7 +99,7 @@ class Service(OfGroups):
         letter = await self.find(id)
         if raw and actor is not None:
             await self.note(actor, "unmask", letter.id)
-        return carried(letter, self.redactor, raw=raw)
+        return (await off_loop([letter], lambda found: carried(found, self.redactor, raw=raw)))[0]
 
     async def named(self, ids: Iterable[LetterId]) -> Query:
         """Exactly those letters, named as `letter` takes it; one that does not exist is an error."""
