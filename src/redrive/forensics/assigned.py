@@ -61,12 +61,118 @@ _PART_END = re.compile(r"(?:\\r|\r)?(?:\\n|\n)--")
 _CLOSES = {"[": "]", "{": "}", "(": ")"}
 _BRACKETS = re.compile(r"[\[\]{}()\"']")
 _PROSE = frozenset(
-    """a an and are argument as at authentication be been being but by can cannot column could did do does empty enter
-    error expected expired failed field for found from given had has have header here how if in incorrect input invalid
-    is it its length line lookup mandatory may mismatch missing must name needed neither never new no none nor not
-    null of off old on only optional or our policy please read refused rejected required reset see set shall should
-    string that the their then there this to too two type undefined unexpected unknown unset use value was were what
-    when which while will with without wrong your""".split()
+    [
+        "a",
+        "an",
+        "and",
+        "are",
+        "argument",
+        "as",
+        "at",
+        "authentication",
+        "be",
+        "been",
+        "being",
+        "but",
+        "by",
+        "can",
+        "cannot",
+        "column",
+        "could",
+        "did",
+        "do",
+        "does",
+        "empty",
+        "enter",
+        "error",
+        "expected",
+        "expired",
+        "failed",
+        "field",
+        "for",
+        "found",
+        "from",
+        "given",
+        "had",
+        "has",
+        "have",
+        "header",
+        "here",
+        "how",
+        "if",
+        "in",
+        "incorrect",
+        "input",
+        "invalid",
+        "is",
+        "it",
+        "its",
+        "length",
+        "line",
+        "lookup",
+        "mandatory",
+        "may",
+        "mismatch",
+        "missing",
+        "must",
+        "name",
+        "needed",
+        "neither",
+        "never",
+        "new",
+        "no",
+        "none",
+        "nor",
+        "not",
+        "null",
+        "of",
+        "off",
+        "old",
+        "on",
+        "only",
+        "optional",
+        "or",
+        "our",
+        "policy",
+        "please",
+        "read",
+        "refused",
+        "rejected",
+        "required",
+        "reset",
+        "see",
+        "set",
+        "shall",
+        "should",
+        "string",
+        "that",
+        "the",
+        "their",
+        "then",
+        "there",
+        "this",
+        "to",
+        "too",
+        "two",
+        "type",
+        "undefined",
+        "unexpected",
+        "unknown",
+        "unset",
+        "use",
+        "value",
+        "was",
+        "were",
+        "what",
+        "when",
+        "which",
+        "while",
+        "will",
+        "with",
+        "without",
+        "wrong",
+        "your",
+    ]
 )
 
 
@@ -158,7 +264,7 @@ class _Around:
             return None  # a:b is no assignment, where a may be anything
         if self._begins_line():
             if (block := _BLOCK.match(text, place)) is not None:
-                return block.start(1), block.end(1), f"{MASK}\n" if block[1].endswith("\n") else MASK
+                return block.start(), block.end(), f"{MASK}\n" if block[1].endswith("\n") else MASK
             rest = (_REST_OF_JSON_LINE if self._json else _REST_OF_LINE).match(text, place)
             if rest is None or (self._key.weak and _is_prose(rest[0])):
                 return None
@@ -178,8 +284,10 @@ class _Around:
         start = self._key.start
         while start and self._text[start - 1] in " \t-":
             start -= 1
-        return not start or self._text[start - 1] in "\n\r" or (
-            self._text[start - 2 : start] in ("\\n", "\\r") or (self._json and self._text[start - 1] == '"')
+        return (
+            not start
+            or self._text[start - 1] in "\n\r"
+            or (self._text[start - 2 : start] in ("\\n", "\\r") or (self._json and self._text[start - 1] == '"'))
         )
 
     def _value(self, place: int, *, quoted: bool) -> Span | None:
@@ -237,8 +345,8 @@ class _Around:
         before = text[max(key.start - 40, 0) : key.start]
         if _NAMED.search(before) is not None:
             if (part := _PART.match(text, key.end)) is not None:
-                end = _PART_END.search(text, part.end(), part.end() + _MOST)
-                return part.end(), end.start() if end else min(len(text), part.end() + _MOST), MASK
+                last = _PART_END.search(text, part.end(), part.end() + _MOST)
+                return part.end(), last.start() if last else min(len(text), part.end() + _MOST), MASK
             if (paired := _PAIRED.match(text, key.end)) is not None:
                 return self._value(paired.end(), quoted=True)
             if (tag := re.compile(r"[\"'][^<>]{0,200}>").match(text, key.end)) is not None:
@@ -308,6 +416,8 @@ def _is_prose(text: str) -> bool:
 
 def _looks_random(word: str) -> bool:
     """Whether it has more than letters, or is long: "unexpected token: foo" names none."""
-    return len(word) >= 16 or (len(word) >= 4 and any(char.isdigit() for char in word) and not _NUMBER.match(word)) or (
-        len(word) >= 6 and _NUMBER.match(word) is not None
+    return (
+        len(word) >= 16
+        or (len(word) >= 4 and any(char.isdigit() for char in word) and not _NUMBER.match(word))
+        or (len(word) >= 6 and _NUMBER.match(word) is not None)
     )

@@ -81,7 +81,10 @@ def _redacted(message: Message, redactor: Redactor) -> Message:
         body=shown.encode("utf-8", "backslashreplace"),
         enqueued_at=message.enqueued_at,
         headers=tuple(
-            (masked(redactor.text, name), masked(lambda pair: redactor.header(*pair), (name, value)).encode("utf-8", "backslashreplace"))
+            (
+                masked(redactor.text, name),
+                masked(lambda pair: redactor.header(*pair), (name, value)).encode("utf-8", "backslashreplace"),
+            )
             for name, value in message.headers
         ),
         key=None if message.key is None else masked(redactor.start, message.key).encode("utf-8", "backslashreplace"),

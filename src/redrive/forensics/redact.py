@@ -92,7 +92,7 @@ class Redactor:
         """The body, masked: JSON stays JSON as it was written, text is text, MessagePack and UTF-16 are shown as what
         they say, the rest as a preview in hex. What is cut says so. No more is looked at than may be shown."""
         part = body[: _LOOKED_AT * limit + _LONGEST_WORD]
-        if is_binary(part[:limit]):
+        if is_binary(part[:limit]) or _is_packed(part):
             return self._binary(body, part, limit)
         return self._start(part, limit, len(body))
 
@@ -199,6 +199,11 @@ def _compiled(pattern: str) -> re.Pattern[str]:
 
 def _visible(data: bytes) -> str:
     return data.decode("utf-8", "backslashreplace").translate(_CONTROLS)
+
+
+def _is_packed(part: bytes) -> bool:
+    """Whether it begins as MessagePack's objects and lists do, which is no UTF-8."""
+    return part[:1] > b"\x7f" and unpacked(part) is not None
 
 
 def _whole_words(data: bytes) -> bytes:

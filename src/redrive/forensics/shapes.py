@@ -88,9 +88,7 @@ SHAPES: tuple[Shape, ...] = (
         "Bearer",
         ("bearer ", "bearer%20"),
         # a word after it is prose ("bearer authentication"), unless it is long or has more than letters
-        re.compile(
-            r"(?i:bearer)(?: {1,8}|%20)((?=[\w.~+/=-]{0,64}[\d_]|\S{16}|[\w]{1,64}[.~+/-]\w)[\w.~+/=-]{6,}+)"
-        ),
+        re.compile(r"(?i:bearer)(?: {1,8}|%20)((?=[\w.~+/=-]{0,64}[\d_]|\S{16}|[\w]{1,64}[.~+/-]\w)[\w.~+/=-]{6,}+)"),
         any_case=True,
     ),
     Shape(
@@ -225,7 +223,7 @@ def _with_number_before(text: str, found: re.Match[str]) -> Span | None:
 _KINDS = bytes.maketrans(
     b"0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz", b"0" * 10 + b"A" * 26 + b"a" * 26
 )
-_RUNS = bytes(120 if chr(code).isalnum() and code < 128 or code in b"+/" else 32 for code in range(256))
+_RUNS = bytes(120 if (chr(code).isalnum() and code < 128) or code in b"+/" else 32 for code in range(256))
 _CARD = re.compile(rb"0000(?:0{8,15}+|([ -])0000\1 ?0000\1 ?0{1,4}+|([ -])0{6}\2 ?0{4,5}+)")
 _IBAN = re.compile(rb"AA00(?: ?[A0]{4}){2,7}(?: ?[A0]{1,4})?")
 _AWS_SECRET = b"x" * 40

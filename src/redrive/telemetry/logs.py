@@ -49,7 +49,10 @@ def setup_logs(
     handler.setFormatter(
         structlog.stdlib.ProcessorFormatter(
             foreign_pre_chain=[*shared, structlog.stdlib.ExtraAdder(), _said_once],
-            processors=[structlog.stdlib.ProcessorFormatter.remove_processors_meta, *_renderer(people, out, redactor or Redactor())],
+            processors=[
+                structlog.stdlib.ProcessorFormatter.remove_processors_meta,
+                *_renderer(people, out, redactor or Redactor()),
+            ],
         )
     )
     root = logging.getLogger()

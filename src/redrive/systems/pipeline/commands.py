@@ -136,6 +136,7 @@ def _scraped(made: Engine, scrape: Place | None) -> Any:
 
 
 def _log_to(settings: Settings) -> None:
+    from redrive.forensics.redact import Redactor
     from redrive.telemetry.logs import setup_logs
 
     setup_logs(settings.logs.level, settings.logs.format, redactor=Redactor.of(settings.redact))
