@@ -279,9 +279,13 @@ def _aws_secrets(text: str, plain: bytes) -> Iterator[Span]:
         end = runs.find(b" ", place)
         end = len(runs) if end < 0 else end
         start = place
-        if end - start == 40 and not _joins(plain, start - 1, b"_-.=") and not _joins(plain, end, b"_-=."):
-            if _is_aws_secret(text[start:end]):
-                yield start, end, MASK
+        if (
+            end - start == 40
+            and not _joins(plain, start - 1, b"_-.=")
+            and not _joins(plain, end, b"_-=.")
+            and _is_aws_secret(text[start:end])
+        ):
+            yield start, end, MASK
         place = runs.find(_AWS_SECRET, end)
 
 
