@@ -76,16 +76,19 @@ def message_of(found: CarriedMessage) -> Message:
 def _redacted(message: Message, redactor: Redactor) -> Message:
     shown = masked(lambda body: redactor.body(body, limit=4 * len(body) + 1024), message.body)
     return Message(
-        id=message.id,
+        id=masked(redactor.text, message.id),
         source=message.source,
         body=shown.encode("utf-8", "backslashreplace"),
         enqueued_at=message.enqueued_at,
         headers=tuple(
-            (name, masked(lambda pair: redactor.header(*pair), (name, value)).encode("utf-8", "backslashreplace"))
+            (
+                masked(redactor.text, name),
+                masked(lambda pair: redactor.header(*pair), (name, value)).encode("utf-8", "backslashreplace"),
+            )
             for name, value in message.headers
         ),
         key=None if message.key is None else masked(redactor.start, message.key).encode("utf-8", "backslashreplace"),
-        tenant=message.tenant,
+        tenant=None if message.tenant is None else masked(redactor.text, message.tenant),
         correlation_id=None if message.correlation_id is None else masked(redactor.text, message.correlation_id),
         attempt=message.attempt,
         priority=message.priority,

@@ -166,7 +166,10 @@ def difference(old: Version, new: Version, redactor: Redactor | None = None) -> 
 
 
 def _lines(version: Version, redactor: Redactor | None) -> list[str]:
-    headers = [f"{name}: {_value(name, value, redactor)}" for name, value in version.headers]
+    headers = [
+        f"{name if redactor is None else redactor.text(name)}: {_value(name, value, redactor)}"
+        for name, value in version.headers
+    ]
     if redactor is not None:
         body = redactor.body(version.body)
     else:

@@ -105,7 +105,10 @@ def detail(
         enqueued_at=message.enqueued_at,
         expires_at=letter.expires_at,
         origin=message.origin,
-        headers=[(name, masked(lambda pair: redactor.header(*pair), (name, value))) for name, value in message.headers],
+        headers=[
+            (masked(redactor.text, name), masked(lambda pair: redactor.header(*pair), (name, value)))
+            for name, value in message.headers
+        ],
         body=masked(redactor.body, message.body),
         body_size=len(message.body),
         failures=[_attempt(failure, redactor) for failure in letter.failures],
@@ -133,16 +136,16 @@ def _shared(letter: Letter, redactor: Redactor) -> dict[str, Any]:
         "reason": letter.reason,
         "source": letter.message.source,
         "transport": letter.transport,
-        "tenant": letter.message.tenant,
+        "tenant": None if letter.message.tenant is None else masked(redactor.text, letter.message.tenant),
         "group": letter.group,
         "error_type": last.type,
         "error_message": masked(redactor.text, last.message),
-        "code": last.code,
+        "code": None if last.code is None else masked(redactor.text, last.code),
         "attempts": len(letter.failures),
         "created_at": letter.created_at,
         "updated_at": letter.updated_at,
         "next_retry_at": letter.next_retry_at,
-        "message_id": letter.message.id,
+        "message_id": masked(redactor.text, letter.message.id),
     }
 
 
@@ -155,7 +158,7 @@ def _attempt(failure: Failure, redactor: Redactor) -> Attempt:
         message=masked(redactor.text, failure.message),
         category=failure.category,
         retryable=failure.retryable,
-        code=failure.code,
+        code=None if failure.code is None else masked(redactor.text, failure.code),
         worker=failure.worker,
         version=failure.version,
         edition=failure.edition,

@@ -36,6 +36,7 @@ from redrive.service.edits import Edits
 from redrive.service.four_eyes import FourEyes
 from redrive.service.groups import OfGroups
 from redrive.service.planning import Plan, plan_of
+from redrive.service.redacting import off_loop
 from redrive.service.repairs import Repairs
 from redrive.service.seen import seen_app
 from redrive.stores.base import Cursor, Entry, EntryStatus, Group
@@ -85,13 +86,14 @@ class Service(OfGroups):
         """A page of letters, newest first."""
         await self._check(query)
         page = await self.app.store.letters.search(query, after=after, limit=bounded(limit))
-        return Summaries([summary(letter, self.redactor) for letter in page.letters], page.after)
+        return Summaries(await off_loop(page.letters, lambda letter: summary(letter, self.redactor)), page.after)
 
     async def letter(self, id: LetterId) -> Detail:
         """The letter of that id, of the only id that begins so, or of the message with that id."""
         letter = await self.find(id)
         held = await held_key_of(self.app.store.documents, letter)
-        return detail(letter, self.redactor, held, await self.edits.versions(letter))
+        versions = await self.edits.versions(letter)
+        return (await off_loop([letter], lambda found: detail(found, self.redactor, held, versions)))[0]
 
     async def find(self, id: LetterId) -> Letter:
         """The letter itself, unredacted: for what goes back to a transport, never for what is shown."""
@@ -109,7 +111,8 @@ class Service(OfGroups):
 
     async def carried(self, id: LetterId) -> CarriedMessage:
         """The message of a letter, to run a handler on it elsewhere, with its secrets masked; see `unmask`."""
-        return carried(await self.find(id), self.redactor, raw=False)
+        letter = await self.find(id)
+        return (await off_loop([letter], lambda found: carried(found, self.redactor, raw=False)))[0]
 
     @acts("unmask")
     async def unmask(self, id: LetterId, *, actor: Actor, reason: str) -> CarriedMessage:

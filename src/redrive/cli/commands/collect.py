@@ -108,9 +108,9 @@ def _log_trouble(app: Redrive) -> None:
     from redrive.forensics.redact import Redactor
     from redrive.telemetry.logs import log_events, setup_logs
 
-    setup_logs(app.settings.logs.level, app.settings.logs.format)
+    setup_logs(app.settings.logs.level, app.settings.logs.format, redactor=Redactor.of(app.settings.redact))
     logging.getLogger("pika").setLevel(logging.ERROR)  # what matters of it, we say ourselves
-    log_events(app.events, Redactor())
+    log_events(app.events, Redactor.of(app.settings.redact))
 
 
 def _taken_apart(url: str) -> tuple[str, str]:

@@ -136,9 +136,10 @@ def _scraped(made: Engine, scrape: Place | None) -> Any:
 
 
 def _log_to(settings: Settings) -> None:
+    from redrive.forensics.redact import Redactor
     from redrive.telemetry.logs import setup_logs
 
-    setup_logs(settings.logs.level, settings.logs.format)
+    setup_logs(settings.logs.level, settings.logs.format, redactor=Redactor.of(settings.redact))
     logging.getLogger("httpx").setLevel(logging.WARNING)
 
 
