@@ -145,7 +145,7 @@ class Place:
         """Send letters back, all of them if nothing is said of which."""
         async with self.app() as app:
             service = Service(app)
-            replay = await service.replay(Query(**query), actor="test")  # type: ignore[arg-type]
+            replay = await service.replay(Query(**query), every=not query, actor="test")  # type: ignore[arg-type]
             await service.run_replay(replay.id)
 
 

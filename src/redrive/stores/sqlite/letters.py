@@ -74,10 +74,14 @@ class SqliteLetters:
 
     async def count(self, query: Query) -> int:
         query = await self.texts.plain(query)
-        condition, parameters = where(query)
-        statement = _SQL["count_tallies" if is_counted(query) else "count"].replace("{where}", condition)
-        row = await self._access.read(lambda connection: connection.execute(statement, parameters).fetchone())
-        return int(row[0])
+
+        def work(connection: sqlite3.Connection) -> int:
+            asked = _without_all_transports(connection, query)
+            condition, parameters = where(asked)
+            statement = _SQL["count_tallies" if is_counted(asked) else "count"].replace("{where}", condition)
+            return int(connection.execute(statement, parameters).fetchone()[0])
+
+        return await self._access.read(work)
 
     async def groups(self, query: Query, *, limit: int = 50) -> Sequence[Group]:
         if query.scope is not None:
@@ -311,6 +315,15 @@ _INSERTED = [
 
 _UNSEARCHED = clauses(__package__, "texts")["unsearched"].replace("{columns}", _COLUMNS)
 _GROUP_ENDS = [_SQL["group_end"].replace("{way}", way) for way in ("ASC", "DESC")]
+
+
+def _without_all_transports(connection: sqlite3.Connection, query: Query) -> Query:
+    """The query without its transports, if there are letters of no others: that one the counters can answer."""
+    rest = replace(query, transports=None)
+    if query.transports is None or not is_counted(rest):
+        return query
+    used = {name for (name,) in connection.execute(_SQL["transports"])}
+    return rest if used <= set(query.transports) else query
 
 
 def _claimable(

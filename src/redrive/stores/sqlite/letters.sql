@@ -46,6 +46,15 @@ SELECT {columns} FROM letters WHERE id = :id;
 -- name: count
 SELECT count(*) FROM letters WHERE {where};
 
+-- name: transports
+-- A loose index scan: the transports in use, however many letters.
+WITH RECURSIVE used (name) AS (
+    SELECT min(transport) FROM letters
+    UNION ALL
+    SELECT (SELECT min(transport) FROM letters WHERE transport > used.name) FROM used WHERE used.name IS NOT NULL
+)
+SELECT name FROM used WHERE name IS NOT NULL;
+
 -- name: count_tallies
 SELECT coalesce(sum(count), 0) FROM tallies WHERE {where};
 
