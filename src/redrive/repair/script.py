@@ -24,7 +24,7 @@ from types import CodeType, FrameType
 from typing import Any, BinaryIO
 
 LENGTHS = struct.Struct(">IQ")
-LINE = struct.Struct(">Q")
+LINE = struct.Struct("=Q")  # in the order of this machine: written whole, in one step
 _FORBIDDEN = (
     *("os.fork", "os.forkpty", "os.posix_spawn", "os.spawn", "os.system", "os.exec", "subprocess.Popen"),
     *("os.kill", "os.killpg", "pty.spawn"),
@@ -116,7 +116,7 @@ def _header(name: str, value: object) -> str:
 class Child:
     """The loop of this process."""
 
-    def __init__(self, path: str, line: mmap.mmap) -> None:
+    def __init__(self, path: str, line: memoryview) -> None:
         self._path = path
         self._line = line
         self._function: Callable[[Message], Any] | None = None
@@ -176,13 +176,13 @@ class Child:
             if place.tb_frame.f_code.co_filename == self._path:
                 found = place.tb_lineno
             place = place.tb_next
-        return found or int(LINE.unpack_from(self._line)[0])
+        return found or int(self._line[0])
 
     def _traced(self, work: Callable[[], Any]) -> Any:
         def note(frame: FrameType, event: str, argument: Any) -> Any:
             if frame.f_code.co_filename != self._path:
                 return None
-            LINE.pack_into(self._line, 0, frame.f_lineno or 0)
+            self._line[0] = frame.f_lineno or 0  # not `pack_into`, which clears it first: the parent may look just then
             return note
 
         sys.settrace(note)
@@ -250,7 +250,7 @@ def main(path: str, line_file: str, memory: str, seconds: str) -> None:
     os.dup2(2, 1)
     sys.path[0] = os.path.dirname(os.path.abspath(path))  # and not where this file is
     with open(line_file, "r+b") as file:
-        line = mmap.mmap(file.fileno(), LINE.size)
+        line = memoryview(mmap.mmap(file.fileno(), LINE.size)).cast("Q")
     _limit_memory(int(memory))
     sys.addaudithook(_refuse_processes)
     child, mine = Child(path, line), os.getpid()
