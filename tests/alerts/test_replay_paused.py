@@ -28,7 +28,9 @@ async def shop(clock: ManualClock) -> AsyncIterator[Redrive]:
     """Four dead letters, a guarded replay `r1` of them, and no worker: nobody tells what becomes of the canary."""
     async with an_app(clock, new_group=False, exhausted=None) as app:
         await app.store.letters.record([make_letter(at=clock.now()) for _ in range(4)])
-        await Service(app).replay(Query(), every=True, actor=acting("ann"), id="r1", guard=Guard(canary=1), deadline=DEADLINE)
+        await Service(app).replay(
+            Query(), every=True, actor=acting("ann"), id="r1", guard=Guard(canary=1), deadline=DEADLINE
+        )
         yield app
 
 
@@ -99,7 +101,9 @@ async def test_a_pause_by_hand_is_no_incident(shop: Redrive, clock: ManualClock,
 async def test_it_can_be_switched_off(clock: ManualClock, notifier: Remembering) -> None:
     async with an_app(clock, new_group=False, exhausted=None, replay_paused=False) as app:
         await app.store.letters.record([make_letter(at=clock.now()) for _ in range(4)])
-        await Service(app).replay(Query(), every=True, actor=acting("ann"), id="r1", guard=Guard(canary=1), deadline=DEADLINE)
+        await Service(app).replay(
+            Query(), every=True, actor=acting("ann"), id="r1", guard=Guard(canary=1), deadline=DEADLINE
+        )
         await _run(app, clock)
         alerts = Alerts.of(app, notifiers=[notifier])
         alerts.listen()

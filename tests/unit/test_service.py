@@ -322,8 +322,8 @@ async def test_purging_everything_has_to_be_said_in_words(service: Service) -> N
 async def test_replaying_everything_has_to_be_said_in_words(service: Service) -> None:
     await _bury(service, 3)
     with pytest.raises(UsageError, match="say which to replay"):
-        await service.replay(ALL, actor="ann")
-    assert (await service.replay(ALL, actor="ann", every=True)).total == 3
+        await service.replay(ALL, actor=acting("ann"))
+    assert (await service.replay(ALL, actor=acting("ann"), every=True)).total == 3
 
 
 async def _exported(service: Service, query: Query = ALL) -> list[bytes]:

@@ -48,6 +48,7 @@ class Filter(Struct, frozen=True, kw_only=True):
     """Which lines are asked for; what is empty is not narrowed."""
 
     actor: str = ""  # its name or id, or a part of them
+    by: Actor | None = None  # exactly that one
     action: str = ""
     outcome: Phase | None = None
     about: str = ""  # the id of a letter, a replay, a token
@@ -56,6 +57,7 @@ class Filter(Struct, frozen=True, kw_only=True):
     def takes(self, line: Line) -> bool:
         return (
             (not self.actor or self.actor in line.actor or self.actor == line.id)
+            and (self.by is None or (self.by.id, str(self.by.via)) == (line.id, str(line.via)))
             and (not self.action or self.action == line.action)
             and (self.outcome is None or self.outcome is line.outcome)
             and (not self.about or self.about in line.about or self.about in line.detail)

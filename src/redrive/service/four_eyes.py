@@ -29,11 +29,11 @@ carrying_out: ContextVar[Approval | None] = ContextVar("redrive_approval", defau
 class FourEyes:
     """Lets acts wait, and carries out what was approved."""
 
-    def __init__(self, asking: Service) -> None:
+    def __init__(self, asking: Service, approvals: Approvals) -> None:
         self._asking = asking
         self._app = asking.app
         self._over = asking.app.settings.access.approve_over
-        self.approvals = Approvals(asking.app.store.documents, asking.app.clock)
+        self.approvals = approvals
 
     async def check(self, action: str, query: Query, actor: Actor, *, reason: str = "", what: str = "") -> None:
         """Raise NeedsApproval if the query selects so many letters that a second person has to look; it waits then."""

@@ -10,7 +10,7 @@ from __future__ import annotations
 import copy
 from collections.abc import Awaitable, Callable, Collection, Sequence
 from datetime import datetime
-from typing import Any
+from typing import Any, cast
 
 from msgspec.structs import replace
 
@@ -26,7 +26,6 @@ from redrive.forensics.marks import KIND as MARKS
 from redrive.forensics.query import Query
 from redrive.forensics.scope import Scope, reaches
 from redrive.model import Letter, LetterId, Owner, State, letter_id
-from redrive.service.asking import AUDIT
 from redrive.stores.base import Cursor, Document, Group, Letters, Page, Store, Tally
 from redrive.upkeep.heartbeat import KIND as BEATS
 
@@ -162,9 +161,6 @@ class SeenDocuments:
             return await self.is_whole(alert["group"])
         return bool(alert.get("source")) and reaches_whole(self._actor.scope, alert["source"])
 
-    async def _audit(self, document: Document) -> bool:
-        return bool(document.body["actor"] == str(self._actor))
-
     async def _replay(self, document: Document) -> bool:
         """Whether each of its letters is in scope. One that has none yet is its maker's."""
         after: Cursor | None = None
@@ -180,7 +176,6 @@ class SeenDocuments:
 
 
 _KINDS: dict[str, Callable[[SeenDocuments, Document], Awaitable[bool]]] = {
-    AUDIT: SeenDocuments._audit,
     BEATS: SeenDocuments._beat,
     HELD: SeenDocuments._held,
     INCIDENTS: SeenDocuments._incident,
@@ -226,7 +221,7 @@ class SeenStore:
 def seen_app(app: Redrive, actor: Actor) -> tuple[Redrive, SeenStore]:
     """The app with a store that is narrowed to what the actor reaches."""
     store, view = SeenStore(app.store, actor, app.transport_names), copy.copy(app)
-    view._store = store  # its ledger passes on what it does not narrow
+    view._store = cast(Store, store)  # its ledger passes on what it does not narrow
     return view, store
 
 

@@ -10,9 +10,10 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 from msgspec import Struct
+from msgspec.structs import replace
 
 from redrive.access.actors import Actor
-from redrive.access.approvals import NeedsApproval
+from redrive.access.approvals import Approvals, NeedsApproval
 from redrive.access.trail import Line as TrailLine
 from redrive.access.trail import Phase
 from redrive.access.trail_store import BEGAN, Filter
@@ -73,8 +74,10 @@ class Service(OfGroups):
         self.incidents = Incidents(app.store.documents, app.clock, app.events)
         self.edits = Edits(self)
         self.repairs = Repairs(self, self.edits)
-        self.four_eyes = FourEyes(self)
-        self.edits.four_eyes = self.repairs.four_eyes = self.four_eyes
+        self._use(FourEyes(self, Approvals(app.store.documents, app.clock)))
+
+    def _use(self, four_eyes: FourEyes) -> None:
+        self.four_eyes = self.edits.four_eyes = self.repairs.four_eyes = four_eyes
 
     def seen_by(self, actor: Actor) -> Service:
         """The service as that actor sees it: what is out of its scope does not exist, and is not acted on."""
@@ -146,7 +149,7 @@ class Service(OfGroups):
         plan = await plan_of(self.app.store.letters, query, transports=here, rate=rate, now=self.app.clock.now())
         targets = await self._missing_targets(plan)
         warnings = [self.redactor.text(text) for text in (*plan.warnings, *targets)]
-        return msgspec.structs.replace(plan, groups=self._redacted(plan.groups), warnings=warnings)
+        return replace(plan, groups=self._redacted(plan.groups), warnings=warnings)
 
     async def _missing_targets(self, plan: Plan) -> list[str]:
         """Targets of a plan that do not answer, or are not there."""
@@ -250,12 +253,9 @@ class Service(OfGroups):
         if replay.paused is None:
             return replay
         text = self.redactor.text
-        cases = tuple(
-            msgspec.structs.replace(case, before=text(case.before), now=text(case.now))
-            for case in replay.paused.compared
-        )
-        paused = msgspec.structs.replace(replay.paused, why=text(replay.paused.why), compared=cases)
-        return msgspec.structs.replace(replay, paused=paused)
+        cases = tuple(replace(case, before=text(case.before), now=text(case.now)) for case in replay.paused.compared)
+        paused = replace(replay.paused, why=text(replay.paused.why), compared=cases)
+        return replace(replay, paused=paused)
 
     async def replay_entries(
         self, id: str, *, status: EntryStatus | None = None, after: Cursor | None = None, limit: int = 50
@@ -263,7 +263,7 @@ class Service(OfGroups):
         """Lines of a replay's ledger."""
         await self.replays.get(id)
         entries, more = await self.app.store.ledger.entries(id, status=status, after=after, limit=bounded(limit))
-        return [msgspec.structs.replace(entry, note=self.redactor.text(entry.note)) for entry in entries], more
+        return [replace(entry, note=self.redactor.text(entry.note)) for entry in entries], more
 
     async def retry(self, ids: Iterable[LetterId], *, actor: Actor) -> ReplayReport:
         """Send these back now: a replay of exactly them."""
@@ -294,7 +294,7 @@ class Service(OfGroups):
         """Take archived letters back to the states they had. None of them is retried by itself. Returns how many."""
         check_every(query, every, "unarchive")
         await self._check(query)
-        await self.four_eyes.check("unarchive", msgspec.structs.replace(query, states=(State.ARCHIVED,)), actor)
+        await self.four_eyes.check("unarchive", replace(query, states=(State.ARCHIVED,)), actor)
         return await self.edits.unarchive(query, actor=actor)
 
     @acts("archive")
@@ -461,7 +461,7 @@ class Service(OfGroups):
         return len(moved)
 
     def _redacted(self, groups: Sequence[Group]) -> list[Group]:
-        return [msgspec.structs.replace(group, message=self.redactor.text(group.message)) for group in groups]
+        return [replace(group, message=self.redactor.text(group.message)) for group in groups]
 
 
 class SeenBy(Service):
@@ -474,6 +474,14 @@ class SeenBy(Service):
         self.redactor = whole.redactor
         self._roll = whole._roll
         self._documents = store.documents
+        self._actor = actor
+        self.trail = whole.trail  # one chain, of which `acts` tells what is theirs
+        self._use(FourEyes(self, whole.four_eyes.approvals))
+
+    async def acts(self, only: Filter, *, limit: int, before: int | None = None) -> AsyncIterator[dict[str, Any]]:
+        """What they did themselves; of what others did, the letters might be out of scope."""
+        async for line in super().acts(replace(only, by=self._actor), limit=limit, before=before):
+            yield line
 
     async def _is_whole(self, group: Group) -> bool:
         return await self._documents.is_whole(group.id)
@@ -494,7 +502,7 @@ def check_every(query: Query, every: bool, verb: str) -> None:
 def _at_rest(letter: Letter) -> Letter:
     """The letter as it is imported: one that was on its way is pending, since nobody here has it on its way."""
     state = State.PENDING if letter.state in (State.RETRYING, State.REPLAYING) else letter.state
-    return msgspec.structs.replace(letter, state=state, owner=None, lease_until=None)
+    return replace(letter, state=state, owner=None, lease_until=None)
 
 
 def _not(answers: Mapping[str, bool]) -> list[str]:

@@ -64,7 +64,9 @@ def create(
             expires_at=None if lives_for is None else begins + lives_for,
             not_before=None if begins_in is None else begins,
         )
-        await service.note(actor(), "token create", f"{made[0].id} {made[0].name} {made[0].role}{' may unmask' if unmask else ''}")
+        await service.note(
+            actor(), "token create", f"{made[0].id} {made[0].name} {made[0].role}{' may unmask' if unmask else ''}"
+        )
         return made
 
     made, text = ask(work, Needs.NOTHING)
