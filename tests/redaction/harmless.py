@@ -250,7 +250,7 @@ def _encoded(rng: Random) -> str:
     """Long random texts that are no secrets: cursors, ids of mails, slugs, cache keys."""
     return rng.choice(
         (
-            f"cursor={b64encode(rng.randbytes(30)).decode()}",
+            f"cursor={b64encode(rng.randbytes(rng.randrange(12, 60))).decode()}",
             f"Message-ID: <{_hex(rng, 20)}.{rng.randrange(10**9)}@mail.example.org>",
             f"slug how-to-reset-your-password-in-{rng.randrange(2000, 2030)}-and-why-tokens-expire",
             f"cache hit shop:v{rng.randrange(9)}:product:{_sku(rng)}:{_hex(rng, 12)}",

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from redrive.errors import ConfigError
 from redrive.forensics.assigned import Key, assigned, keys_in
 from redrive.forensics.binaries import PREVIEW, behind, in_hex, is_binary, unpacked, wide_text
+from redrive.forensics.prefixes import anywhere
 from redrive.forensics.secrets import KEYS, MASK, STEMS, WEAK, folded, stems_of
 from redrive.forensics.shapes import Span, numbered, shaped
 from redrive.model import Headers
@@ -115,6 +116,7 @@ class Redactor:
         """Where secrets may be in bytes that are read as if they were a text."""
         lower = _lower(text)
         yield from ((start, end) for start, end, _ in self._spans(text))
+        yield from anywhere(text)
         yield from (behind(key.end) for key in self._keys_in(text, lower))
 
     # -- inside --------------------------------------------------------------------------------------------------------
