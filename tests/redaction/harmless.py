@@ -174,6 +174,9 @@ def _code(rng: Random) -> str:
             f"raise {name.title()}Missing(f'{{user}} has no {name}')",
             f"self.{name}_length = max({rng.randrange(9)}, len(text))",
             f"git checkout -b feature/{name}-rotation-{rng.randrange(99)}",
+            f"connect(host, {name}=settings.{name}, retries={rng.randrange(9)})",
+            f"client = Client(user, {name}={name}, n={rng.randrange(9)})",
+            f"{name} = get_{name}(user, default=None)  # {rng.randrange(9)}",
             f"kubectl get {name}s --namespace shop-{rng.randrange(99)}",
         )
     )

@@ -84,7 +84,8 @@ _PREFIXES: tuple[_Prefix, ...] = (
     *_of("ops_eyJ", "b", 40),
     *_just("A3-", r"[A-Z0-9]{6}-(?:[A-Z0-9]{11}|[A-Z0-9]{6}-[A-Z0-9]{5})-[A-Z0-9]{5}-[A-Z0-9]{5}-[A-Z0-9]{5}"),
     *_of("tskey-auth- tskey-api- tskey-client- tskey-scim- tskey-webhook-", "w", 16),
-    *_of("dapi pnu_", "l", 32),
+    *_of("dapi", "h", 32),
+    *_of("pnu_", "a", 30),
     *_just("API-", r"(?=[A-Z]{0,25}[0-9])[A-Z0-9]{26}" + _END),
     *_just("pat. sat.", r"[\w-]{22}\.[A-Za-z0-9]{24}\.[A-Za-z0-9]{20}"),
     *_just("dnkey-", r"[\w=-]{26}-[\w=-]{52}"),
@@ -131,6 +132,7 @@ _PREFIXES: tuple[_Prefix, ...] = (
     *_just("ZXlK", r"[A-Za-z0-9+/=]{60,}+"),
 )
 
+_OPENSHIFT = re.compile(r"sha256~[\w-]{43}", re.ASCII)
 _ONLY_LETTERS = 4
 """A prefix that is shorter than this and has no mark of its own counts only at the beginning of a run."""
 
@@ -193,6 +195,7 @@ def _past_escape(text: str, place: int) -> int:
 
 def anywhere(text: str) -> Iterator[tuple[int, int]]:
     """Where tokens are in a short text, whatever stands before them: in binary data a length may look as a letter."""
+    yield from (found.span() for found in _OPENSHIFT.finditer(text))
     place = 0
     while place < len(text):
         pattern = _BY_START.get(text[place : place + 2])

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from redrive.errors import ConfigError
 from redrive.forensics.assigned import Key, assigned, keys_in
 from redrive.forensics.binaries import PREVIEW, behind, in_hex, is_binary, unpacked, wide_text
+from redrive.forensics.percent import Encoded
 from redrive.forensics.prefixes import anywhere
 from redrive.forensics.secrets import KEYS, MASK, STEMS, WEAK, folded, stems_of
 from redrive.forensics.shapes import Span, numbered, shaped
@@ -126,14 +127,22 @@ class Redactor:
         spans = self._spans(plain)
         return _replaced(plain, spans) if spans else text
 
-    def _spans(self, text: str) -> list[Span]:
+    def _spans(self, text: str, *, is_decoded: bool = False) -> list[Span]:
         lower, is_json = _lower(text), text.lstrip()[:1] in ("{", "[")
         found = list(assigned(text, self._keys_in(text, lower), is_json))
         if self._defaults:
             found += shaped(text, lower)
             found += _as_values(text, numbered(text), is_json)
         found += self._of_patterns(text)
+        if "%" in text and not is_decoded:
+            found += self._encoded(text)
         return found
+
+    def _encoded(self, text: str) -> Iterator[Span]:
+        """Words that hold a secret once they are decoded; each is masked as a whole."""
+        encoded = Encoded(text)
+        spans = self._spans(encoded.text, is_decoded=True) if encoded.text else []
+        return ((start, end, MASK) for start, end in encoded.holding(spans))
 
     def _keys_in(self, text: str, lower: str) -> list[Key]:
         return keys_in(text, lower, self._stems, self._kind)
