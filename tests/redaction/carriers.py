@@ -57,7 +57,9 @@ def _chained(key: str, value: str) -> str:
 def _proto(key: str, value: str) -> bytes:
     """Fields with tags and lengths, as protobuf has them: bytes that are no text."""
     name, data = key.encode(), value.encode()
-    return b"\x00\x08\x96\x01\xff\xfe" + bytes((10, len(name))) + name + bytes((18, len(data) % 128)) + data + b"\x00\x93"
+    return (
+        b"\x00\x08\x96\x01\xff\xfe" + bytes((10, len(name))) + name + bytes((18, len(data) % 128)) + data + b"\x00\x93"
+    )
 
 
 CARRIERS: dict[str, Carrier] = {
@@ -111,7 +113,16 @@ def forms(piece: str) -> list[str]:
     once = json.dumps(piece)[1:-1]
     twice = json.dumps(once)[1:-1]
     as_hex = [piece.encode(code).hex(" ") for code in ("utf-8", "utf-16-le")]
-    return [piece, quote(piece, safe=""), escape(piece), quoteattr(piece)[1:-1], once, twice, repr(piece)[1:-1], *as_hex]
+    return [
+        piece,
+        quote(piece, safe=""),
+        escape(piece),
+        quoteattr(piece)[1:-1],
+        once,
+        twice,
+        repr(piece)[1:-1],
+        *as_hex,
+    ]
 
 
 _WINDOW = 8

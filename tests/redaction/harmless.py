@@ -11,21 +11,87 @@ from uuid import UUID
 
 _EACH = 500
 _NAMES = ("Ann", "Ben", "Chloé", "Dmitri", "Eva", "Farid", "Grace", "Hiro", "Ines", "Jörg")
-_SUBJECTS = ("The token", "A session", "The password", "Our API", "This key", "The pass", "A secret", "The cookie", "The pin")
-_VERBS = ("was refused by", "is not accepted by", "has expired at", "must be renewed by", "could not be read by", "belongs to")
-_PLACES = ("the gateway", "the bank", "our partner", "the login page", "a worker in Berlin", "the mail server", "the shop")
-_TAILS = ("again", "since Monday", "because of the upgrade", "as the manual says", "for the third time", "without a reason")
+_SUBJECTS = (
+    "The token",
+    "A session",
+    "The password",
+    "Our API",
+    "This key",
+    "The pass",
+    "A secret",
+    "The cookie",
+    "The pin",
+)
+_VERBS = (
+    "was refused by",
+    "is not accepted by",
+    "has expired at",
+    "must be renewed by",
+    "could not be read by",
+    "belongs to",
+)
+_PLACES = (
+    "the gateway",
+    "the bank",
+    "our partner",
+    "the login page",
+    "a worker in Berlin",
+    "the mail server",
+    "the shop",
+)
+_TAILS = (
+    "again",
+    "since Monday",
+    "because of the upgrade",
+    "as the manual says",
+    "for the third time",
+    "without a reason",
+)
 _GERMAN = ("Der Auftrag", "Die Rechnung", "Das Passwort", "Der Schlüssel", "Die Sitzung", "Der Kunde", "Das Zeichen")
-_GERMAN_TAILS = ("wurde nicht gefunden", "ist abgelaufen", "muss geändert werden", "passt nicht zur Größe", "fehlt im Feld")
-_CHINESE = ("订单已被拒绝", "密码必须至少有八个字符", "会话已过期", "客户没有找到", "请再试一次", "令牌无效", "服务器没有回答")
-_ERRORS = ("ValueError", "KeyError", "TimeoutError", "ConnectionRefusedError", "shop.errors.StockMissing", "OperationalError")
+_GERMAN_TAILS = (
+    "wurde nicht gefunden",
+    "ist abgelaufen",
+    "muss geändert werden",
+    "passt nicht zur Größe",
+    "fehlt im Feld",
+)
+_CHINESE = (
+    "订单已被拒绝",
+    "密码必须至少有八个字符",
+    "会话已过期",
+    "客户没有找到",
+    "请再试一次",
+    "令牌无效",
+    "服务器没有回答",
+)
+_ERRORS = (
+    "ValueError",
+    "KeyError",
+    "TimeoutError",
+    "ConnectionRefusedError",
+    "shop.errors.StockMissing",
+    "OperationalError",
+)
 _HARMLESS_KEYS = (
     *("token_count", "max_tokens", "password_length", "session_count", "passed", "author", "pass_rate", "key", "keys"),
     *("secretary", "pinned", "authorized", "compass", "tokenizer", "key_id", "primary_key", "foreign_key", "passenger"),
-    *("monkey", "cookie_consent", "password_changed_at", "token_expires_in", "shipping", "signature_algorithm", "passport_type"),
+    *(
+        "monkey",
+        "cookie_consent",
+        "password_changed_at",
+        "token_expires_in",
+        "shipping",
+        "signature_algorithm",
+        "passport_type",
+    ),
 )
 _DAYS = ("2026-01-02", "2025-12-31T23:59:59Z", "Fri, 02 Jan 2026 10:00:00 GMT", "02.01.2026 10:15", "20260102T101500Z")
-_PATHS = ("/srv/shop/pay.py", "/usr/lib/python3.11/asyncio/base_events.py", "C:\\\\shop\\\\auth.py", "/srv/auth/session.py")
+_PATHS = (
+    "/srv/shop/pay.py",
+    "/usr/lib/python3.11/asyncio/base_events.py",
+    "C:\\\\shop\\\\auth.py",
+    "/srv/auth/session.py",
+)
 
 
 def _hex(rng: Random, count: int) -> str:
@@ -86,7 +152,7 @@ def _hashes(rng: Random) -> str:
         (
             f"sha256:{_hex(rng, 64)}",
             f"commit {_hex(rng, 40)}",
-            f"etag: \"{_hex(rng, 32)}\"",
+            f'etag: "{_hex(rng, 32)}"',
             f"image registry.example.org/shop/api@sha256:{_hex(rng, 64)}",
             f"{_hex(rng, 32)}  ./file-{rng.randrange(99)}.csv",
             f"content-md5: {b64encode(rng.randbytes(16)).decode()}",
@@ -123,7 +189,9 @@ def _json_body(rng: Random) -> str:
     return json.dumps(
         {
             "id": rng.choice((_uuid(rng), rng.randrange(10**9))),
-            rng.choice(_HARMLESS_KEYS): rng.choice((rng.randrange(10**6), _prose(rng), True, _uuid(rng), rng.choice(_DAYS))),
+            rng.choice(_HARMLESS_KEYS): rng.choice(
+                (rng.randrange(10**6), _prose(rng), True, _uuid(rng), rng.choice(_DAYS))
+            ),
             "customer": {"name": rng.choice(_NAMES), "city": "Köln", "vip": None},
             "lines": [{"sku": _sku(rng), "count": rng.randrange(9), "price": round(rng.random() * 100, 2)}],
             "note": _prose(rng),
@@ -136,7 +204,9 @@ def _json_body(rng: Random) -> str:
 def _nothing_there(rng: Random) -> str:
     key = rng.choice(("password", "token", "api_key", "secret", "auth", "session"))
     nothing = rng.choice(("None", "null", "", "false", "undefined", '""'))
-    return rng.choice((f"{key}={nothing}", f'{{"{key}": {nothing or "null"}, "n": 1}}', f"call({key}=None, n={rng.randrange(9)})"))
+    return rng.choice(
+        (f"{key}={nothing}", f'{{"{key}": {nothing or "null"}, "n": 1}}', f"call({key}=None, n={rng.randrange(9)})")
+    )
 
 
 def _sku(rng: Random) -> str:
@@ -220,7 +290,9 @@ def _chinese(rng: Random) -> str:
 
 def _image(rng: Random) -> str:
     data = b64encode(rng.randbytes(rng.randrange(60, 600))).decode()
-    return rng.choice((f"data:image/png;base64,{data}", f'{{"photo": "{data}", "type": "image/jpeg"}}', f"attachment {data}"))
+    return rng.choice(
+        (f"data:image/png;base64,{data}", f'{{"photo": "{data}", "type": "image/jpeg"}}', f"attachment {data}")
+    )
 
 
 def _logs(rng: Random) -> str:
@@ -245,7 +317,9 @@ def _xml(rng: Random) -> str:
 
 
 def _csv(rng: Random) -> str:
-    rows = "\n".join(f"{rng.randrange(10**6)},{rng.choice(_NAMES)},{_sku(rng)},{rng.random():.2f},{_uuid(rng)}" for _ in range(4))
+    rows = "\n".join(
+        f"{rng.randrange(10**6)},{rng.choice(_NAMES)},{_sku(rng)},{rng.random():.2f},{_uuid(rng)}" for _ in range(4)
+    )
     return f"id,name,sku,price,ref\n{rows}\n"
 
 

@@ -209,7 +209,9 @@ KEYED = {
     **dict.fromkeys(("pin", "card_pin"), "<d6>"),
     **dict.fromkeys(("otp", "totp"), "<d6>"),
     **dict.fromkeys(("cvv", "cvc"), "7<d5>"),
-    **dict.fromkeys(("auth", "credential", "credentials", "secret", "client_secret", "app.secret", "SECRET_KEY"), "<a24>"),
+    **dict.fromkeys(
+        ("auth", "credential", "credentials", "secret", "client_secret", "app.secret", "SECRET_KEY"), "<a24>"
+    ),
     **dict.fromkeys(("token", "access_token", "refreshToken", "id_token", "X-Auth-Token", "csrf_token"), "<a32>"),
     **dict.fromkeys(("session", "session_id", "sessionid", "cookie", "jwt", "bearer"), "<h32>"),
     **dict.fromkeys(("api_key", "apikey", "apiKey", "x-api-key", "ApiKey", "API-KEY"), "<l32>"),
@@ -280,7 +282,7 @@ ODD = {
     "with a comma": ("password", "<a6>,<a6>"),
     "with a semicolon": ("password", "<a6>;<a6>"),
     "with / # ?": ("password", "<a6>/<a6>#<a6>?<a6>"),
-    "with quotes": ("password", '<a6>"<a6>\'<a6>'),
+    "with quotes": ("password", "<a6>\"<a6>'<a6>"),
     "with a backslash": ("password", "<a6>\\<a6>"),
     "with & and <": ("password", "<a6>&<a6><a1><<a6>"),
     "with @ and :": ("password", "<a6>@<a6>:<a6>"),

@@ -48,7 +48,9 @@ _CALLS = re.compile(r"[A-Za-z_][\w.]{0,64}\([A-Za-z_.,()]*\Z")
 _LONGEST_LINE = 512
 _CODE = re.compile(r"(?:await|not|new|lambda|yield|if|async|typeof)\Z")
 _NUMBER = re.compile(r"-?[\d.eE+-]++\Z")
-_ARGUMENT = re.compile(r"\s{1,4}(?P<plain>(?!--|-[A-Za-z](?:\s|\Z)|[|&<>])(?:[^\s\"'`\\]|\\(?![nr\"'\\]))++)|\s{1,4}(?=[\"'])|\\*[\"'],\s{0,8}(?=\\*[\"'])")
+_ARGUMENT = re.compile(
+    r"\s{1,4}(?P<plain>(?!--|-[A-Za-z](?:\s|\Z)|[|&<>])(?:[^\s\"'`\\]|\\(?![nr\"'\\]))++)|\s{1,4}(?=[\"'])|\\*[\"'],\s{0,8}(?=\\*[\"'])"
+)
 _TAG = re.compile(r"(?:\s[^<>]{0,512}+)?(?<!/)>")
 _PAIR_NAMES = r"(?:name|key|k|field|header|param|parameter|variable|property|id)"
 _PAIR_VALUES = r"(?:value|val|v|content|data|text|default)"
@@ -71,6 +73,8 @@ _PART = re.compile(
 _PART_END = re.compile(r"(?:\\r|\r)?(?:\\n|\n)--")
 _CLOSES = {"[": "]", "{": "}", "(": ")"}
 _BRACKETS = re.compile(r"[\[\]{}()\"']")
+
+
 class Key(NamedTuple):
     """A key where it stands."""
 
@@ -142,6 +146,8 @@ class _Around:
             return self._line(signs.end())
         if signs["sign"] in ("=", ":=") and not signs["before"] and self._begins_line():
             return self._setting(signs.end())
+        if signs["before"] == "`" and self._text[signs.end() : signs.end() + 1] not in tuple("`\"'"):
+            return None  # a word of a sentence: "`token`: what a program shows"
         return self._value(self._over_lines(signs), quoted=bool(signs["before"]) and bool(signs["colon"]))
 
     def _setting(self, place: int) -> Span | None:
@@ -208,7 +214,11 @@ class _Around:
 
     def _begins_line(self) -> bool:
         start = self._key.start
-        if start and self._text[start - 1] in " \t" and (export := _EXPORTS.search(self._text[max(start - 16, 0) : start])):
+        if (
+            start
+            and self._text[start - 1] in " \t"
+            and (export := _EXPORTS.search(self._text[max(start - 16, 0) : start]))
+        ):
             start -= len(export[0])
         least = max(start - _LONGEST_LINE, 0)
         while start > least and self._text[start - 1] in " \t-":

@@ -8,7 +8,9 @@ from collections.abc import Iterable, Iterator
 from urllib.parse import unquote_plus
 
 _ESCAPE = re.compile(rb"%[0-9A-Fa-f]{2}")
-_WORDS = bytes(120 if chr(code) in "-._~%+*!()/:@$" or (chr(code).isalnum() and code < 128) else 32 for code in range(256))
+_WORDS = bytes(
+    120 if chr(code) in "-._~%+*!()/:@$" or (chr(code).isalnum() and code < 128) else 32 for code in range(256)
+)
 _LONGEST_BEFORE = 4096
 
 

@@ -145,7 +145,9 @@ def _by_start() -> dict[str, re.Pattern[str]]:
 
 
 _BY_START = _by_start()
-_SHORT = frozenset(prefix.begins for prefix in _PREFIXES if len(prefix.begins) < _ONLY_LETTERS and prefix.begins.isalnum())
+_SHORT = frozenset(
+    prefix.begins for prefix in _PREFIXES if len(prefix.begins) < _ONLY_LETTERS and prefix.begins.isalnum()
+)
 _RUN_CHARS = b"_.-+/"
 _RUNS = bytes(120 if code in _RUN_CHARS or (chr(code).isalnum() and code < 128) else 32 for code in range(256))
 _RUN = b"x" * _SHORTEST

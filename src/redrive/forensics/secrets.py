@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import math
 import re
+from collections import Counter
 
 MASK = "[redacted]"
 
@@ -26,8 +28,7 @@ NOTHING = frozenset({"", "none", "null", "nil", "true", "false", "undefined", "[
 
 STEMS: tuple[str, ...] = (
     *("pass", "pwd", "pin", "otp", "auth", "cred", "cookie", "session", "secret", "token", "jwt", "bearer"),
-    *("api", "access", "account", "private", "signing", "encrypt", "shared", "license", "master", "webhook"),
-    *("connection", "sig", "card", "cvv", "cvc", "ssn", "social", "iban"),
+    *("key", "webhook", "connection", "sig", "card", "cvv", "cvc", "ssn", "social", "iban"),
 )
 """Each of KEYS has one of these in it: what is looked for first."""
 
@@ -74,3 +75,9 @@ def is_ssn(text: str) -> bool:
     """A number that the United States could have given to somebody."""
     area, group, serial = text.split("-")
     return area not in ("000", "666") and area < "900" and group != "00" and serial != "0000"
+
+
+def is_random(text: str, least: float) -> bool:
+    """Whether its characters are as mixed as those of a key."""
+    counts = Counter(text).values()
+    return -sum(count / len(text) * math.log2(count / len(text)) for count in counts) >= least

@@ -7,15 +7,14 @@ with the length of the text, whatever is in it.
 
 from __future__ import annotations
 
-import math
 import re
 from base64 import b64decode
-from collections import Counter
 from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
+from redrive.forensics.in_urls import in_urls
 from redrive.forensics.prefixes import prefixed
-from redrive.forensics.secrets import MASK, is_card, is_iban, is_ssn
+from redrive.forensics.secrets import MASK, is_card, is_iban, is_random, is_ssn
 
 Span = tuple[int, int, str]
 """From where, to where, and what is shown instead."""
@@ -30,6 +29,7 @@ class Shape(NamedTuple):
     check: Callable[[re.Match[str]], bool] | None = None
     inside: bool = False  # it may follow a letter or digit
     any_case: bool = False
+    rare: str = ""  # a character of it that most texts do not have, which is found much faster
 
 
 def _is_basic(match: re.Match[str]) -> bool:
@@ -53,46 +53,18 @@ _HEX = re.compile(r"[0-9a-f]{32}")
 _MAXMIND = re.compile(r"[A-Za-z0-9]{6}_[A-Za-z0-9]{29}")
 
 
-def _is_random(text: str, least: float) -> bool:
-    """Whether its characters are as mixed as those of a key."""
-    counts = Counter(text).values()
-    return -sum(count / len(text) * math.log2(count / len(text)) for count in counts) >= least
-
-
-def _is_token_user(match: re.Match[str]) -> bool:
-    return any(char.isdigit() for char in match[1]) and _is_random(match[1], 3.0)
-
-
 _PEM = (
     r"-----BEGIN [A-Z0-9 ]{0,30}PRIVATE KEY(?: BLOCK)?-----[^\"'<>{}]*?"
     r"(?:-----END [A-Z0-9 ]{0,30}PRIVATE KEY(?: BLOCK)?-----|(?=\\*[\"'<>{}]|\Z))"
 )
-_USER = r":\\?/\\?/[^\s/:@?#\"'<>\\]{0,256}+:"
-
 SHAPES: tuple[Shape, ...] = (
     Shape("private key", ("-----BEGIN ",), re.compile(_PEM), inside=True),
-    Shape(
-        "password in a URL",
-        ("://", ":\\/\\/"),
-        re.compile(
-            _USER + r"(?!\d{1,5}(?:[/?#]|\Z))"
-            r"([^\s/?#\"'<>\\]{1,1024}(?=@)|[^\s\"'<>\\]{1,200}?(?=@[\w.\[-]))"
-        ),
-        inside=True,
-    ),
-    Shape(
-        "token as URL user",
-        ("://", ":\\/\\/"),
-        re.compile(r":\\?/\\?/([\w.~%+-]{16,512}+)(?=@)"),
-        _is_token_user,
-        inside=True,
-    ),
     Shape("JWT", ("eyJ",), re.compile(r"eyJ[\w-]{8,}+\.[\w-]++(?:\.[\w-]*+)?(?:\.[\w-]++){0,2}")),
     Shape(
         "Bearer",
-        ("bearer ", "bearer%20"),
+        ("bearer ",),
         # a word after it is prose ("bearer authentication"), unless it is long or has more than letters
-        re.compile(r"(?i:bearer)(?: {1,8}|%20)((?=[\w.~+/=-]{0,64}[\d_]|\S{16}|[\w]{1,64}[.~+/-]\w)[\w.~+/=-]{6,}+)"),
+        re.compile(r"(?i:bearer) {1,8}((?!realm=)(?=[\w.~+/=-]{0,64}[\d_]|\S{16}|[\w]{1,64}[.~+/-]\w)[\w.~+/=-]{6,}+)"),
         any_case=True,
     ),
     Shape(
@@ -120,11 +92,11 @@ SHAPES: tuple[Shape, ...] = (
         re.compile(r"\.webhook\.office\.com/(webhookb2/[\w@/-]{20,}+)"),
         inside=True,
     ),
-    Shape("OpenShift", ("sha256~",), re.compile(r"sha256~[\w-]{43}(?![\w-])")),
+    Shape("OpenShift", ("sha256~",), re.compile(r"sha256~[\w-]{43}(?![\w-])"), rare="~"),
     Shape("Mailchimp", ("-us",), re.compile(r"-us\d{1,2}(?![\w-])"), _has_hex_before, inside=True),
     Shape("MaxMind", ("_mmk",), re.compile(r"_mmk(?!\w)"), _has_key_before, inside=True),
     Shape("Telegram", (":AA",), re.compile(r":AA[\w-]{32,34}+(?![\w-])"), inside=True),
-    Shape("Azure AD secret", ("Q~",), re.compile(r"Q~[\w.~-]{31,34}+(?![\w.~-])"), inside=True),
+    Shape("Azure AD secret", ("Q~",), re.compile(r"Q~[\w.~-]{31,34}+(?![\w.~-])"), inside=True, rare="~"),
     Shape("Terraform Cloud", (".atlasv1.",), re.compile(r"\.atlasv1\.[\w=-]{50,}+"), inside=True),
 )
 _WORD = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_")
@@ -137,7 +109,10 @@ _BEFORE = {"Azure AD secret": 4, "Terraform Cloud": 14, "Mailchimp": 32, "MaxMin
 def shaped(text: str, lower: str) -> Iterator[Span]:
     """The spans of `text` that look like a secret; `lower` is the same in small letters."""
     yield from ((*span, MASK) for span in prefixed(text, text.encode("ascii", "replace")))
+    yield from ((*span, MASK) for span in in_urls(text))
     for shape in SHAPES:
+        if shape.rare and shape.rare not in text:
+            continue
         where = lower if shape.any_case else text
         for begin in shape.begins:
             place = where.find(begin)
@@ -261,7 +236,7 @@ def _aws_secrets(text: str, plain: bytes) -> Iterator[Span]:
 def _is_aws_secret(key: str) -> bool:
     digits = sum(char.isdigit() for char in key)
     lower, upper = sum(char.islower() for char in key), sum(char.isupper() for char in key)
-    return min(lower, upper) >= 6 and 1 <= digits <= 20 and key.count("/") <= 5 and _is_random(key, 4.2)
+    return min(lower, upper) >= 6 and 1 <= digits <= 20 and key.count("/") <= 5 and is_random(key, 4.2)
 
 
 def _joins(kinds: bytes, place: int, which: bytes) -> bool:
