@@ -71,7 +71,7 @@ CARRIERS: dict[str, Carrier] = {
     "JSON, a value before its name": lambda key, value: json.dumps([{"value": value, "name": key}]).encode(),
     "JSON, cut off": lambda key, value: (_json(key, value)[: -len(', "items": [1, 2]}')] + ', "items": [').encode(),
     "JSON, cut off in the value": lambda key, value: ('{"id": 1, ' + json.dumps({key: value})[1:-2]).encode(),
-    "JSON, large": lambda key, value: json.dumps({"fill": ["word"] * 4000, key: value, "z": [0] * 3000}).encode(),
+    "JSON, large": lambda key, value: json.dumps({"fill": ["word"] * 900, key: value, "z": [0] * 900}).encode(),
     "query": lambda key, value: f"/login?user=ann&{key}={quote(value, safe='')}&next=%2Fhome".encode(),
     "form": lambda key, value: f"{key}={quote(value, safe='')}&user=ann".encode(),
     "multipart": lambda key, value: _multipart(key, value).encode(),
@@ -129,10 +129,10 @@ _WINDOW = 8
 
 
 def is_seen(shown: str, hidden: tuple[str, ...]) -> bool:
-    """Whether eight characters in a row of it can be read (of a shorter one, all)."""
+    """Whether ten characters in a row of it can be read (of a shorter one, all)."""
     return any(_any_window(shown, form) for piece in hidden for form in forms(piece))
 
 
 def _any_window(shown: str, form: str) -> bool:
     size = _WINDOW * 3 if form[2:3] == " " and form[5:6] == " " else _WINDOW
-    return any(form[at : at + size] in shown for at in range(max(1, len(form) - size + 1)))
+    return any(form[at : at + size] in shown for at in range(0, max(1, len(form) - size + 1), 3))

@@ -104,17 +104,18 @@ def _uuid(rng: Random) -> str:
 
 def _prose(rng: Random) -> str:
     said = f"{rng.choice(_SUBJECTS)} {rng.choice(_VERBS)} {rng.choice(_PLACES)} {rng.choice(_TAILS)}."
-    more = f" {rng.choice(_NAMES)} will look at it: {rng.choice(_SUBJECTS).lower()} of order {rng.randrange(10**6)} is next."
+    subject = rng.choice(_SUBJECTS).lower()
+    more = f" {rng.choice(_NAMES)} will look at it: {subject} of order {rng.randrange(10**6)} is next."
     return said + rng.choice(("", more))
 
 
 def _messages(rng: Random) -> str:
     return rng.choice(
         (
-            f"Unexpected token: {rng.choice(('foo', 'end of file', '<', '}', 'identifier'))} at line {rng.randrange(500)}",
+            f"Unexpected token: {rng.choice(('foo', 'end of file', '<', '}', 'name'))} at line {rng.randrange(500)}",
             f"invalid token {rng.choice('<>{}')!r} in JSON at position {rng.randrange(9999)}",
             f"password authentication failed for user {rng.choice(_NAMES)!r}",
-            f"Wrong password: {rng.choice(('please try again', 'too short', 'must have 8 characters', 'not accepted'))}",
+            f"Wrong password: {rng.choice(('please try again', 'too short', 'must have a digit', 'not accepted'))}",
             f"authentication failed: {rng.choice(('timeout', 'no such user', 'unknown realm', 'account is locked'))}",
             f"secret not found: {rng.choice(('team/app', 'default', 'see the manual'))}",
             f"session {rng.choice(('expired', 'closed', 'not found', 'timed out'))} after {rng.randrange(60)} s",
@@ -142,7 +143,7 @@ def _ids(rng: Random) -> str:
             f"task {_uuid(rng)} retry {rng.randrange(9)}",
             f"ObjectId('{_hex(rng, 24)}')",
             f"https://shop.example.org/orders/{rng.randrange(10**9)}?page={rng.randrange(9)}&size=50#top",
-            f"user ann{rng.randrange(99)}@example.org at 10.0.{rng.randrange(255)}.{rng.randrange(255)}:{rng.randrange(65535)}",
+            f"ann{rng.randrange(99)}@example.org at 10.0.{rng.randrange(255)}.7:{rng.randrange(65535)}",
         )
     )
 
@@ -175,14 +176,15 @@ def _numbers(rng: Random) -> str:
             f"{rng.randrange(1 << 40)} of {rng.randrange(1 << 40)} bytes, {rng.random():.1%}",
             f"EAN {rng.randrange(10**13):013}",
             f"lat {rng.uniform(-90, 90):.7f}, lon {rng.uniform(-180, 180):.7f}",
-            f"version {rng.randrange(9)}.{rng.randrange(99)}.{rng.randrange(999)}-rc{rng.randrange(9)}+build.{_hex(rng, 7)}",
+            f"v{rng.randrange(9)}.{rng.randrange(99)}.{rng.randrange(999)}-rc{rng.randrange(9)}+build.{_hex(rng, 7)}",
             f"ISBN 978-3-{rng.randrange(10**5):05}-{rng.randrange(10**3):03}-{rng.randrange(9)}",
         )
     )
 
 
 def _dates(rng: Random) -> str:
-    return f"{rng.choice(_DAYS)} until {rng.choice(_DAYS)} ({rng.randrange(99)} days, {rng.randrange(24):02}:{rng.randrange(60):02})"
+    days, time = rng.randrange(99), f"{rng.randrange(24):02}:{rng.randrange(60):02}"
+    return f"{rng.choice(_DAYS)} until {rng.choice(_DAYS)} ({days} days, {time})"
 
 
 def _json_body(rng: Random) -> str:
@@ -217,7 +219,7 @@ def _sku(rng: Random) -> str:
             f"{letters}{rng.randrange(10**6):06}",
             f"SKU{rng.randrange(10**8):08}{letters}",
             f"{letters}/{rng.randrange(10**4)}.{rng.randrange(99)}",
-            f"sk-{rng.choice(('chair', 'table', 'lamp'))}-{rng.choice(('oak', 'steel'))}-{rng.randrange(999)}-large-edition",
+            f"sk-{rng.choice(('chair', 'table'))}-{rng.choice(('oak', 'steel'))}-{rng.randrange(999)}-large-edition",
             f"key-{rng.randrange(10**4)}-{letters.lower()}",
             f"hf_{letters.lower()}_{rng.randrange(99)}",
             f"SG.{letters}.{rng.randrange(999)}",
@@ -281,7 +283,8 @@ def _foreign_stack(rng: Random) -> str:
 
 
 def _german(rng: Random) -> str:
-    return f"{rng.choice(_GERMAN)} {rng.randrange(10**6)} {rng.choice(_GERMAN_TAILS)}: bitte {rng.choice(_NAMES)} fragen, Straße {rng.randrange(99)}."
+    said = f"{rng.choice(_GERMAN)} {rng.randrange(10**6)} {rng.choice(_GERMAN_TAILS)}"
+    return f"{said}: bitte {rng.choice(_NAMES)} fragen, Straße {rng.randrange(99)}."
 
 
 def _chinese(rng: Random) -> str:
@@ -297,7 +300,7 @@ def _image(rng: Random) -> str:
 
 def _logs(rng: Random) -> str:
     return (
-        f"{rng.choice(_DAYS)} {rng.choice(('INFO', 'WARN', 'ERROR'))} [{_hex(rng, 16)}] shop.auth.session - {_messages(rng)} "
+        f"{rng.choice(_DAYS)} {rng.choice(('INFO', 'WARN'))} [{_hex(rng, 16)}] shop.auth.session - {_messages(rng)} "
         f"(user_id={rng.randrange(10**6)}, took={rng.randrange(9999)}ms, key={_sku(rng)})"
     )
 
@@ -305,14 +308,15 @@ def _logs(rng: Random) -> str:
 def _settings(rng: Random) -> str:
     return (
         f"# {_prose(rng)}\nsession_timeout: {rng.randrange(999)}\ntoken_ttl = {rng.randrange(99)}m\n"
-        f"max_tokens: {rng.randrange(9999)}\npassword_min_length: 8\nauth_enabled: {rng.choice(('true', 'false'))}\nretries: 3\n"
+        f"max_tokens: {rng.randrange(9999)}\npassword_min_length: 8\nauth_enabled: {rng.choice(('true', 'false'))}\n"
     )
 
 
 def _xml(rng: Random) -> str:
     return (
         f'<?xml version="1.0"?><order id="{rng.randrange(10**6)}" ref="{_uuid(rng)}"><name>{rng.choice(_NAMES)}</name>'
-        f"<passed>{rng.choice(('yes', 'no'))}</passed><token-count>{rng.randrange(99)}</token-count><sku>{_sku(rng)}</sku></order>"
+        f"<passed>{rng.choice(('yes', 'no'))}</passed><token-count>{rng.randrange(99)}</token-count>"
+        f"<sku>{_sku(rng)}</sku></order>"
     )
 
 

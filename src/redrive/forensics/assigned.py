@@ -252,7 +252,7 @@ class _Around:
         return place, found.end(), wrapped
 
     def _is_code(self, bare: str) -> bool:
-        """Whether the value is written as a name: `password=password`, `token=settings.token`, `session = await f()`."""
+        """Whether the value is a name: `password=password`, `token=settings.token`, `session = await f()`."""
         name = self._key.name.rpartition(".")[2].lower()
         return bare.lower() == name or bare.lower().endswith(f".{name}") or _CODE.match(bare) is not None
 

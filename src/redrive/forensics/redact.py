@@ -117,7 +117,8 @@ class Redactor:
         """Where secrets may be in bytes that are read as if they were a text."""
         lower = _lower(text)
         yield from ((start, end) for start, end, _ in self._spans(text))
-        yield from anywhere(text)
+        if self._defaults:
+            yield from anywhere(text)
         yield from (behind(key.end) for key in self._keys_in(text, lower))
 
     # -- inside --------------------------------------------------------------------------------------------------------
