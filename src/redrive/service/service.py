@@ -249,10 +249,11 @@ class Service(OfGroups):
         return ReplayReport(self._masked(replay), await self.app.store.ledger.tally(id))
 
     def _masked(self, replay: Replay) -> Replay:
-        """The replay as it is shown: errors of letters may hold secrets."""
+        """The replay as it is shown: errors of letters may hold secrets, and so may reasons."""
+        text = self.redactor.text
+        replay = replace(replay, reason=text(replay.reason))
         if replay.paused is None:
             return replay
-        text = self.redactor.text
         cases = tuple(replace(case, before=text(case.before), now=text(case.now)) for case in replay.paused.compared)
         paused = replace(replay.paused, why=text(replay.paused.why), compared=cases)
         return replace(replay, paused=paused)
@@ -395,7 +396,8 @@ class Service(OfGroups):
 
     @acts("note")
     async def annotate(self, id: str, text: str, *, actor: Actor) -> Incident:
-        """Write something down beside an incident."""
+        """Write something down beside an incident; without the secrets in it."""
+        text = self.redactor.text(text)
         incident = await self.incidents.note(id, text, actor=str(actor))
         await self.note(actor, "note", f"{incident.id}: {text}")
         return incident

@@ -15,6 +15,7 @@ from redrive.cli.session import actor, ask
 from redrive.debugging.envfile import read_env_file
 from redrive.debugging.fetching import fetch_message
 from redrive.forensics.carried import CarriedMessage, message_of
+from redrive.private import open_private
 
 
 @click.command()
@@ -81,8 +82,8 @@ def _write(file: Path, found: CarriedMessage, handler: str, force: bool) -> None
     text = test_file(found, handler)
     try:
         file.parent.mkdir(parents=True, exist_ok=True)
-        with file.open("w" if force else "x", encoding="utf-8") as out:
-            out.write(text)
+        with open_private(file, "wb" if force else "xb") as out:
+            out.write(text.encode())
     except FileExistsError:
         raise Stopped(f"{file} is there already: name another file, or say --force to write over it") from None
     say(f"{plain(str(file))} is written: run it with pytest {plain(str(file))}")

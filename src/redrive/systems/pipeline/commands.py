@@ -271,6 +271,7 @@ def trace(stream: str, since: datetime | None, graph: Graph, settings: Settings,
 
 
 async def _traced(stream: str, since: datetime | None, graph: Graph, settings: Settings) -> Trace:
+    from redrive.forensics.redact import Redactor
     from redrive.systems.pipeline.streams import open_streams
     from redrive.systems.pipeline.trace import Tracer
 
@@ -278,7 +279,9 @@ async def _traced(stream: str, since: datetime | None, graph: Graph, settings: S
     async with Redrive(settings=settings) as app:
         streams = open_streams(own.transport, graph, group=own.group, clock=app.clock, lease=settings.lease)
         try:
-            return await Tracer(graph, streams, lambda: app.store.letters).trace(stream, since=since)
+            return await Tracer(graph, streams, lambda: app.store.letters, Redactor.of(app.settings.redact)).trace(
+                stream, since=since
+            )
         finally:
             await streams.aclose()
 
