@@ -213,7 +213,7 @@ class Dead:
 
 
 @pytest.fixture(scope="module")
-def dead(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Dead]:
+def dead(tmp_path_factory: pytest.TempPathFactory) -> Dead:
     made = Dead(tmp_path_factory.mktemp("dead"))
     logger = logging.getLogger()
     handlers, level = list(logger.handlers), logger.level
@@ -228,7 +228,7 @@ def dead(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Dead]:
         logger.handlers[:] = handlers
         logger.setLevel(level)
     (made.place / "redrive.toml").write_text(f'store = "{made.url}"\n[transports]\ndefault = "{made.url}"\n')
-    yield made
+    return made
 
 
 def assert_nothing_is_seen(where: str, shown: str) -> None:

@@ -72,14 +72,20 @@ class FourEyes:
 
     async def seen_by(self, actor: Actor, limit: int = 50) -> list[Approval]:
         """What an actor may know of, newest first."""
-        return [approval for approval in await self.approvals.list(limit) if _reaches(actor, approval)]
+        return [self._masked(approval) for approval in await self.approvals.list(limit) if _reaches(actor, approval)]
 
     async def seen(self, id: str, actor: Actor) -> Approval:
         """That one, if the actor may know of it."""
         approval = await self.approvals.get(id)
         if not _reaches(actor, approval):
             raise NotFound(f"nothing waits for an approval as {id!r}", "GET /api/approvals lists what does")
-        return approval
+        return self._masked(approval)
+
+    def _masked(self, approval: Approval) -> Approval:
+        """As it is shown: tenants, reasons and answers are texts of people and messages."""
+        text = self._asking.redactor.text
+        places = tuple((source, text(tenant)) for source, tenant in approval.places)
+        return replace(approval, places=places, why=text(approval.why), result=text(approval.result))
 
     # -- deciding ------------------------------------------------------------------------------------------------
 
