@@ -45,13 +45,15 @@ def body(scale: Scale) -> Measured:
 
 def hostile(scale: Scale) -> Measured:
     """By how much the CPU grows, at worst, when a text made to be slow is twice as long."""
-    size, redactor = scale.of(1 << 20, 1 << 14), Redactor()
+    size, redactor = scale.of(1 << 18, 1 << 12), Redactor()
     grown, slow = {}, {}
     for name, piece in _HOSTILE.items():
         text = (piece * (size // len(piece) + 1))[:size]
         times = [min(_cpu(lambda: redactor.text(part)) for _ in range(3)) for part in (text[: size // 2], text)]  # noqa: B023
         grown[name], slow[name] = round(times[1] / times[0], 2), round(times[1], 1)
-    return Measured(redrive=max(grown.values()), peers={}, settings={"characters": size}, details={"ms": slow, "x": grown})
+    return Measured(
+        redrive=max(grown.values()), peers={}, settings={"characters": size}, details={"ms": slow, "x": grown}
+    )
 
 
 def loop(scale: Scale) -> Measured:
