@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from datetime import timedelta
 from typing import Any
 
@@ -22,9 +23,9 @@ HOUR = timedelta(hours=1)
 def looked_at(monkeypatch: pytest.MonkeyPatch) -> list[Letter]:
     seen: list[Letter] = []
 
-    def counted(query: Query, letter: Letter) -> bool:
+    def counted(query: Query, letter: Letter, text_of: Callable[[Letter], str]) -> bool:
         seen.append(letter)
-        return matches(query, letter)
+        return matches(query, letter, text_of)
 
     monkeypatch.setattr(memory, "matches", counted)
     return seen
