@@ -90,7 +90,8 @@ class Letters(Protocol):
         self, query: Query, *, after: Cursor | None = None, limit: int = 50, oldest_first: bool = False
     ) -> Page:
         """One page, newest first if not asked otherwise, by the time they were created; paging with the cursor neither
-        repeats nor misses a letter that stays as it is."""
+        repeats nor misses a letter that stays as it is. Only a page without a cursor is the last: one for a text may be
+        short, or empty, since no more letters are looked at for it than a person would wait for."""
         ...
 
     async def count(self, query: Query) -> int:
