@@ -70,7 +70,7 @@ class Database:
         self._ended = False
         self._local = threading.local()
         self._readers = ThreadPoolExecutor(_READERS, thread_name_prefix="redrive-read")
-        self._searchers = ThreadPoolExecutor(1, thread_name_prefix="redrive-search")
+        self._searchers = ThreadPoolExecutor(_READERS, thread_name_prefix="redrive-search")
         self._connections: list[sqlite3.Connection] = []
         _make_private(path)
         try:
