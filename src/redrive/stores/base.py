@@ -39,6 +39,7 @@ class StoreFeatures(Struct, frozen=True, kw_only=True):
     atomic_claims: bool  # two processors never claim one letter
     shared: bool  # several processes can work on it at once
     counted_groups: bool  # group counters are kept as letters come, not computed when asked
+    indexed_texts: bool = False  # a text is found by an index; otherwise by looking at one letter after the other
 
 
 class Page(Struct, frozen=True):

@@ -21,7 +21,7 @@ class PostgresStore:
     Nothing connects before the first call; that one makes the tables, or brings them up to date.
     """
 
-    features = StoreFeatures(durable=True, atomic_claims=True, shared=True, counted_groups=True)
+    features = StoreFeatures(durable=True, atomic_claims=True, shared=True, counted_groups=True, indexed_texts=True)
 
     def __init__(self, url: str, *, shape: Shape = NATIVE) -> None:
         self.url = url
