@@ -25,9 +25,9 @@ from redrive.model import letter_id
 T = TypeVar("T")
 Work = Callable[[sqlite3.Connection], T]
 
-_SCRIPTS = ("schema", "versions", "transports", "searchable")
+SCRIPTS = ("schema", "versions", "transports", "searchable")
 """The first makes version 1 out of nothing, each of the others the next out of the one before."""
-SCHEMA_VERSION = len(_SCRIPTS)
+SCHEMA_VERSION = len(SCRIPTS)
 _BUSY_SECONDS = 5.0
 _READERS = 2
 _MOST_TOGETHER = 500
@@ -70,6 +70,7 @@ class Database:
         self._ended = False
         self._local = threading.local()
         self._readers = ThreadPoolExecutor(_READERS, thread_name_prefix="redrive-read")
+        self._searchers = ThreadPoolExecutor(_READERS, thread_name_prefix="redrive-search")
         self._connections: list[sqlite3.Connection] = []
         _make_private(path)
         try:
@@ -103,16 +104,18 @@ class Database:
             else:
                 self._jobs.put(job)
 
-    async def read(self, work: Work[T]) -> T:
-        """Run it on a snapshot."""
+    async def read(self, work: Work[T], *, aside: bool = False) -> T:
+        """Run it on a snapshot; `aside` what may take long, so that other readers wait for none of it."""
         if self._ended:
             raise Unavailable(str(self.path), _CLOSED)
-        return await asyncio.get_running_loop().run_in_executor(self._readers, self._read, work)
+        readers = self._searchers if aside else self._readers
+        return await asyncio.get_running_loop().run_in_executor(readers, self._read, work)
 
     def close(self) -> None:
         self._jobs.put(None)
         self._writer.join()
         self._readers.shutdown()
+        self._searchers.shutdown()
         self._disconnect()
 
     def _disconnect(self) -> None:
@@ -151,7 +154,7 @@ class Database:
                 connection.execute("BEGIN IMMEDIATE")
                 (version,) = connection.execute("PRAGMA user_version").fetchone()
                 if version < SCHEMA_VERSION:  # nobody else has made it while we waited
-                    for statement in (line for script in _SCRIPTS[version:] for line in _statements_of(script)):
+                    for statement in (line for script in SCRIPTS[version:] for line in _statements_of(script)):
                         connection.execute(statement)
                     connection.execute(f"PRAGMA user_version={SCHEMA_VERSION}")
                 connection.execute("COMMIT")

@@ -31,7 +31,7 @@ from redrive.stores.rounds import by_id, rounds
 from redrive.stores.scoped import described_within
 from redrive.stores.shape import Shape, decoded, encoded
 from redrive.stores.sqlite.access import Access, as_json
-from redrive.stores.sqlite.query import arms, cursor_of, is_counted, numbered, position, where
+from redrive.stores.sqlite.query import cursor_of, is_counted, is_indexed, ordered, where
 from redrive.stores.sqlite.texts import Texts
 from redrive.stores.sqlite.versions import version_row
 
@@ -67,13 +67,23 @@ class SqliteLetters:
         self, query: Query, *, after: Cursor | None = None, limit: int = 50, oldest_first: bool = False
     ) -> Page:
         query = await self.texts.plain(query)
-        statement, parameters = _search(query, after, limit, oldest_first)
+        if query.text:
+            seqs, behind = await self.texts.look(query, after, limit, oldest_first)
+            letters, _ = await self._read(_in_order(_LISTED, oldest_first), {"seqs": as_json(map(str, seqs))})
+            return Page(letters, behind)
+        select, parameters = ordered(query, after, limit, oldest_first)
+        letters, last = await self._read(_in_order(f"SELECT seq FROM ({select})", oldest_first), parameters)  # noqa: S608
+        return Page(letters, last if len(letters) == limit else None)
+
+    async def _read(self, statement: str, parameters: dict[str, Any]) -> tuple[tuple[Letter, ...], Cursor | None]:
+        """The letters of a select, and the place of the last."""
         rows = await self._access.read(lambda connection: connection.execute(statement, parameters).fetchall())
-        letters = tuple(self._letter(row) for row in rows)
-        return Page(letters, cursor_of(rows[-1][1], rows[-1][0]) if len(rows) == limit else None)
+        return tuple(self._letter(row) for row in rows), cursor_of(rows[-1][1], rows[-1][0]) if rows else None
 
     async def count(self, query: Query) -> int:
         query = await self.texts.plain(query)
+        if query.text and is_indexed(query.text) and query == Query(text=query.text):
+            return await self.texts.count(query.text)
 
         def work(connection: sqlite3.Connection) -> int:
             asked = _without_all_transports(connection, query)
@@ -81,7 +91,7 @@ class SqliteLetters:
             statement = _SQL["count_tallies" if is_counted(asked) else "count"].replace("{where}", condition)
             return int(connection.execute(statement, parameters).fetchone()[0])
 
-        return await self._access.read(work)
+        return await self._access.read(work, aside=bool(query.text))
 
     async def groups(self, query: Query, *, limit: int = 50) -> Sequence[Group]:
         if query.scope is not None:
@@ -96,13 +106,15 @@ class SqliteLetters:
             found = _groups(connection.execute(statement, parameters).fetchall())[:limit]
             return [self._with_versions(connection, group) for group in found]
 
-        return await self._access.read(work)
+        return await self._access.read(work, aside=bool(query.text))
 
     async def tallies(self, query: Query | None = None) -> Sequence[Tally]:
         query = await self.texts.plain(query or Query())
         condition, parameters = where(query)
         statement = _SQL["tallies" if is_counted(query) else "tallies_scan"].replace("{where}", condition)
-        rows = await self._access.read(lambda connection: connection.execute(statement, parameters).fetchall())
+        rows = await self._access.read(
+            lambda connection: connection.execute(statement, parameters).fetchall(), aside=bool(query.text)
+        )
         return [Tally(source, State(state), Category(category), count) for source, state, category, count in rows]
 
     async def claim(
@@ -150,8 +162,8 @@ class SqliteLetters:
     async def prune(self, query: Query, *, limit: int) -> Sequence[LetterId]:
         query = await self.texts.plain(query)
         states = AT_REST if query.states is None else tuple(state for state in query.states if state in AT_REST)
-        seqs, parameters = _ordered(replace(query, states=states), None, limit, oldest_first=True)
-        statement = _SQL["prune"].replace("{seqs}", seqs)
+        select, parameters = ordered(replace(query, states=states), None, limit, oldest_first=True)
+        statement = _SQL["prune"].replace("{seqs}", f"SELECT seq FROM ({select})")  # noqa: S608
         rows = await self._access.write(lambda connection: connection.execute(statement, parameters).fetchall())
         return [id for (id,) in rows]
 
@@ -198,10 +210,10 @@ class SqliteLetters:
             connection.execute(_SQL["depend_no_more"], (new.id,))
             connection.executemany(_SQL["depend"], [(new.id, id) for id in new.depends_on])
 
-    def unsearched(self, connection: sqlite3.Connection, limit: int) -> list[tuple[int, Letter]]:
-        """Letters whose text is still to be made, with their seqs."""
+    def unsearched(self, connection: sqlite3.Connection, limit: int) -> list[tuple[int, int, Letter]]:
+        """Letters whose text is still to be made, with their seqs and marks."""
         rows = connection.execute(_UNSEARCHED, {"limit": limit}).fetchall()
-        return [(row[0], self._letter(row)) for row in rows]
+        return [(row[1], row[0], self._letter(row[1:])) for row in rows]
 
     def _get(self, connection: sqlite3.Connection, id: LetterId) -> Letter | None:
         row = connection.execute(_SQL["get"].replace("{columns}", _COLUMNS), {"id": id}).fetchone()
@@ -313,6 +325,7 @@ _INSERTED = [
 ]
 
 
+_LISTED = "SELECT CAST(value AS INTEGER) FROM json_each(:seqs)"
 _UNSEARCHED = clauses(__package__, "texts")["unsearched"].replace("{columns}", _COLUMNS)
 _GROUP_ENDS = [_SQL["group_end"].replace("{way}", way) for way in ("ASC", "DESC")]
 
@@ -348,31 +361,10 @@ def _claimable(
     return rows
 
 
-def _search(query: Query, after: Cursor | None, limit: int, oldest_first: bool) -> tuple[str, dict[str, Any]]:
-    seqs, parameters = _ordered(query, after, limit, oldest_first)
+def _in_order(seqs: str, oldest_first: bool) -> str:
+    """The letters of these seqs."""
     way = "ASC" if oldest_first else "DESC"
-    order = f"ORDER BY created_at {way}, seq {way}"
-    return f"SELECT {_COLUMNS} FROM letters WHERE seq IN ({seqs}) {order}", parameters  # noqa: S608
-
-
-def _ordered(query: Query, after: Cursor | None, limit: int, oldest_first: bool) -> tuple[str, dict[str, Any]]:
-    """A select of the first rows: of one condition, or of several that an index answers in order."""
-    way, side = ("ASC", ">") if oldest_first else ("DESC", "<")
-    order = f"ORDER BY created_at {way}, seq {way} LIMIT :limit"
-    parameters: dict[str, Any] = {"limit": limit}
-    selects = []
-    for number, (condition, more) in enumerate(arms(query)):
-        condition, renamed = numbered(condition, more, number)
-        parameters |= renamed
-        if after is not None:
-            condition += f" AND (created_at, seq) {side} (:after_time, :after_seq)"
-        selects.append(f"SELECT * FROM (SELECT created_at, seq FROM letters WHERE {condition} {order})")  # noqa: S608
-    if after is not None:
-        parameters["after_time"], parameters["after_seq"] = position(after)
-    return f"SELECT seq FROM ({' UNION ALL '.join(selects) or _NONE} {order})", parameters  # noqa: S608
-
-
-_NONE = "SELECT created_at, seq FROM letters WHERE 0"
+    return f"SELECT {_COLUMNS} FROM letters WHERE seq IN ({seqs}) ORDER BY created_at {way}, seq {way}"  # noqa: S608
 
 
 def _groups(rows: Iterable[tuple[Any, ...]]) -> list[Group]:

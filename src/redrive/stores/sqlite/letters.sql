@@ -12,7 +12,7 @@ ON CONFLICT (id) DO NOTHING;
 SELECT coalesce(max(seq), 0) FROM letters;
 
 -- name: unsearched
-INSERT OR IGNORE INTO unsearched SELECT seq FROM letters WHERE seq > ?;
+INSERT OR IGNORE INTO unsearched (seq) SELECT seq FROM letters WHERE seq > ?;
 
 -- name: known
 SELECT id FROM letters WHERE id IN (SELECT value FROM json_each(:ids)) AND seq <= :before;
