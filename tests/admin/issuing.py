@@ -9,6 +9,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import cache
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 from urllib.parse import parse_qs
@@ -57,7 +58,7 @@ class SmallIssuer:
 
     def rotate(self, id: str) -> None:
         """Sign with a new key; those before are thrown away."""
-        self.keys = {id: RSAKey.generate_key(2048, {"kid": id, "use": "sig", "alg": "RS256"})}
+        self.keys = {id: _key(id)}
 
     def settings(self, **more: Any) -> Oidc:
         return Oidc(issuer=self.url, audience=AUDIENCE, client_id=CONSOLE, cli_client_id="the-cli", **more)
@@ -142,6 +143,12 @@ class SmallIssuer:
                 return
 
         return Handler
+
+
+@cache
+def _key(id: str) -> RSAKey:
+    """Made once for all tests: it takes a while."""
+    return RSAKey.generate_key(2048, {"kid": id, "use": "sig", "alg": "RS256"})
 
 
 def _encoded(part: bytes) -> str:

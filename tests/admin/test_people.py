@@ -2,23 +2,25 @@
 
 from __future__ import annotations
 
+import asyncio
+import base64
+import json
 import time
 from collections.abc import AsyncIterator, Callable, Iterator
+from datetime import timedelta
 from typing import Any
 
 import httpx
 import pytest
 from joserfc.jwk import ECKey, RSAKey
 from litestar import Litestar
-from msgspec.structs import replace
 
+from redrive.access.actors import Role
 from redrive.access.tokens import Tokens
-from redrive.admin.api import create_api
-from redrive.config.settings import Access, Oidc
-from redrive.service import Service
-from tests.admin.asking import asking, running
+from tests.admin.asking import asking
 from tests.admin.conftest import Shop
 from tests.admin.issuing import SmallIssuer, small_issuer
+from tests.admin.signing_in import Later, api_of, trail
 
 Asks = Callable[[str | None], httpx.AsyncClient]
 
@@ -30,21 +32,14 @@ def issuer() -> Iterator[SmallIssuer]:
 
 
 @pytest.fixture
-def oidc(issuer: SmallIssuer) -> Oidc:
-    return issuer.settings()
+def clock() -> Later:
+    return Later()
 
 
 @pytest.fixture
-async def api(shop: Shop, tokens: Tokens, oidc: Oidc) -> AsyncIterator[Litestar]:
-    shop.app.settings = replace(shop.app.settings, access=Access(oidc=oidc))
-    made = create_api(Service(shop.app), tokens=tokens)
-    made.state.door.logins.sleep = _at_once
-    async with running(made):
+async def api(shop: Shop, issuer: SmallIssuer, clock: Later) -> AsyncIterator[Litestar]:
+    async with api_of(shop, issuer.settings(), clock) as made:
         yield made
-
-
-async def _at_once(seconds: float) -> None:
-    return None
 
 
 @pytest.fixture
@@ -60,10 +55,6 @@ async def asks(api: Litestar) -> AsyncIterator[Asks]:
         await one.aclose()
 
 
-async def trail(shop: Shop, action: str = "login") -> list[dict[str, Any]]:
-    return [line for line in await Service(shop.app).audit() if line["action"] == action]
-
-
 async def test_a_person_comes_in_as_what_its_claims_say(issuer: SmallIssuer, asks: Asks) -> None:
     answer = await asks(issuer.token()).get("/api/me")
     assert answer.json() == {
@@ -73,6 +64,7 @@ async def test_a_person_comes_in_as_what_its_claims_say(issuer: SmallIssuer, ask
         "via": "person",
         "scope": {},
         "may_unmask": False,
+        "csrf": None,
     }
 
 
@@ -85,6 +77,7 @@ async def test_the_command_line_learns_how_people_sign_in(issuer: SmallIssuer, a
         "token_endpoint": f"{issuer.url}/token",
         "scopes": ["openid", "profile", "email"],
         "login": "/login",
+        "signed_in": False,
     }
 
 
@@ -126,9 +119,6 @@ def _swapped(signed: str, other: str) -> str:
 
 
 def _critical(issuer: SmallIssuer) -> str:
-    import base64
-    import json
-
     header, claims, signature = issuer.token().split(".")
     known = json.loads(base64.urlsafe_b64decode(header + "=="))
     changed = json.dumps({**known, "crit": ["exp"], "exp": 1}).encode()
@@ -147,3 +137,167 @@ async def test_a_tampered_token_is_refused_and_written_down(
     (line,) = await trail(shop)
     assert line["outcome"] == "refused"
     assert why in line["detail"]
+
+
+async def test_a_login_with_a_token_is_written_down_once(issuer: SmallIssuer, asks: Asks, shop: Shop) -> None:
+    for token in (issuer.token(sid="a"), issuer.token(sid="a", jti="2"), issuer.token(sid="b")):
+        assert (await asks(token).get("/api/letters")).status_code == 200
+    assert [line["outcome"] for line in await trail(shop)] == ["done", "done"]
+
+
+async def test_what_anybody_can_send_does_not_fill_the_trail(issuer: SmallIssuer, asks: Asks, shop: Shop) -> None:
+    client = asks(issuer.unsigned())
+    for _ in range(20):
+        assert (await client.get("/api/letters")).status_code == 401
+    assert len(await trail(shop)) == 5  # the 1st, 2nd, 4th, 8th and 16th
+
+
+async def test_clocks_may_be_a_little_apart(issuer: SmallIssuer, asks: Asks) -> None:
+    now = time.time()
+    assert (await asks(issuer.token(exp=now - 10)).get("/api/me")).status_code == 200
+    assert (await asks(issuer.token(nbf=now + 20, iat=now + 20)).get("/api/me")).status_code == 200
+
+
+async def test_a_person_without_a_role_hears_so(issuer: SmallIssuer, asks: Asks, shop: Shop) -> None:
+    answer = await asks(issuer.token(roles=["admin", "staff"])).get("/api/me")
+    assert answer.status_code == 403
+    assert "no role" in answer.json()["error"]
+    (line,) = await trail(shop)
+    assert line["actor"] == f"olaf ({issuer.url}#7)"
+
+
+async def test_a_role_is_still_a_role(issuer: SmallIssuer, asks: Asks) -> None:
+    viewer = asks(issuer.token(roles=["redrive-viewer"]))
+    assert (await viewer.post("/api/letters/retry", json={"ids": []})).status_code == 403
+    assert (await viewer.get("/api/tokens")).status_code == 403
+
+
+async def test_a_new_key_is_known_at_once(issuer: SmallIssuer, asks: Asks, clock: Later) -> None:
+    assert (await asks(issuer.token()).get("/api/me")).status_code == 200
+    old = issuer.token()
+    issuer.rotate("second")
+    clock.ahead = timedelta(seconds=11)
+    assert (await asks(issuer.token()).get("/api/me")).status_code == 200
+    assert issuer.asked.count("/jwks") == 2
+    assert (await asks(old).get("/api/me")).status_code == 401  # a key that was withdrawn is good for nothing
+
+
+async def test_unknown_keys_make_nobody_ask_in_a_loop(issuer: SmallIssuer, asks: Asks, clock: Later) -> None:
+    for number in range(20):
+        assert (await asks(issuer.token({"kid": str(number)})).get("/api/me")).status_code == 401
+    assert issuer.asked.count("/jwks") == 1
+    clock.ahead = timedelta(seconds=11)
+    await asyncio.gather(*(asks(issuer.token({"kid": str(number)})).get("/api/me") for number in range(20)))
+    assert issuer.asked.count("/jwks") == 2
+
+
+async def test_a_withdrawn_key_is_noticed_without_a_new_one(issuer: SmallIssuer, asks: Asks, clock: Later) -> None:
+    now = int(time.time())
+    token = issuer.token(exp=now + 3600)
+    assert (await asks(token).get("/api/me")).status_code == 200
+    issuer.rotate("second")
+    clock.ahead = timedelta(minutes=6)
+    assert (await asks(token).get("/api/me")).status_code == 401
+
+
+async def test_without_its_keys_people_wait_and_tokens_go_on(
+    issuer: SmallIssuer, asks: Asks, shop: Shop, clock: Later
+) -> None:
+    _, text = await Tokens(shop.app.store.documents, shop.app.clock).create("ci", Role.VIEWER)
+    token = issuer.token()
+    issuer.stop()
+    answer = await asks(token).get("/api/me")
+    assert answer.status_code == 503
+    assert answer.json()["error"].startswith(f"the identity provider {issuer.url} is unavailable")
+    assert answer.headers["retry-after"]
+    assert (await asks(text).get("/api/me")).status_code == 200
+    assert (await asks(None).get("/api/login")).status_code == 503
+    issuer.start()
+    clock.ahead = timedelta(seconds=11)
+    assert (await asks(token).get("/api/me")).status_code == 200
+
+
+async def test_keys_are_good_for_an_hour_while_it_is_away(issuer: SmallIssuer, asks: Asks, clock: Later) -> None:
+    token = issuer.token(exp=time.time() + 7200)
+    assert (await asks(token).get("/api/me")).status_code == 200
+    issuer.stop()
+    clock.ahead = timedelta(minutes=50)
+    assert (await asks(token).get("/api/me")).status_code == 200
+    clock.ahead = timedelta(minutes=61)
+    assert (await asks(token).get("/api/me")).status_code == 503
+
+
+async def test_while_its_keys_are_slow_tokens_go_on(issuer: SmallIssuer, asks: Asks, shop: Shop) -> None:
+    _, text = await Tokens(shop.app.store.documents, shop.app.clock).create("ci", Role.VIEWER)
+    issuer.gate.clear()
+    waiting = asyncio.create_task(asks(issuer.token()).get("/api/me"))
+    try:
+        assert (await asks(text).get("/api/me")).status_code == 200
+        assert not waiting.done()
+    finally:
+        issuer.gate.set()
+    assert (await waiting).status_code == 200
+
+
+BROKEN: dict[str, tuple[str, tuple[int, Any]]] = {
+    "no JSON": ("/jwks", (200, b"<html>")),
+    "an error": ("/jwks", (500, {})),
+    "no keys": ("/jwks", (200, {"keys": []})),
+    "keys that are none": ("/jwks", (200, {"keys": [1, {"kty": "RSA"}, {"kty": "oct", "k": "c2VjcmV0"}]})),
+    "no list": ("/jwks", (200, {"keys": "first"})),
+    "huge": ("/jwks", (200, b'{"keys": "' + b"x" * (2 << 20) + b'"}')),
+    "no discovery": ("/.well-known/openid-configuration", (404, {})),
+    "an empty discovery": ("/.well-known/openid-configuration", (200, {})),
+    "another name": ("/.well-known/openid-configuration", (200, {"issuer": "https://evil.example"})),
+}
+
+
+@pytest.mark.parametrize("what", BROKEN)
+async def test_an_identity_provider_that_answers_nonsense_is_away(what: str, issuer: SmallIssuer, asks: Asks) -> None:
+    path, answer = BROKEN[what]
+    issuer.answers[path] = lambda: answer
+    assert (await asks(issuer.token()).get("/api/me")).status_code == 503
+
+
+@pytest.mark.parametrize("name", ["jwks_uri", "token_endpoint", "authorization_endpoint"])
+async def test_addresses_without_tls_are_not_asked(name: str, issuer: SmallIssuer, asks: Asks) -> None:
+    known = {**issuer.discovery(), name: "http://id.example.com/x"}
+    issuer.answers["/.well-known/openid-configuration"] = lambda: (200, known)
+    answer = await asks(issuer.token()).get("/api/me")
+    assert answer.status_code == 503
+    assert "https" in answer.json()["error"]
+
+
+async def test_a_token_without_the_id_of_its_key(issuer: SmallIssuer, asks: Asks) -> None:
+    assert (await asks(issuer.token({"kid": None})).get("/api/me")).status_code == 200
+
+
+async def test_one_of_several_keys_has_to_be_named(issuer: SmallIssuer, asks: Asks) -> None:
+    issuer.keys["another"] = RSAKey.generate_key(2048, {"kid": "another"})
+    assert (await asks(issuer.token({"kid": None})).get("/api/me")).status_code == 401
+
+
+async def test_an_elliptic_key_is_a_key(issuer: SmallIssuer, asks: Asks) -> None:
+    key = ECKey.generate_key("P-256", {"kid": "e", "use": "sig"})
+    issuer.keys["e"] = key
+    assert (await asks(issuer.token({"alg": "ES256", "kid": "e"}, key)).get("/api/me")).status_code == 200
+
+
+async def test_a_key_for_encryption_signs_nobody_in(issuer: SmallIssuer, asks: Asks) -> None:
+    key = RSAKey.generate_key(2048, {"kid": "enc", "use": "enc"})
+    issuer.keys["enc"] = key
+    assert (await asks(issuer.token({"kid": "enc"}, key)).get("/api/me")).status_code == 401
+
+
+async def test_a_person_reaches_what_its_claims_name(shop: Shop, issuer: SmallIssuer, clock: Later) -> None:
+    oidc = issuer.settings(sources_claim="reach.sources", unmask=("oncall",))
+    async with api_of(shop, oidc, clock) as api:
+        token = issuer.token(reach={"sources": ["mail.*"]}, roles=["redrive-operator", "oncall"])
+        async with asking(api, token) as olaf:
+            me = (await olaf.get("/api/me")).json()
+            assert (me["scope"], me["may_unmask"]) == ({"sources": ["mail.*"]}, True)
+            assert (await olaf.get("/metrics")).status_code == 403
+        async with asking(api, issuer.token()) as nobody:
+            answer = await nobody.get("/api/me")
+            assert answer.status_code == 403
+            assert "reaches nothing" in answer.json()["error"]

@@ -33,6 +33,7 @@ from redrive.telemetry.metrics import Metrics
 
 if TYPE_CHECKING:
     from redrive.access.people import People
+    from redrive.access.sessions import Sessions
 
 _PROBES = (health.router,)
 _ALL = (
@@ -69,7 +70,7 @@ def create_api(
     background = Background(service)
     tokens = tokens or Tokens(service.app.store.documents, service.app.clock)
     metrics = metrics or Metrics(service.app.events)
-    people = people_of(service)
+    people, sessions = people_of(service)
 
     def failed(address: str, times: int) -> None:
         service.app.events.emit(LoginFailed(address=address, times=times))
@@ -84,7 +85,7 @@ def create_api(
 
     return guarded(
         [*(_PROBES if probes_only else _ALL), *routers],
-        Door(tokens, loopback, Logins(failed), people),
+        Door(tokens, loopback, Logins(failed), people, sessions),
         dependencies={
             "service": Provide(_seen, sync_to_thread=False),
             "background": _given(background),
@@ -98,14 +99,16 @@ def create_api(
     )
 
 
-def people_of(service: Service) -> People | None:
-    """Those whom the identity provider of the settings knows; None without one."""
+def people_of(service: Service) -> tuple[People, Sessions] | tuple[None, None]:
+    """Those whom the identity provider of the settings knows, and their logins at the console; None without one."""
     oidc = service.app.settings.access.oidc
     if oidc.issuer is None:
-        return None
-    from redrive.access.people import People  # needs an extra, which only who has an issuer needs
+        return None, None
+    from redrive.access.people import People  # need an extra, which only who has an issuer needs
+    from redrive.access.sessions import Sessions
 
-    return People(oidc, service.app.clock)
+    people = People(oidc, service.app.clock)
+    return people, Sessions(people, service.app.store.documents, service.app.clock)
 
 
 def guarded(handlers: Sequence[Any], door: Door, **more: Any) -> Litestar:
