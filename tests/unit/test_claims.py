@@ -36,8 +36,16 @@ def test_the_highest_role_counts(claims: dict[str, Any], settings: dict[str, Any
 
 @pytest.mark.parametrize(
     "claims",
-    [{}, {"roles": []}, {"roles": ["admin"]}, {"roles": {"redrive-admin": True}}, {"roles": [["redrive-admin"]]}]
-    + [{"roles": None}, {"roles": 7}, {"roles": "redrive-administrator"}],
+    [
+        {},
+        {"roles": []},
+        {"roles": ["admin"]},
+        {"roles": {"redrive-admin": True}},
+        {"roles": [["redrive-admin"]]},
+        {"roles": None},
+        {"roles": 7},
+        {"roles": "redrive-administrator"},
+    ],
 )
 def test_what_names_no_role_is_nobody(claims: dict[str, Any]) -> None:
     with pytest.raises(NoRole, match="no role"):
