@@ -161,12 +161,6 @@ async def verify_audit(service: NamedDependency[Service]) -> Verdict:
     return await service.trail.verify()
 
 
-@get("/me", role=Role.VIEWER)
-async def show_caller(actor: NamedDependency[Actor]) -> Actor:
-    """Who asks: the name, the role, and what it reaches."""
-    return actor
-
-
 router = Router(
     "/api",
     route_handlers=[
@@ -183,7 +177,6 @@ router = Router(
         list_sources,
         show_audit,
         verify_audit,
-        show_caller,
     ],
     dependencies={"filters": from_url(Query)},
     tags=["letters"],
