@@ -12,7 +12,7 @@ from msgspec import Meta, Struct
 
 from redrive.access.actors import Actor, Role
 from redrive.admin.background import Background
-from redrive.admin.letters import Limit
+from redrive.admin.letters import Limit, Named
 from redrive.errors import UsageError
 from redrive.flow.guard import MOST, Guard
 from redrive.flow.replay import Replay
@@ -104,6 +104,19 @@ async def start_replay(
     return replay
 
 
+@post("/of-letters", role=Role.OPERATOR, status_code=202)
+async def start_retry(
+    service: NamedDependency[Service],
+    background: NamedDependency[Background],
+    actor: NamedDependency[Actor],
+    data: JSONBody[Named],
+) -> Replay:
+    """A replay of exactly these letters, in the background. One that cannot be sent stops all of them."""
+    replay = await service.start_retry(data.ids, actor=actor)
+    background.run(replay.id)
+    return replay
+
+
 @get("/", role=Role.VIEWER)
 async def list_replays(service: NamedDependency[Service], limit: Limit = 50) -> list[Replay]:
     """Newest first."""
@@ -186,6 +199,7 @@ router = Router(
     route_handlers=[
         plan_replay,
         start_replay,
+        start_retry,
         list_replays,
         show_replay,
         list_entries,
