@@ -28,7 +28,6 @@ class Wanted(Struct, frozen=True, forbid_unknown_fields=True):
     version      the one that it takes the place of, as the letter was shown
     headers      what is to be set; null removes a header, and what is not named stays
     all_headers  names and values, as Base64, in the place of all there are
-    preview      say what would change, and change nothing
     """
 
     version: Annotated[int, Meta(ge=0)]
@@ -38,7 +37,6 @@ class Wanted(Struct, frozen=True, forbid_unknown_fields=True):
     headers: dict[str, str | None] | None = None
     all_headers: tuple[tuple[str, str], ...] | None = None
     reason: Annotated[str, Meta(max_length=1000)] = ""
-    preview: bool = False
 
 
 class Undo(Struct, frozen=True, forbid_unknown_fields=True):
@@ -51,11 +49,17 @@ class Undo(Struct, frozen=True, forbid_unknown_fields=True):
 @post("/letters/{id:str}/edit", role=Role.OPERATOR, status_code=200, request_max_body_size=MOST_EDITED)
 async def edit_letter(
     service: NamedDependency[Service], actor: NamedDependency[Actor], id: FromPath[str], data: JSONBody[Wanted]
-) -> Edited | Preview:
+) -> Edited:
     """Another body or other headers. Every version is kept. 409 if it was edited meanwhile, or is on its way."""
-    if data.preview:
-        return await service.changes.preview(id, _change(data), actor=actor)
     return await service.changes.make(id, _change(data), actor=actor)
+
+
+@post("/letters/{id:str}/preview", role=Role.OPERATOR, status_code=200, request_max_body_size=MOST_EDITED)
+async def preview_edit(
+    service: NamedDependency[Service], actor: NamedDependency[Actor], id: FromPath[str], data: JSONBody[Wanted]
+) -> Preview:
+    """What such an edit would change, masked. Changes nothing."""
+    return await service.changes.preview(id, _change(data), actor=actor)
 
 
 @post("/letters/{id:str}/undo", role=Role.OPERATOR, status_code=200)

@@ -13,7 +13,7 @@ from msgspec import Meta, Struct
 from redrive.access.actors import Actor, Role
 from redrive.access.trail import Phase
 from redrive.access.trail_store import Filter
-from redrive.admin.edits import edit_letter, undo_edit
+from redrive.admin.edits import edit_letter, preview_edit, undo_edit
 from redrive.admin.problems import Unreadable
 from redrive.admin.wire import from_url
 from redrive.forensics.carried import CarriedMessage
@@ -202,6 +202,7 @@ router = Router(
         purge_letters,
         unarchive_letters,
         edit_letter,
+        preview_edit,
         undo_edit,
         show_stats,
         list_sources,

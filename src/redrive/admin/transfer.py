@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
-from typing import Annotated, Any
+from typing import Annotated, Any, cast
 
-from litestar import Request, Router, get, post
+from litestar import Request, Response, Router, get, post
 from litestar.di import NamedDependency
 from litestar.params import JSONBody, QueryParameter
 from litestar.response import Stream
@@ -31,7 +31,7 @@ class Imported(Struct, frozen=True):
 @post("/export", role=Role.ADMIN, status_code=200, media_type=LINES)
 async def export_letters(
     service: NamedDependency[Service], actor: NamedDependency[Actor], data: JSONBody[Query]
-) -> Stream:
+) -> Response[bytes]:
     """The letters as JSON lines, oldest first, unmasked and byte-exact: it takes a token that may unmask, too. An
     answer that breaks off is not whole."""
     return await _streamed(service.export(data, actor=actor))
@@ -52,7 +52,7 @@ async def import_letters(
 @get("/audit/lines", role=Role.ADMIN, whole=True, media_type=LINES)
 async def list_lines(
     service: NamedDependency[Service], actor: NamedDependency[Actor], name: _Name = "the API"
-) -> Stream:
+) -> Response[bytes]:
     """Every line of the trail, oldest first, with its sequence and the hash of the line before."""
     return await _streamed(service.audit_lines(name, actor=actor))
 
@@ -75,7 +75,7 @@ async def verify_against(service: NamedDependency[Service], data: JSONBody[Check
     return await service.verify_audit(data)
 
 
-async def _streamed(parts: AsyncIterator[bytes]) -> Stream:
+async def _streamed(parts: AsyncIterator[bytes]) -> Response[bytes]:
     """What is refused is refused before the answer begins: the first part is asked for here."""
     first = await anext(parts, b"")
 
@@ -84,7 +84,7 @@ async def _streamed(parts: AsyncIterator[bytes]) -> Stream:
         async for part in parts:
             yield part
 
-    return Stream(all_parts(), media_type=LINES)
+    return cast("Response[bytes]", Stream(all_parts(), media_type=LINES))
 
 
 router = Router(

@@ -216,7 +216,7 @@ def _at_server(ctx: click.Context, parameter: click.Parameter, value: str | None
     said = ctx.ensure_object(Given)
     said.server = value or said.server
     if said.server is not None and (why := why_not_remote(ctx.command_path.split()[1:])):
-        raise exits.Stopped(f"`{ctx.command_path}` takes no --server: {why}", exits.WRONG)
+        raise exits.Stopped(f"{ctx.command_path} takes no --server: {why}", exits.WRONG)
 
 
 def _colorless(ctx: click.Context, parameter: click.Parameter, value: bool) -> None:

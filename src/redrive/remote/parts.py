@@ -98,8 +98,7 @@ class RemoteChanges:
         return done
 
     async def preview(self, id: str, change: Change, *, actor: Actor) -> Preview:
-        body = _wanted(change) | {"preview": True}
-        shown: Preview = await self._http.post(Preview, f"/api/letters/{at(id)}/edit", body)
+        shown: Preview = await self._http.post(Preview, f"/api/letters/{at(id)}/preview", _wanted(change))
         return shown
 
     async def undo(self, id: str, *, actor: Actor, to: int | None = None, expect: int | None = None) -> Edited:
