@@ -10,6 +10,8 @@ from redrive.forensics.query import Query
 from redrive.model import State
 from tests.cli.world import World, letter
 
+BOTH_HOMES = True
+
 ORDERS = ("--source", "orders", "--state", "pending")
 
 

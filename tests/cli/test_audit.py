@@ -7,6 +7,8 @@ from pathlib import Path
 
 from tests.cli.world import World
 
+BOTH_HOMES = True
+
 
 def test_a_direct_access_is_named_and_the_trail_is_proven(world: World, tmp_path: Path) -> None:
     world.shell("archive", world.id("new"), "--yes")

@@ -19,6 +19,8 @@ from redrive.model import letter_id
 from redrive.upkeep.heartbeat import KIND
 from tests.cli.world import Shell, World
 
+BOTH_HOMES = True
+
 
 def test_a_pause_says_who_and_why_everywhere_until_it_is_resumed(world: World) -> None:
     shell = world.shell

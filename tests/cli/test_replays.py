@@ -17,6 +17,8 @@ from redrive.stores.base import EntryStatus
 from tests.cli.world import SOON, Shell, World, letter
 from tests.servers.waiting import wait_until
 
+BOTH_HOMES = True
+
 SLOW = ("replay", "--source", "orders", "--yes", "--rate", "1/m")  # one letter, then a minute of rest
 
 

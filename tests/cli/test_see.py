@@ -16,6 +16,8 @@ import pytest
 from redrive.model import State
 from tests.cli.world import RAW, Shell, World, letter
 
+BOTH_HOMES = True
+
 
 def _ago(**span: int) -> str:
     return (datetime.now(UTC) - timedelta(**span)).isoformat()

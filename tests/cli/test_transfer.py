@@ -11,6 +11,8 @@ import pytest
 from redrive.model import State
 from tests.cli.world import HEADERS, RAW, Shell, World, letter
 
+BOTH_HOMES = True
+
 
 def test_an_export_imported_elsewhere_is_exported_the_same(world: World) -> None:
     world.shell("export", "letters.jsonl")

@@ -62,7 +62,7 @@ def _of_server(target: str | None, strict: bool, as_json: bool) -> NoReturn:
     if as_json:
         tell_json({"worst": diagnosis.worst, "findings": diagnosis.findings, "settings": []})
     else:
-        show(*_found(diagnosis))
+        show(_findings(diagnosis.findings), "", _verdict(diagnosis))
     raise click.exceptions.Exit({Level.FAILURE: 2, Level.WARNING: int(strict)}.get(diagnosis.worst, 0))
 
 
