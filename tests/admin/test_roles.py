@@ -22,6 +22,10 @@ ROLES = {
     "GET /docs": None,
     "GET /docs/openapi.json": None,
     "GET /docs/{path}": None,
+    "GET /api/login": None,
+    "GET /login": None,
+    "GET /login/callback": None,
+    "POST /logout": None,
     "GET /metrics": Role.VIEWER,
     "GET /api/letters": Role.VIEWER,
     "GET /api/letters/{id}": Role.VIEWER,
@@ -71,6 +75,10 @@ ROLES = {
     "POST /api/approvals/{id}/refuse": Role.OPERATOR,
     "POST /api/approvals/{id}/withdraw": Role.OPERATOR,
     "GET /api/doctor": Role.ADMIN,
+    "GET /api/tokens": Role.ADMIN,
+    "POST /api/tokens": Role.ADMIN,
+    "POST /api/tokens/{id}/rotate": Role.ADMIN,
+    "DELETE /api/tokens/{id}": Role.ADMIN,
 }
 
 

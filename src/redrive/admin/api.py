@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from redrive.errors import ConfigError, MissingExtra
 from redrive.service import Service
@@ -28,6 +28,7 @@ from redrive.admin import (
     health,
     incidents,
     letters,
+    login,
     openapi,
     queues,
     repairs,
@@ -35,12 +36,17 @@ from redrive.admin import (
     transfer,
 )
 from redrive.admin import tokens as token_routes
-from redrive.admin.access import Door, actor_of, authorize, check_roles, is_loopback, make_safe, only_this_machine
+from redrive.admin.access import actor_of, authorize, check_roles, is_loopback, make_safe, only_this_machine
 from redrive.admin.background import Background
+from redrive.admin.callers import Door
 from redrive.admin.problems import MOST_BYTES, error_answers
 from redrive.admin.wire import StrictRequest, answer_invalid, check_parameters
 from redrive.telemetry.events import LoginFailed
 from redrive.telemetry.metrics import Metrics
+
+if TYPE_CHECKING:
+    from redrive.access.people import People
+    from redrive.access.sessions import Sessions
 
 _PROBES = (health.router,)
 _ALL = (
@@ -55,6 +61,7 @@ _ALL = (
     queues.router,
     fairness.show_fairness,
     token_routes.router,
+    login.router,
     console.router,
     openapi.show_openapi,
 )
@@ -78,6 +85,7 @@ def create_api(
     background = Background(service)
     tokens = tokens or Tokens(service.app.store.documents, service.app.clock)
     metrics = metrics or Metrics(service.app.events)
+    people, sessions = people_of(service)
 
     def failed(address: str, times: int) -> None:
         service.app.events.emit(LoginFailed(address=address, times=times))
@@ -86,11 +94,13 @@ def create_api(
     async def lifespan(api: Litestar) -> AsyncIterator[None]:
         yield
         await background.aclose()
+        if people is not None:
+            await people.issuer.aclose()
         metrics.close()
 
     return guarded(
         [*(_PROBES if probes_only else _ALL), *routers],
-        Door(tokens, loopback, Logins(failed)),
+        Door(tokens, loopback, Logins(failed), people, sessions),
         dependencies={
             "service": Provide(_seen, sync_to_thread=False),
             "background": _given(background),
@@ -102,6 +112,18 @@ def create_api(
         openapi_config=None if probes_only else openapi.openapi_config(),
         state=State({"service": service, "background": background, "redactor": service.redactor}),
     )
+
+
+def people_of(service: Service) -> tuple[People, Sessions] | tuple[None, None]:
+    """Those whom the identity provider of the settings knows, and their logins at the console; None without one."""
+    oidc = service.app.settings.access.oidc
+    if oidc.issuer is None:
+        return None, None
+    from redrive.access.people import People  # need an extra, which only who has an issuer needs
+    from redrive.access.sessions import Sessions
+
+    people = People(oidc, service.app.clock)
+    return people, Sessions(people, service.app.store.documents, service.app.clock)
 
 
 def guarded(handlers: Sequence[Any], door: Door, **more: Any) -> Litestar:
@@ -134,15 +156,17 @@ def _given(value: object) -> Provide:
     return Provide(lambda: value, sync_to_thread=False)
 
 
-async def admit(tokens: Tokens, host: str) -> str | None:
+async def admit(tokens: Tokens, host: str, *, people: bool = False) -> str | None:
     """Check that a server may listen on that address; returns the one-time token that was made for it, or None.
 
     Without any token an open door on loopback still asks for one, since every program and page on the machine can
-    reach it; on any other address there would be nobody to tell the one-time token to.
+    reach it; on any other address there would be nobody to tell the one-time token to, and people have to sign in.
     """
     if await tokens.any():
         return None
     if not is_loopback(host):
+        if people:
+            return None
         raise ConfigError(
             f"{host} can be reached by others, and there is no token yet: make one with "
             f"`redrive token create --role admin --name me`, or listen on 127.0.0.1"

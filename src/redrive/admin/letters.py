@@ -44,7 +44,7 @@ class Selected(Struct, frozen=True, forbid_unknown_fields=True):
 class Because(Struct, frozen=True, forbid_unknown_fields=True):
     """Why, for the audit trail."""
 
-    reason: Annotated[str, Meta(min_length=1, max_length=1000)]
+    reason: Annotated[str, Meta(max_length=1000)]
 
 
 class Counted(Struct, frozen=True):
@@ -183,12 +183,6 @@ async def show_audit(
     return await service.audit(limit, only=only, before=before)
 
 
-@get("/me", role=Role.VIEWER)
-async def show_caller(actor: NamedDependency[Actor]) -> Actor:
-    """Who asks: the name, the role, and what it reaches."""
-    return actor
-
-
 router = Router(
     "/api",
     route_handlers=[
@@ -207,7 +201,6 @@ router = Router(
         show_stats,
         list_sources,
         show_audit,
-        show_caller,
     ],
     dependencies={"filters": from_url(Query)},
     tags=["letters"],

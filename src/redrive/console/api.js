@@ -2,6 +2,7 @@
 
 const KEY = "redrive-token";
 let held = null;
+let csrf = null; // of a person who signed in: the cookie alone writes nothing
 
 /** From the address (`/#token=…`, which never leaves the browser), else from this tab. */
 export function takeToken() {
@@ -26,8 +27,24 @@ export function dropToken() {
 
 export class Refused extends Error {}
 
+/** How people sign in here, and whether this browser already has. */
+export const signInWays = async () => {
+  const response = await fetch("/api/login", { signal: AbortSignal.timeout(15000) });
+  return response.ok ? response.json() : {};
+};
+
+export const keepCsrf = (given) => {
+  csrf = given;
+};
+
+/** Ends the session here, and goes to where the identity provider ends its own. */
+export async function signOut() {
+  const { at_issuer } = await ask("/logout", { method: "POST" });
+  location.assign(at_issuer ?? "/");
+}
+
 async function ask(path, options = {}) {
-  const headers = { Authorization: `Bearer ${held}` };
+  const headers = held ? { Authorization: `Bearer ${held}` } : csrf ? { "X-CSRF-Token": csrf } : {};
   const response = await fetch(path, { ...options, headers, signal: AbortSignal.timeout(15000) });
   const answer = await response.json();
   if (response.status === 401) throw new Refused(answer.error);

@@ -1,6 +1,6 @@
 // The page: asks every two seconds, while somebody can see it.
 
-import { Refused, dropToken, get, keepToken, takeToken } from "./api.js";
+import { Refused, dropToken, get, keepCsrf, keepToken, signInWays, signOut, takeToken } from "./api.js";
 import { el, fill, find, toast } from "./dom.js";
 import { incidents } from "./incidents.js";
 import { openLetter } from "./letter.js";
@@ -36,7 +36,9 @@ async function refresh() {
   try {
     me ??= await get("me");
     if (question !== asked) return;
+    keepCsrf(me.csrf);
     find("who").textContent = `${me.name} · ${me.role}`;
+    find("sign-out").hidden = !me.csrf;
     const answers = await Promise.all(SECTIONS.map((section) => answered(section, question)));
     if (question !== asked) return;
     tell(answers);
@@ -156,12 +158,26 @@ function live(position, text) {
 function signIn(why) {
   dropToken();
   me = null;
+  signInWays().then(offerPeople, () => {});
   live("off", why);
   const dialog = find("sign-in");
   find("sign-in-token").value = "";
   if (!dialog.open) dialog.showModal();
 }
 
+function offerPeople(ways) {
+  find("sign-in-person").hidden = !ways.login;
+}
+
+/** Without a token: perhaps this browser has signed in. */
+async function begin() {
+  const ways = await signInWays().catch(() => ({}));
+  offerPeople(ways);
+  if (ways.signed_in) refresh();
+  else signIn("no token yet");
+}
+
+find("sign-out").addEventListener("click", () => told(signOut()));
 find("sign-in-form").addEventListener("submit", () => {
   keepToken(find("sign-in-token").value);
   refresh();
@@ -181,4 +197,4 @@ document.addEventListener("visibilitychange", () => !document.hidden && me !== n
 offer(filters.states, views.STATES);
 linkedGroup();
 if (takeToken()) refresh();
-else signIn("no token yet");
+else begin();
