@@ -44,7 +44,8 @@ def template(tmp_path_factory: pytest.TempPathFactory) -> World:
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     """Tests of a module that says `BOTH_HOMES = True` run twice: on a store, and against a server that has it."""
-    if "home" in metafunc.fixturenames and getattr(metafunc.module, "BOTH_HOMES", False):
+    only = getattr(metafunc.function, "on_a_store", False)
+    if "home" in metafunc.fixturenames and getattr(metafunc.module, "BOTH_HOMES", False) and not only:
         metafunc.parametrize("home", ["store", "server"], indirect=True)
 
 

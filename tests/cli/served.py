@@ -7,7 +7,7 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from redrive.access.actors import EVERYTHING, Role, Scope
 from redrive.access.tokens import Tokens
@@ -17,6 +17,13 @@ from redrive.app import Redrive
 from redrive.config.settings import Settings
 
 SOON = 60.0
+T = TypeVar("T")
+
+
+def on_a_store(test: T) -> T:
+    """A test of what a store has and a server has not: a database that is named, a message that is sent, who acts."""
+    test.on_a_store = True  # type: ignore[attr-defined]
+    return test
 
 
 class Served:
