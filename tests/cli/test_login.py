@@ -228,4 +228,4 @@ def test_an_expired_token_is_renewed_and_the_new_one_kept(shell: Shell, server: 
 def test_a_refresh_token_that_is_over_means_login(shell: Shell, server: Served, issuer: Scripted) -> None:
     issuer.answers = [_no("invalid_grant")]
     keep(server.url, Login(token="rdr_old", refresh_token="r1", issuer=issuer.url, client_id="redrive-cli"))
-    assert "`redrive login`" in shell("stats", "--server", server.url, code=2).stderr
+    assert "login` gets a token" in shell("stats", "--server", server.url, code=2).stderr

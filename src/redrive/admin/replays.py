@@ -49,7 +49,7 @@ class Order(Struct, frozen=True, forbid_unknown_fields=True):
     guard: Percent | None = None  # when more percent of a step die again, it pauses
     guarded: bool | None = None
     order: bool = True  # letters of one key one after the other, each when the one before is resolved
-    deadline_seconds: Annotated[float, Meta(gt=0, le=366 * 86_400)] | None = None  # without an outcome: then it pauses
+    deadline_seconds: Annotated[float, Meta(ge=0, le=366 * 86_400)] | None = None  # without an outcome: then it pauses
 
 
 class Why(Struct, frozen=True, forbid_unknown_fields=True):

@@ -21,7 +21,7 @@ def checked(server: str) -> str:
         raise UsageError(f"--server {server!r}: {_HINT}")
     if parts.username is not None or parts.query or parts.fragment:
         raise UsageError(
-            f"--server: {_HINT}, and nothing else in it; a token is kept by `redrive login`, or in REDRIVE_TOKEN"
+            f"--server: {_HINT}, and nothing else in it; a token is kept by redrive login, or in REDRIVE_TOKEN"
         )
     if parts.scheme == "http" and not _is_this_machine(host):
         raise UsageError(

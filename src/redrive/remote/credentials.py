@@ -49,9 +49,7 @@ def login_for(server: str) -> Login:
     """The token for that server: of the environment, else as `redrive login` kept it."""
     found = kept(server)
     if found is None:
-        raise NotLoggedIn(
-            f"you are not logged in to {server}: `redrive login --server {server}`, or give a token in {TOKEN}"
-        )
+        raise NotLoggedIn(f"you are not logged in to {server}: `redrive login`, or give a token in {TOKEN}")
     return found[0]
 
 
