@@ -8,8 +8,6 @@ from redrive.forensics.query import Query
 from redrive.model import Letter, State
 from tests.cli.world import RAW, Shell, letter
 
-BOTH_HOMES = True
-
 BODY = b'{"n":1,"password":"hunter2"}'
 
 

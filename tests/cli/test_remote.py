@@ -81,7 +81,8 @@ def test_an_address_that_would_show_the_token_is_refused(shell: Shell, address: 
 
 
 @pytest.mark.parametrize(
-    "words", [("run", "shop:app"), ("send", "orders", "1"), ("keys", "rotate"), ("config",), ("tickets", "worker"), ("init",)]
+    "words",
+    [("run", "shop:app"), ("send", "orders", "1"), ("keys", "rotate"), ("config",), ("tickets", "worker"), ("init",)],
 )
 def test_what_works_beside_a_store_says_so(shell: Shell, words: tuple[str, ...]) -> None:
     said = f"redrive {words[0]} takes no --server"
