@@ -92,10 +92,6 @@ ROLES = {
     "GET /api/repairs/{id}": Role.VIEWER,
     "POST /api/repairs": Role.OPERATOR,
     "POST /api/repairs/{id}/undo": Role.OPERATOR,
-    "GET /api/tokens": Role.ADMIN,
-    "POST /api/tokens": Role.ADMIN,
-    "POST /api/tokens/{id}/rotate": Role.ADMIN,
-    "DELETE /api/tokens/{id}": Role.ADMIN,
 }
 
 

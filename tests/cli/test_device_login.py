@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import asyncio
 import re
+import shutil
 import sys
 from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 from playwright.async_api import Page, async_playwright
 
 from redrive.config.settings import Access, Oidc
-from redrive.remote.credentials import kept
+from redrive.remote.credentials import keep, kept
 from tests.cli.served import Served, served
 from tests.cli.world import SOON, Shell, World
 from tests.servers.chromium import Chromium
@@ -77,8 +79,7 @@ async def test_a_person_logs_in_with_a_code_is_renewed_and_refused(
 ) -> None:
     monkeypatch.setenv("XDG_CONFIG_HOME", str(shell.place / "config"))
     monkeypatch.setenv("PYTHON_KEYRING_BACKEND", "keyring.backends.fail.Keyring")
-    file: Path = shell.place / "kept.db"
-    file.write_bytes((template.shell.place / "redrive.db").read_bytes())
+    file = Path(shutil.copy(template.shell.place / "redrive.db", shell.place / "kept.db"))
     oidc = Oidc(issuer=keycloak_server.issuer, cli_client_id=CLI)
     with served(file, access=Access(oidc=oidc)) as server:
         code, said = await _login(shell, server, page, "ann", "#kc-cancel")
@@ -91,5 +92,10 @@ async def test_a_person_logs_in_with_a_code_is_renewed_and_refused(
         found = kept(server.url)
         assert found is not None
         assert found[0].refresh_token
+        over = replace(found[0], token="over")
+        keep(server.url, over)
         assert (await asyncio.to_thread(shell.json, "stats", "--server", server.url))["total"] == 6
         keycloak_server.end_sessions("ann")
+        keep(server.url, over)
+        refused = await asyncio.to_thread(shell, "stats", "--server", server.url, code=2)
+        assert "does not let you in" in refused.stderr
