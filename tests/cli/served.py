@@ -50,7 +50,8 @@ class Served:
             assert self._server is not None
             return (await self._server.tokens.create(f"a {role}", role, scope=scope, **more))[1]
 
-        return self.do(made())
+        text: str = self.do(made())
+        return text
 
     def do(self, work: Any) -> Any:
         """Do that where the server runs."""

@@ -84,11 +84,8 @@ def test_the_keyring_keeps_it_where_there_is_one(shell: Shell, server: Served, t
         "    def delete_password(self, service, name):\n"
         "        found = self.all(); del found[f'{service} {name}']; self.file.write_text(json.dumps(found))\n"
     )
-    more: dict[str, Any] = {
-        "PYTHON_KEYRING_BACKEND": "ring.Ring",
-        "PYTHONPATH": str(shell.place),
-        "REDRIVE_SERVER": server.url,
-    }
+    more: dict[str, Any] = {"PYTHON_KEYRING_BACKEND": "ring.Ring", "PYTHONPATH": str(shell.place)}
+    more["REDRIVE_SERVER"] = server.url
     token = server.token(Role.VIEWER).encode()
     assert b"in the keyring" in shell.process("login", "--token", "-", input=token, **more).stderr
     assert not logins_file().exists()
