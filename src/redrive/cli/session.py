@@ -87,8 +87,8 @@ def ask_store(work: StoreWork[T], needs: Needs = Needs.LETTERS, settings: Settin
 
 
 async def _asked_remotely(work: Work[T], named: str) -> T:
-    from redrive.remote import RemoteService
     from redrive.remote.connecting import connected
+    from redrive.remote.service import RemoteService
 
     async with connected(named, ca_file()) as http:
         return await work(RemoteService(http, unanswered=_warner()))

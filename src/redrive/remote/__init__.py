@@ -6,9 +6,6 @@ http.py         one request, its answer as the struct it is, or its error
 service.py      RemoteService: everything that a command can ask for (service/home.py)
 parts.py        its parts: approvals, incidents, edits, repairs, tokens
 credentials.py  where a token is kept: the environment, the system's keyring, a file that only its owner can read
+connecting.py   a connection to a server, with the token that is kept for it
 device.py       a login on another device (RFC 8628), and tokens that are renewed
 """
-
-from redrive.remote.service import RemoteService
-
-__all__ = ["RemoteService"]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import sys
+from typing import TYPE_CHECKING
 
 import click
 
@@ -13,12 +14,10 @@ from redrive.cli.lazy import common
 from redrive.cli.options import as_json
 from redrive.cli.output import line, pairs, plain, say, show, tell_json
 from redrive.cli.session import ca_file, server
-from redrive.remote import RemoteService
-from redrive.remote.connecting import connected
 from redrive.remote.credentials import Login, Place, checked_token, forget, keep, kept, logins_file
-from redrive.remote.device import DeviceCode
-from redrive.remote.device import login as login_on_device
-from redrive.remote.http import Http
+
+if TYPE_CHECKING:
+    from redrive.remote.device import DeviceCode
 
 
 @click.command()
@@ -35,7 +34,7 @@ def login(given: str | None, in_file: bool) -> None:
     redrive login --server https://redrive.example.org --token - < token.txt
     """
     named = _server()
-    found = asyncio.run(login_on_device(named, ca_file(), _tell)) if given is None else _pasted()
+    found = _on_device(named) if given is None else _pasted()
     who = asyncio.run(_who(named, found))
     place = keep(named, found, in_file=in_file)
     say(f"You are {plain(who.name)} at {named}, {_may(who)}. {_kept(place)}")
@@ -60,6 +59,9 @@ def whoami(as_json: bool) -> None:
     named = _server()
 
     async def asked() -> Actor:
+        from redrive.remote.connecting import connected  # when needed: it takes an extra
+        from redrive.remote.service import RemoteService
+
         async with connected(named, ca_file()) as http:
             return await RemoteService(http).whoami()
 
@@ -79,6 +81,12 @@ def _server() -> str:
     return named
 
 
+def _on_device(named: str) -> Login:
+    from redrive.remote.device import login
+
+    return asyncio.run(login(named, ca_file(), _tell))
+
+
 def _tell(code: DeviceCode) -> None:
     say(f"Open {plain(code.verification_uri)} in a browser, on any device, and type the code  {plain(code.user_code)}")
     if code.verification_uri_complete:
@@ -92,6 +100,9 @@ def _pasted() -> Login:
 
 async def _who(named: str, login: Login) -> Actor:
     """Who that is to the server: a token that opens nothing is not kept."""
+    from redrive.remote.http import Http
+    from redrive.remote.service import RemoteService
+
     http = Http(named, login.token, ca_file=ca_file())
     try:
         return await RemoteService(http).whoami()
