@@ -130,7 +130,7 @@ async def test_a_tampered_token_is_refused_and_written_down(
     what: str, issuer: SmallIssuer, asks: Asks, shop: Shop
 ) -> None:
     make, why = TAMPERED[what]
-    answer = await asks(None).get("/api/letters", headers={"Authorization": f"Bearer {make(issuer)}".encode()})
+    answer = await asks(None).get("/api/letters", headers={b"Authorization": f"Bearer {make(issuer)}".encode()})
     assert answer.status_code == 401
     assert why in answer.json()["error"]
     assert answer.headers["www-authenticate"] == 'Bearer realm="redrive", error="invalid_token"'
@@ -284,8 +284,10 @@ async def test_an_elliptic_key_is_a_key(issuer: SmallIssuer, asks: Asks) -> None
 
 
 async def test_a_key_for_encryption_signs_nobody_in(issuer: SmallIssuer, asks: Asks) -> None:
-    key = RSAKey.generate_key(2048, {"kid": "enc", "use": "enc"})
-    issuer.keys["enc"] = key
+    key = RSAKey.generate_key(2048, {"kid": "enc"})
+    published = issuer.jwks()["keys"] + [key.as_dict(private=False) | {"use": "enc"}]
+    issuer.answers["/jwks"] = lambda: (200, {"keys": published})
+    assert (await asks(issuer.token()).get("/api/me")).status_code == 200
     assert (await asks(issuer.token({"kid": "enc"}, key)).get("/api/me")).status_code == 401
 
 
