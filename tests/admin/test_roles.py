@@ -79,6 +79,19 @@ ROLES = {
     "POST /api/approvals/{id}/refuse": Role.OPERATOR,
     "POST /api/approvals/{id}/withdraw": Role.OPERATOR,
     "GET /api/doctor": Role.ADMIN,
+    "POST /api/count": Role.VIEWER,
+    "POST /api/letters/{id}/preview": Role.OPERATOR,
+    "POST /api/letters/purge": Role.ADMIN,
+    "POST /api/replays/of-letters": Role.OPERATOR,
+    "POST /api/export": Role.ADMIN,
+    "POST /api/import": Role.ADMIN,
+    "GET /api/audit/lines": Role.ADMIN,
+    "GET /api/audit/checkpoint": Role.ADMIN,
+    "POST /api/audit/verify": Role.ADMIN,
+    "GET /api/repairs": Role.VIEWER,
+    "GET /api/repairs/{id}": Role.VIEWER,
+    "POST /api/repairs": Role.OPERATOR,
+    "POST /api/repairs/{id}/undo": Role.OPERATOR,
 }
 
 

@@ -215,8 +215,7 @@ def test_a_message_comes_through_the_wire_as_it_is_or_masked() -> None:
         (("LETTER",), 2, "--handler"),
         (("LETTER", "--handler", "shop", "--pytest", "x.py"), 2, "name the handler"),
         (("LETTER", "--handler", "shop:charge", "--server", "nowhere"), 2, "write its address"),
-        (("LETTER", "--handler", "shop:charge", "--server", "http://127.0.0.1:9"), 2, "which token?"),
-        (("LETTER", "--handler", "shop:charge", "--server", "http://127.0.0.1:9", "--token", "t"), 2, "not answer"),
+        (("LETTER", "--handler", "shop:charge", "--server", "http://127.0.0.1:9"), 2, "not logged in"),
     ],
 )
 def test_what_is_wrong_is_said(shell: Shell, words: tuple[str, ...], code: int, said: str) -> None:

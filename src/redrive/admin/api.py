@@ -21,7 +21,20 @@ from redrive import console
 from redrive.access.actors import Actor
 from redrive.access.logins import Logins
 from redrive.access.tokens import Tokens
-from redrive.admin import approvals, fairness, groups, health, incidents, letters, login, openapi, queues, replays
+from redrive.admin import (
+    approvals,
+    fairness,
+    groups,
+    health,
+    incidents,
+    letters,
+    login,
+    openapi,
+    queues,
+    repairs,
+    replays,
+    transfer,
+)
 from redrive.admin import tokens as token_routes
 from redrive.admin.access import actor_of, authorize, check_roles, is_loopback, make_safe, only_this_machine
 from redrive.admin.background import Background
@@ -39,6 +52,8 @@ _PROBES = (health.router,)
 _ALL = (
     *_PROBES,
     letters.router,
+    transfer.router,
+    repairs.router,
     groups.router,
     replays.router,
     approvals.router,

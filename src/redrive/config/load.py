@@ -27,7 +27,7 @@ from redrive.untrusted import UNREADABLE, checked_tree
 
 ENVIRONMENT = "environment"
 _FILES = ("redrive.toml", "redrive.yaml", "redrive.yml", "pyproject.toml")
-_NOT_SETTINGS = re.compile(r"REDRIVE_(?:CONFIG|TOKEN|PRINT_TOKEN|(?:SERVERS|BENCH|FAULT)\w*)")
+_NOT_SETTINGS = re.compile(r"REDRIVE_(?:CONFIG|TOKEN|TOKEN_FILE|PRINT_TOKEN|(?:SERVERS|BENCH|FAULT)\w*)")
 _TRANSPORTS = "REDRIVE_TRANSPORTS_"
 _NAME = re.compile(r"[a-z0-9_-]+")
 _NO_TRANSPORTS = ("url", "uri", "transport", "transports", "broker", "name", "type", "host", "port", "store")

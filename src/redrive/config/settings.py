@@ -259,6 +259,13 @@ class Settings(Struct, frozen=True, kw_only=True):
     transports: Annotated[dict[str, str], _TRANSPORT] = field(
         default_factory=lambda: {"default": "sqlite:///redrive.db"}
     )
+    server: Annotated[
+        str | None,
+        About("A server that commands ask instead of a database, such as https://redrive.example.org", least=1),
+    ] = None
+    ca_file: Annotated[
+        str | None, About("The certificate, as PEM, of the authority that signed that server's", least=1)
+    ] = None
     worker: Annotated[
         str,
         About(

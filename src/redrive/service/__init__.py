@@ -8,9 +8,12 @@ edits.py     letters that are edited, and taken back; repairs.py does so with a 
 groups.py    how groups stand, and what people say of them: fixed in a version, muted for a while
 planning.py  what a replay would do
 service.py   letters, replays, incidents
+changes.py   letters edited by their ids; tokens.py makes and revokes tokens
+home.py      what a store here and a server elsewhere both offer: what the command line asks
 """
 
 from redrive.service.groups import FixReport, GroupView
+from redrive.service.home import Home
 from redrive.service.planning import Plan
 from redrive.service.service import ReplayReport, Service, Summaries, check_every
 from redrive.service.sources import PauseReport, Sources
@@ -18,6 +21,7 @@ from redrive.service.sources import PauseReport, Sources
 __all__ = [
     "FixReport",
     "GroupView",
+    "Home",
     "PauseReport",
     "Plan",
     "ReplayReport",

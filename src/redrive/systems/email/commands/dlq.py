@@ -12,7 +12,7 @@ from rich.text import Text
 
 from redrive.cli.confirm import confirm
 from redrive.cli.exits import NOTHING, Stopped
-from redrive.cli.follow import Patience, follow_replay, waiting
+from redrive.cli.follow import Patience, follow_replay_here, waiting
 from redrive.cli.lazy import common
 from redrive.cli.options import as_json, rate, until_now, yes
 from redrive.cli.output import age, letters_said, line, plain, say, show, table, tell_json, width
@@ -171,7 +171,8 @@ def reprocess(
         why = "what matches is on its way already" if plan.left_out else "no entry of the DLQ matches"
         raise Stopped(f"{why}: nothing was sent", NOTHING)
     confirm(f"Queue {plan.total:,} job{'s' * (plan.total != 1)} again?", yes=yes)
-    follow_replay(lambda service: _frozen(service, bounded, pace), patience, as_json=as_json, settings=email_settings())
+    settings = email_settings()
+    follow_replay_here(lambda service: _frozen(service, bounded, pace), patience, as_json=as_json, settings=settings)
 
 
 async def _frozen(service: Service, query: Query, pace: float | None) -> Replay:
