@@ -91,7 +91,7 @@ class _Steps:
             run(handle)
             self.longest = max(self.longest, (time.thread_time() - began) * 1000)
 
-        events.Handle._run = timed  # type: ignore[method-assign]
+        events.Handle._run = timed  # type: ignore[method-assign, assignment]
         return self
 
     def __exit__(self, *error: object) -> None:
