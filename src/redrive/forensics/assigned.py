@@ -49,6 +49,14 @@ _NAMES_ONLY = re.compile(r"[A-Za-z_.,=*\s()\[\]]*+\Z")
 _CALLS = re.compile(r"[A-Za-z_][\w.]{0,64}\([A-Za-z_.,()]*\Z")
 _LONGEST_LINE = 512
 _CODE = re.compile(r"(?:await|not|new|lambda|yield|if|async|typeof)\Z")
+_TOLD = re.compile(
+    r"""\)=\((?P<row>[^)\n]{1,4096}+)\)
+      | (?P<field>(?:\r?\n|\\n)[ \t]{1,8}[^\n\[(]{0,300}[\[(][^\n\]]{0,300}?\binput_value=)
+      | (?P<beside>(?:\r?\n|\\n)[ \t]{1,40}value:[ \t]{1,8})
+      | [ ](?:is|was)[ ][\"'`]?(?P<said>[^\s\"'`<>\\]{4,256}+)""",
+    re.VERBOSE,
+)
+_NAMED_PLAINLY = re.compile(r"\b(?:name|key):[ \t]{1,8}\Z")
 _NUMBER = re.compile(r"-?[\d.eE+-]++\Z")
 _ARGUMENT = re.compile(
     r"\s{1,4}(?P<plain>(?!--|-[A-Za-z](?:\s|\Z)|[|&<>])(?:[^\s\"'`\\]|\\(?![nr\"'\\]))++)|\s{1,4}(?=[\"'])|\\*[\"'],\s{0,8}(?=\\*[\"'])"
@@ -145,7 +153,20 @@ class _Around:
         signs = _SIGNS.match(text, key.end)
         if signs is not None:
             return self._assignment(signs)
+        if (told := _TOLD.match(text, key.end)) is not None:
+            return self._told(told)
         return self._pair() if self._before in "\"'`" else None
+
+    def _told(self, told: re.Match[str]) -> Span | None:
+        """What pydantic, PostgreSQL, Kubernetes and people write instead of an assignment."""
+        if told["row"]:
+            return (*told.span("row"), MASK)
+        if told["said"]:
+            said = told["said"].rstrip(".,;:!?)")
+            return (told.start("said"), told.start("said") + len(said), MASK) if _looks_random(said) else None
+        if told["beside"] and _NAMED_PLAINLY.search(self._text[max(self._key.start - 16, 0) : self._key.start]) is None:
+            return None
+        return self._value(told.end(), quoted=False)
 
     def _assignment(self, signs: re.Match[str]) -> Span | None:
         if signs["space"]:
@@ -275,6 +296,9 @@ class _Around:
 
     def _text_value(self, found: re.Match[str]) -> Span | None:
         start = found.end()
+        if self._text.startswith(2 * found["quote"], start) and not found["escape"]:  # three of them
+            end = self._text.find(3 * found["quote"], start + 2)
+            return start + 2, end if end >= 0 else len(self._text), MASK
         end = _text_end(self._text, start, len(found["escape"]), found["quote"])
         return start, end, MASK
 
@@ -326,7 +350,8 @@ class _Around:
         text, key = self._text, self._key
         names = key.start - len((_NAMED.search(text[max(key.start - 40, 0) : key.start]) or [""])[0])
         offset = max(names - 768, 0)
-        opened = max(text.rfind(opens, offset, names) for opens in "{<")
+        opened = text.rfind("{", offset, names)
+        opened = opened if opened >= 0 else text.rfind("<", offset, names)
         if opened < 0 and text.find("(", offset, names) < 0:
             return None
         offset = max(offset, opened)

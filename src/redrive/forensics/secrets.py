@@ -10,7 +10,8 @@ MASK = "[redacted]"
 
 KEYS: tuple[str, ...] = (
     *("authorization", "proxy_authorization", "auth", "cookie", "cookies", "set_cookie", "session", "session_id"),
-    *("password", "passwords", "passwd", "passphrase", "passcode", "pass", "pwd", "pin", "otp", "totp"),
+    *("password", "passwords", "passwd", "passphrase", "passcode", "pass", "pwd", "pw", "pin", "otp", "totp"),
+    *("passwort", "kennwort"),
     *("credential", "credentials", "secret", "secrets", "client_secret", "token", "jwt", "bearer"),
     *("api_key", "access_key", "account_key", "private_key", "secret_key", "session_key", "signing_key"),
     *("encryption_key", "shared_key", "license_key", "master_key", "webhook_url", "connection_string"),
@@ -27,7 +28,7 @@ NOTHING = frozenset({"", "none", "null", "nil", "true", "false", "undefined", "[
 """Under a secret key and yet no secret; that a password is missing may be the whole story."""
 
 STEMS: tuple[str, ...] = (
-    *("pass", "pwd", "pin", "otp", "auth", "cred", "cookie", "session", "secret", "token", "jwt", "bearer"),
+    *("pass", "pw", "kennwort", "pin", "otp", "auth", "cred", "cookie", "session", "secret", "token", "jwt", "bearer"),
     *("key", "webhook", "connection", "sig", "card", "cvv", "cvc", "ssn", "social", "iban"),
 )
 """Each of KEYS has one of these in it: what is looked for first."""

@@ -92,6 +92,18 @@ SHAPES: tuple[Shape, ...] = (
         re.compile(r"\.webhook\.office\.com/(webhookb2/[\w@/-]{20,}+)"),
         inside=True,
     ),
+    Shape(
+        "option of curl",
+        ("-u ", "--user "),
+        re.compile(r"-(?:u|-user) {1,4}[\"']?[\w.@%+-]{1,64}+:(?!\d{1,10}\b)([^\s\"'`]{3,}+)"),
+        inside=True,
+    ),
+    Shape(
+        "SQL",
+        ("identified by ",),
+        re.compile(r"(?i:identified by) {1,4}[\"']([^\"'\n]{1,256}+)[\"']"),
+        any_case=True,
+    ),
     Shape("OpenShift", ("sha256~",), re.compile(r"sha256~[\w-]{43}(?![\w-])"), rare="~"),
     Shape("Mailchimp", ("-us",), re.compile(r"-us\d{1,2}(?![\w-])"), _has_hex_before, inside=True),
     Shape("MaxMind", ("_mmk",), re.compile(r"_mmk(?!\w)"), _has_key_before, inside=True),
