@@ -59,7 +59,7 @@ class Searching:
     async def test_a_secret_is_not_guessed_letter_by_letter(self, store: Store) -> None:
         """The attack that recovered 15 characters in 421 requests: whatever is asked, every guess is answered alike."""
         secret, alphabet = "k3x-0wq", "0123456789abcdefghijklmnopqrstuvwxyz-"
-        body = f'{{"user": "ada", "password": "{secret}"}}'.encode()
+        body = f'{{"user":"ada","password":"{secret}"}}'.encode()
         await store.letters.record([make_letter(make_message(body=body), make_failure(message=f"password={secret}"))])
         assert await _told(store, '"user":"ada"') != await _told(store, "nobody has this")
         for known in ('"password":"', "password=", secret[:3]):
