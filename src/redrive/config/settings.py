@@ -105,7 +105,7 @@ class Oidc(Struct, frozen=True, kw_only=True):
     client_secret: Annotated[
         str | None, About("The secret of that client; none if it is a public one", 1, is_secret=True)
     ] = None
-    cli_client_id: Annotated[str | None, About("The public client that `redrive login` signs in as", 1)] = None
+    cli_client_id: Annotated[str | None, About("The public client of the command line, for the device flow", 1)] = None
     scopes: Annotated[tuple[str, ...], About("What is asked for at a login")] = ("openid", "profile", "email")
     algorithms: Annotated[tuple[str, ...], About("How tokens may be signed; with a public key only")] = (
         "RS256",
