@@ -250,10 +250,9 @@ def test_an_eager_task_raises_where_it_is_called_and_is_no_letter(tmp_path: Path
     app.conf.update(task_always_eager=True, task_eager_propagates=True)
     RedriveCelery(app, store=f"sqlite:///{tmp_path / 'letters.db'}", spool=tmp_path / "spool")
 
-    @app.task
     def fails() -> None:
         raise ValueError("at once")
 
     with pytest.raises(ValueError, match="at once"):
-        fails.delay()
+        app.task(fails).delay()
     assert list(tmp_path.iterdir()) == []
