@@ -160,6 +160,7 @@ def test_the_written_test_fails_as_the_letter_did_and_passes_once_it_is_mended(s
     letter = dead("orders", body, id="a'\"\\b")
     shell.keep([letter])
     done = shell("debug", letter.id, "--handler", "shop:charge", "--pytest", "tests/test_charge.py")
+    assert (shell.place / "tests/test_charge.py").stat().st_mode & 0o777 == 0o600
     assert "look for secrets in it" in done.stderr
     assert pytested(shell, 1).count("ValueError: invalid literal for int() with base 10: 'x'") >= 1
     assert (
