@@ -129,6 +129,8 @@ class Run:
         size = min(batch_size(replay.rate, self._most), most)
         ahead, self._ahead = self._ahead, None
         taken = await (ahead or self._next(replay.id, size))
+        if self._clock.elapsed() - taken.at > self._sending.lease / 4:  # it waited long for those before it: claim anew
+            taken = await self._sending.take(taken.ids)
         if self._may_claim_ahead(replay, most):
             self._ahead = asyncio.ensure_future(self._next(replay.id, size))
         began = self._clock.elapsed()

@@ -47,6 +47,7 @@ class Taken(Struct, frozen=True):
     claimed: Mapping[LetterId, Letter] = {}
     resting: int = 0  # letters that are asked for again, because their target is left alone for now
     given_up: int = 0  # letters that were skipped, because their target was given up
+    at: float = 0.0  # when they were asked for, by `Clock.elapsed`
 
 
 class Sorted(Struct, frozen=True):
@@ -92,10 +93,16 @@ class Sending:
 
     async def take(self, ids: Sequence[LetterId]) -> Taken:
         """Claim them. It may be done while those before them are sent: what is not sent in the end is given back."""
+        at = self._clock.elapsed()
         if not ids:
-            return Taken()
+            return Taken(at=at)
         taken = await self._without_waits(Taken(ids)) if self.waits else Taken(ids)
-        return replace(taken, claimed=await self._claim(taken.ids))
+        return replace(taken, claimed=await self._claim(taken.ids), at=at)
+
+    @property
+    def lease(self) -> float:
+        """For how many seconds a claim is ours."""
+        return self._way.lease.total_seconds()
 
     async def send(self, taken: Taken) -> Batch:
         """Send, confirm; write what is known into the ledger. The rest stays claimed, and is asked for again."""
@@ -217,6 +224,7 @@ class Sending:
             {id: letter for id, letter in taken.claimed.items() if id not in resting and id not in given_up},
             taken.resting + len(resting),
             taken.given_up + len(given_up),
+            taken.at,
         )
 
     async def _put_off(self, ids: Sequence[LetterId]) -> tuple[set[LetterId], set[LetterId]]:

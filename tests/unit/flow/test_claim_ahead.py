@@ -131,3 +131,25 @@ async def test_a_store_that_goes_away_at_a_claim_ahead_ends_the_run_when_what_is
     assert 0 < (await tally(world, "r1"))[EntryStatus.SENT] == queued < 450
     assert (await replays.run("r1", runner="b")).state is ReplayState.SENT
     assert await tally(world, "r1") == {EntryStatus.SENT: 450}
+
+
+async def test_a_batch_that_waited_long_for_the_one_before_it_is_claimed_anew() -> None:
+    """Its claim might end before it is sent, and somebody else would send it, too."""
+    world = World()
+    await bury(world, 450)
+
+    async def before(send: int) -> None:
+        if send == 1:
+            await claims(world, 2)
+            await world.clock.advance(40)
+
+    replays = hooked(world, before)
+    await replays.start(ALL, actor="ann", id="r1")
+    ended = await replays.run("r1", runner="a")
+    assert ended.state is ReplayState.SENT
+    claims_of = [
+        (args[0].ids, kwargs["until"]) for name, args, kwargs in world.calls.arguments if name == "letters.claim"
+    ]
+    (ids, until), (again, later) = claims_of[1], claims_of[2]
+    assert (set(again), later > until) == (set(ids), True)
+    assert await tally(world, "r1") == {EntryStatus.SENT: 450}
