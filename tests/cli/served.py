@@ -15,6 +15,7 @@ from redrive.admin.server import Server
 from redrive.admin.tls import Tls
 from redrive.app import Redrive
 from redrive.config.settings import Settings
+from redrive.stores.base import Letters
 
 SOON = 60.0
 T = TypeVar("T")
@@ -36,6 +37,7 @@ class Served:
         self._started = threading.Event()
         self._thread = threading.Thread(target=lambda: asyncio.run(self._run()), name="served")
         self._server: Server | None = None
+        self._app: Redrive | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
 
     @property
@@ -63,6 +65,12 @@ class Served:
         assert self._server is not None
         return self._server.tokens
 
+    @property
+    def letters(self) -> Letters:
+        """What its store has; to be asked where the server runs."""
+        assert self._app is not None
+        return self._app.store.letters
+
     def start(self) -> None:
         self._thread.start()
         assert self._started.wait(SOON), "it did not start"
@@ -76,6 +84,7 @@ class Served:
         url = f"sqlite:///{self._file}"
         self._loop = asyncio.get_running_loop()
         async with Redrive(settings=Settings(store=url, transports={"default": url}, **self._settings)) as app:
+            self._app = app
             self._server = Server(app, "127.0.0.1", 0, upkeep=False, tls=self._tls)
             await self._server.run(lambda server: self._started.set())
 
