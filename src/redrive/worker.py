@@ -17,7 +17,7 @@ from redrive.errors import ConfigError, Unavailable
 from redrive.flow.batches import BatchConsumer
 from redrive.flow.context import Context
 from redrive.flow.receive import Consumer
-from redrive.flow.signing import EVERY, load_keys
+from redrive.flow.signing import EVERY, load_keys, use_given_key
 from redrive.processes.overseer import overseer
 from redrive.telemetry.events import BackendDown, WorkerStarted, WorkerStopped
 from redrive.upkeep.heartbeat import Heartbeat
@@ -75,13 +75,16 @@ class Worker:
             app.events.emit(WorkerStopped(worker=app.settings.worker_name, released=released))
 
     async def _load_keys(self) -> None:
-        """Wait for the keys that messages which come back are proven by: nothing is received before."""
+        """Wait for the keys that messages which come back are proven by: nothing is received before. With a key of the
+        settings (`lineage.key`) a store that is away holds up no start."""
         app, pause = self._app, Pause(0.1, 10.0)
         while not self._ending.is_set():
             try:
                 await load_keys(app.store, app.clock.now())
                 return
             except Unavailable as error:
+                if use_given_key():
+                    return  # `_renew_keys` asks again
                 seconds = pause.next()
                 app.events.emit(BackendDown(backend=error.name, why=str(error), pause=timedelta(seconds=seconds)))
                 await app.clock.wait(self._ending, seconds)

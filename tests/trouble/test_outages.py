@@ -10,8 +10,10 @@ from pathlib import Path
 from redrive import Again, Policy, constant
 from redrive.clock import SystemClock
 from redrive.config.settings import Retention, Upkeep
+from redrive.flow.signing import use_key
 from redrive.forensics.query import Query
 from redrive.model import State
+from redrive.proof import ring
 from redrive.stores.sqlite import SqliteStore
 from redrive.telemetry.events import BackendDown, BackendUp, BatchSettled
 from redrive.testing.builders import make_letter
@@ -38,6 +40,7 @@ async def test_a_store_that_is_down_while_the_transport_works(tmp_path: Path) ->
             raise ValueError("to be buried")
 
     async with app, working(app):
+        await clock.eventually(until(lambda: bool(ring().signs), what="it has read its keys"))
         outage.down = True
         await app.send_messages([app.message("orders", number) for number in range(10)])
         await clock.eventually(until(lambda: len(told.of(BackendDown)) >= 4, what="four tries failed"))
@@ -52,6 +55,25 @@ async def test_a_store_that_is_down_while_the_transport_works(tmp_path: Path) ->
     assert {one.last.attempt for one in buried} == {1}, "the attempt that could not be written"
     assert handled == Counter(range(10)), "nothing is attempted again for the sake of writing it"
     assert sum(event.released for event in told.of(BatchSettled)) >= 15
+
+
+async def test_a_worker_whose_store_is_away_from_the_start_works_with_the_key_of_its_settings(tmp_path: Path) -> None:
+    """Without one it waits: it could not tell what it sent back itself from what somebody forged."""
+    clock = ManualClock()
+    outage, store = store_outage(SqliteStore(url_in(tmp_path)))
+    app = make_app(tmp_path, clock=clock, store=store)
+    done = asyncio.Event()
+
+    @app.handler("orders")
+    async def handle(body: int) -> None:
+        done.set()
+
+    async with app:
+        outage.down = True
+        use_key("a key of the settings")
+        await app.send("orders", 1)
+        async with working(app):
+            await clock.eventually(done.wait())
 
 
 async def test_a_success_that_would_resolve_a_letter_waits_for_the_store(tmp_path: Path) -> None:

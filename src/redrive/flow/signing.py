@@ -50,6 +50,15 @@ def use_key(text: str) -> None:
     Process.given = text or Process.given
 
 
+def use_given_key() -> bool:
+    """Sign and believe by the key that was set, while the store cannot be asked for others; whether there is one."""
+    if not Process.given:
+        return False
+    key = Process.given.encode()
+    Process.ring = Ring(key, tuple(dict.fromkeys((key, *Process.known))), False)
+    return True
+
+
 async def load_keys(store: Store, now: datetime) -> None:
     """Read the keys of that store, and make the first one; nothing, if they were read within the last minute. Raises
     StoreUnavailable."""
