@@ -134,7 +134,7 @@ async def test_on_loopback_metrics_need_no_token(shop: Shop, tokens: Tokens) -> 
         assert (await http.get("/api/stats")).status_code == 401
 
 
-GO_ON_BEHIND = (("post", "/api/replays"), ("post", "/api/replays/{id}/resume"))
+GO_ON_BEHIND = (("post", "/api/replays"), ("post", "/api/replays/{id}/resume"), ("post", "/api/replays/of-letters"))
 """What answers before it is done."""
 MAKE = (("post", "/api/tokens"),)
 

@@ -85,7 +85,7 @@ async def rotate(store: Store, now: datetime, *, drop_old: bool = False) -> int:
 
 async def _kept(store: Store, now: datetime) -> Keys:
     while (document := await store.documents.get(KIND, ID)) is None:
-        had_letters = bool((await store.letters.search(Query(), limit=1)).letters)
+        had_letters = await store.letters.count(Query()) > 0
         first = Keys((_made(now),), now + _GRACE if had_letters else None)
         if await store.documents.put(KIND, ID, msgspec.to_builtins(first), expect=0):
             return first  # else another process was first
