@@ -18,6 +18,7 @@ class Ring(Struct, frozen=True):
     signs: bytes = b""  # empty: no key is loaded
     accepts: tuple[bytes, ...] = ()
     believes_unsigned: bool = True
+    is_unread: bool = False  # there are keys, and they could not be read yet: nothing can be told
 
     def sign(self, *parts: Any) -> str:
         """The signature of these; empty without a key."""
@@ -26,7 +27,7 @@ class Ring(Struct, frozen=True):
     def believes(self, signature: str, *parts: Any) -> bool:
         """Whether one of our keys made that signature for these."""
         if not self.signs:
-            return True
+            return not self.is_unread
         if not signature:
             return self.believes_unsigned
         given = signature.encode("utf-8", "replace")

@@ -17,9 +17,10 @@ from redrive.errors import ConfigError, Unavailable
 from redrive.flow.batches import BatchConsumer
 from redrive.flow.context import Context
 from redrive.flow.receive import Consumer
-from redrive.flow.signing import EVERY, load_keys, use_given_key
+from redrive.flow.signing import EVERY, go_without, load_keys
 from redrive.processes.overseer import overseer
-from redrive.telemetry.events import BackendDown, WorkerStarted, WorkerStopped
+from redrive.proof import ring
+from redrive.telemetry.events import WorkerStarted, WorkerStopped
 from redrive.upkeep.heartbeat import Heartbeat
 from redrive.upkeep.loop import Upkeep
 from redrive.upkeep.pausing import PauseWatch
@@ -75,24 +76,18 @@ class Worker:
             app.events.emit(WorkerStopped(worker=app.settings.worker_name, released=released))
 
     async def _load_keys(self) -> None:
-        """Wait for the keys that messages which come back are proven by: nothing is received before. With a key of the
-        settings (`lineage.key`) a store that is away holds up no start."""
-        app, pause = self._app, Pause(0.1, 10.0)
-        while not self._ending.is_set():
-            try:
-                await load_keys(app.store, app.clock.now())
-                return
-            except Unavailable as error:
-                if use_given_key():
-                    return  # `_renew_keys` asks again
-                seconds = pause.next()
-                app.events.emit(BackendDown(backend=error.name, why=str(error), pause=timedelta(seconds=seconds)))
-                await app.clock.wait(self._ending, seconds)
+        """Read the keys that messages which come back are proven by. With a store that is away all others are begun."""
+        app = self._app
+        try:
+            await load_keys(app.store, app.clock.now())
+        except Unavailable:
+            go_without()
 
     async def _renew_keys(self) -> None:
-        """Read the keys now and then, until it is cancelled: somebody may rotate them."""
+        """Read the keys now and then, until it is cancelled: somebody may rotate them, or the store was away."""
+        pause = Pause(0.1, 10.0)
         while True:
-            await asyncio.sleep(EVERY.total_seconds())
+            await asyncio.sleep(pause.next() if ring().is_unread else EVERY.total_seconds())
             with suppress(Unavailable):
                 await load_keys(self._app.store, self._app.clock.now())
 

@@ -28,13 +28,16 @@ from redrive.flow.decide import decide
 from redrive.flow.decision import Decision
 from redrive.flow.lanes import Lanes
 from redrive.flow.leases import Leases
+from redrive.flow.lineage import LETTER
 from redrive.flow.settle import Settled, settle
 from redrive.flow.tasks import cancel, finish, until
 from redrive.flow.unwritten import Unwritten
 from redrive.model import Bury, Done, Failure, Holds, Message, MessageId, Reason, Release, letter_id
+from redrive.proof import ring
 from redrive.transports.base import Delivery, KeepsOrder, MovesKeys
 
 _DONE = Done()
+_UNPROVEN = timedelta(seconds=1)  # until what came back is looked at again, while nobody can tell who sent it
 
 
 class Consumer:
@@ -261,6 +264,8 @@ class Consumer:
             decided = self._decided_before(delivery)
             if decided is not None:
                 return decided
+        if message.headers and ring().is_unread and message.header(LETTER) is not None:
+            return Decision(delivery, Release(_UNPROVEN))  # it needs the store, which has not answered yet
         if (
             message.attempt <= self._most_attempts
             and not message.expires_at

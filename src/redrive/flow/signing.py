@@ -50,13 +50,14 @@ def use_key(text: str) -> None:
     Process.given = text or Process.given
 
 
-def use_given_key() -> bool:
-    """Sign and believe by the key that was set, while the store cannot be asked for others; whether there is one."""
-    if not Process.given:
-        return False
-    key = Process.given.encode()
-    Process.ring = Ring(key, tuple(dict.fromkeys((key, *Process.known))), False)
-    return True
+def go_without() -> None:
+    """Begin though the store cannot be asked: with the key that was set, if there is one. Without one, what came back
+    is neither believed nor attempted until the keys are read."""
+    if Process.given:
+        key = Process.given.encode()
+        Process.ring = Ring(key, tuple(dict.fromkeys((key, *Process.known))), False)
+    elif not Process.ring.signs:
+        Process.ring = Ring(is_unread=True)
 
 
 async def load_keys(store: Store, now: datetime) -> None:
