@@ -78,5 +78,7 @@ async def test_a_schema_of_postgresql(postgresql_url: str) -> None:
 def _insert(letter: Letter) -> tuple[str, dict[str, object]]:
     row = dict(zip(INSERTED, row_of(letter, NATIVE), strict=True))
     del row["archived_from"]
-    values = ", ".join(f"%({name})s::{INSERTED[name]}" for name in row)
+    row |= {"is_text": True, "searched": ""}  # which the tables of that version want
+    types = {**INSERTED, "is_text": "bool", "searched": "text"}
+    values = ", ".join(f"%({name})s::{types[name]}" for name in row)
     return f"INSERT INTO redrive.letters ({', '.join(row)}) VALUES ({values}) RETURNING seq", row
