@@ -18,6 +18,7 @@ from redrive.flow.batches import BatchConsumer
 from redrive.flow.context import Context
 from redrive.flow.receive import Consumer
 from redrive.flow.signing import EVERY, go_without, load_keys
+from redrive.flow.tasks import cancel, until
 from redrive.processes.overseer import overseer
 from redrive.proof import ring
 from redrive.telemetry.events import WorkerStarted, WorkerStopped
@@ -76,12 +77,15 @@ class Worker:
             app.events.emit(WorkerStopped(worker=app.settings.worker_name, released=released))
 
     async def _load_keys(self) -> None:
-        """Read the keys that messages which come back are proven by. With a store that is away all others are begun."""
-        app = self._app
+        """Read the keys that messages which come back are proven by. With a store that is away all others are begun;
+        who stops the worker does not wait for it."""
+        reading = asyncio.create_task(load_keys(self._app.store, self._app.clock.now()))
         try:
-            await load_keys(app.store, app.clock.now())
+            await until(self._ending, [reading])
         except Unavailable:
             go_without()
+        finally:
+            await cancel([reading])
 
     async def _renew_keys(self) -> None:
         """Read the keys now and then, until it is cancelled: somebody may rotate them, or the store was away."""

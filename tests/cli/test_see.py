@@ -39,7 +39,7 @@ FILTERS = [
     (("--since", _ago(days=5), "--before", _ago(days=1)), {"old"}),
     (("--since", "2020-01-01", "--older-than", "1d"), {"old"}),
     (("--text", "MAILBOX"), {"mail", "done"}),
-    (("--text", "not\": \"utf"), {"raw"}),
+    (("--text", "22 6e 6f 74 22"), {"raw"}),  # bytes that are no text, as they are shown
 ]  # fmt: skip
 
 

@@ -23,7 +23,9 @@ def is_binary(data: bytes) -> bool:
 
 
 def wide_text(data: bytes) -> str | None:
-    """The text, if it is one in UTF-16 or UTF-32."""
+    """The text, if it is one in UTF-16 or UTF-32; an odd number of bytes is neither."""
+    if len(data) % 2:
+        return None
     for mark, encoding in ((b"\xff\xfe\0\0", "utf-32"), (b"\xff\xfe", "utf-16"), (b"\xfe\xff", "utf-16")):
         if data.startswith(mark):
             return _decoded(data, encoding)
