@@ -95,7 +95,7 @@ def _hex(source: str) -> str:
     return source.encode("utf-8", "surrogatepass").hex()
 
 
-def _proof(origin: Lineage, source: str, message_id: str) -> bytes:
+def proof(origin: Lineage, source: str, message_id: str) -> bytes:
     """The value of `redrive-letter`; the bare id where there is no key."""
     signature = ring().sign(*_signed(origin, source, message_id))
     return f"{origin.letter}.{origin.version}.{signature}".encode() if signature else origin.letter.encode()
@@ -118,7 +118,7 @@ def sent_back(letter: Letter, *, now: datetime, replay: str | None = None, by_ha
     is_first = letter.reason is Reason.PARKED and not retries and replay is None
     message = letter.message
     origin = Lineage(letter.id, retries, replay, by_hand, letter.version)
-    ours = [(LETTER, _proof(origin, message.source, message.id)), (RETRIES, b"%d" % retries)]
+    ours = [(LETTER, proof(origin, message.source, message.id)), (RETRIES, b"%d" % retries)]
     if replay is not None:
         ours.append((REPLAY, replay.encode()))
     if by_hand:
