@@ -1,4 +1,4 @@
-"""Checks the types of the console's scripts (JSDoc) with tsc. `python -m tools.types`; without Node it says so and passes.
+"""Checks the types of the console's scripts (JSDoc) with tsc: `python -m tools.types`. Without Node it says so.
 
 tsc and the types of the vendored libraries come from npm, by the lock in tools/console/, into .venv/console-types.
 """

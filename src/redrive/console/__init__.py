@@ -11,6 +11,7 @@ import hashlib
 from functools import cache
 from importlib import resources
 from importlib.resources.abc import Traversable
+from typing import Any
 
 from litestar import Request, Response, Router, get
 from litestar.exceptions import NotFoundException
@@ -77,12 +78,12 @@ def read(name: str) -> bytes:
 
 @get(["/", "/console", "/console/{path:path}"], role=None, any_parameters=True)
 async def show_page() -> Response[bytes]:
-    """Every page is this one, and its script looks at the address. It is open: it shows nothing before it has a token."""
+    """Every page is this one, and its script reads the address. It is open: it shows nothing without a token."""
     return Response(read("index.html"), media_type="text/html", headers={"Content-Security-Policy": POLICY})
 
 
 @get("/assets/{tree:str}/{path:path}", role=None)
-async def show_asset(request: Request[None, None, None], tree: FromPath[str], path: FromPath[str]) -> Response[bytes]:
+async def show_asset(request: Request[Any, Any, Any], tree: FromPath[str], path: FromPath[str]) -> Response[bytes]:
     """Only what was read at first, so that a name is never a path; and only of this version."""
     asset = assets().get(path.removeprefix("/"))
     if asset is None or tree != tree_hash():
