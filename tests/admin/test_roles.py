@@ -15,7 +15,9 @@ from tests.admin.conftest import Client, Shop
 # the whole table, so that a change of a role is seen in a review
 ROLES = {
     "GET /": None,
-    "GET /console/{name}": None,
+    "GET /console": None,
+    "GET /console/{path}": None,
+    "GET /assets/{tree}/{path}": None,
     "GET /healthz": None,
     "GET /readyz": None,
     "GET /openapi.json": None,
