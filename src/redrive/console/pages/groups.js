@@ -6,7 +6,7 @@ import { href, query, setQuery, useTitle } from "../router.js";
 import { may } from "../state.js";
 import { Chip, Empty, Head, Panel, Pill, Sparkline, Table, Tabs, Time, number, short } from "../ui.js";
 import { Text } from "../tree.js";
-import { standing, toneOfTrend } from "./group_parts.js";
+import { replayable, standing, toneOfTrend } from "./group_parts.js";
 
 const LASTS = /** @type {[string, string][]} */ ([["1h", "1 h"], ["24h", "24 h"], ["7d", "7 d"], ["30d", "30 d"]]);
 const OPEN = ["pending", "retrying", "replaying", "exhausted"];
@@ -51,5 +51,3 @@ const columns = (last) => [
   { name: "acts", title: html`<span class="unseen">Acts</span>`, kind: "acts", cell: (group) => may("operator") && replayable(group) > 0 &&
       html`<a class="button" data-hotkey="r" aria-label=${`Replay the group ${group.error_type}`} href=${href(`/replays/new?group=${group.id}`)}>Replay…</a>` },
 ];
-
-const replayable = (group) => (group.states.pending ?? 0) + (group.states.exhausted ?? 0);
