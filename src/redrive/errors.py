@@ -6,6 +6,7 @@ RedriveError
 ├── UsageError             a call is wrong; the message says what to do instead
 │   ├── UnknownSource        no such source; the nearest names are given
 │   ├── NotAllowed           whoever asks may not do that
+│   ├── TooManyListeners     as many pages are kept up to date as may be
 │   ├── UnknownLetter        no such letter
 │   ├── UnknownGroup         no such group
 │   ├── UnknownReplay        no such replay
@@ -73,6 +74,10 @@ class UnknownSource(UsageError):
         super().__init__(
             f"unknown source {source!r}{close}{'' if close.endswith('?') or not hint else '.'} {hint}".rstrip()
         )
+
+
+class TooManyListeners(UsageError):
+    """As many pages are kept up to date as may be."""
 
 
 class UnknownLetter(UsageError):
