@@ -93,6 +93,8 @@ check: $(VENV)/.dev ## linters, types, import rules
 	$(BIN)/lint-imports
 	$(BIN)/python -m tools.generate --check
 	$(BIN)/python -m tools.protos --check
+	$(BIN)/python -m tools.vendor --check
+	$(BIN)/python -m tools.types
 
 format: $(VENV)/.dev ## let ruff format and fix
 	$(BIN)/ruff check --fix .

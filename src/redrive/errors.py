@@ -7,6 +7,7 @@ RedriveError
 │   ├── UnknownSource        no such source; the nearest names are given
 │   ├── NotAllowed           whoever asks may not do that
 │   ├── NotInScope           whoever asks reaches a part, and would act on the whole
+│   ├── TooManyListeners     as many pages are kept up to date as may be
 │   ├── UnknownLetter        no such letter
 │   ├── UnknownGroup         no such group
 │   ├── UnknownReplay        no such replay
@@ -74,6 +75,10 @@ class UnknownSource(UsageError):
         super().__init__(
             f"unknown source {source!r}{close}{'' if close.endswith('?') or not hint else '.'} {hint}".rstrip()
         )
+
+
+class TooManyListeners(UsageError):
+    """As many pages are kept up to date as may be."""
 
 
 class UnknownLetter(UsageError):

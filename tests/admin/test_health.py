@@ -91,7 +91,7 @@ def _samples(text: str) -> dict[tuple[str, ...], float]:
 
 async def test_every_answer_is_safe_in_a_browser(client: Client) -> None:
     http = await client(Role.VIEWER)
-    for path in ("/", "/console/main.js", "/api/stats", "/api/nothing", "/healthz"):
+    for path in ("/", "/console/groups", "/api/stats", "/api/nothing", "/healthz"):
         headers = (await http.get(path)).headers
         assert headers["x-content-type-options"] == "nosniff"
         assert headers["x-frame-options"] == "DENY"

@@ -190,6 +190,12 @@ class Trail:
                     if line is not None and (before is None or line.seq < before) and only.takes(line):
                         yield line
 
+    async def newest(self, blocks: int) -> list[Line]:
+        """The lines of the newest blocks, newest first."""
+        page = await self._documents.list(KIND, limit=blocks)
+        lines = [_read(written) for block in page for written in reversed(_lines_of(block))]
+        return [line for line in lines if line is not None]
+
     async def older(self) -> AsyncIterator[Document]:
         """The lines from before there was a chain, newest first."""
         after = None

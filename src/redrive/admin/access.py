@@ -105,6 +105,12 @@ async def sees_details(connection: Connection) -> bool:
     return door.loopback or (bool(text) and await door.tokens.check(text) is not None)
 
 
+async def known_by_now(connection: Connection) -> Actor | None:
+    """Who asks, as the tokens say by now: of an answer that lasts. None: nobody that is let in."""
+    token = await connection.app.state.door.tokens.check(_bearer(connection))
+    return None if token is None else actor_of_token(token)
+
+
 def _bearer(connection: Connection) -> str:
     scheme, _, text = connection.headers.get("authorization", "").partition(" ")
     return text.strip() if scheme.lower() == "bearer" else ""

@@ -21,12 +21,14 @@ from redrive import console
 from redrive.access.actors import Actor
 from redrive.access.logins import Logins
 from redrive.access.tokens import Tokens
-from redrive.admin import approvals, fairness, groups, health, incidents, letters, openapi, queues, replays
+from redrive.admin import approvals, events, fairness, groups, health, incidents, letters, openapi, queues, replays
 from redrive.admin import tokens as token_routes
 from redrive.admin.access import Door, actor_of, authorize, check_roles, is_loopback, make_safe, only_this_machine
 from redrive.admin.background import Background
+from redrive.admin.leaving import ends_when_left
 from redrive.admin.problems import MOST_BYTES, error_answers
 from redrive.admin.wire import StrictRequest, answer_invalid, check_parameters
+from redrive.service.watcher import Watcher
 from redrive.telemetry.events import LoginFailed
 from redrive.telemetry.metrics import Metrics
 
@@ -40,6 +42,7 @@ _ALL = (
     incidents.router,
     queues.router,
     fairness.show_fairness,
+    events.follow_changes,
     token_routes.router,
     console.router,
     openapi.show_openapi,
@@ -61,7 +64,7 @@ def create_api(
     routers    more routes, of the ready systems or your own; one that names no role is refused
     probes_only  health and metrics, and nothing else: what a worker answers (scrape.py)
     """
-    background = Background(service)
+    background, watcher = Background(service), Watcher(service)
     tokens = tokens or Tokens(service.app.store.documents, service.app.clock)
     metrics = metrics or Metrics(service.app.events)
 
@@ -71,6 +74,7 @@ def create_api(
     @asynccontextmanager
     async def lifespan(api: Litestar) -> AsyncIterator[None]:
         yield
+        await watcher.aclose()
         await background.aclose()
         metrics.close()
 
@@ -80,13 +84,14 @@ def create_api(
         dependencies={
             "service": Provide(_seen, sync_to_thread=False),
             "background": _given(background),
+            "watcher": _given(watcher),
             "metrics": _given(metrics),
             "tokens": _given(tokens),
             "actor": Provide(actor_of, sync_to_thread=False),
         },
         lifespan=[lifespan],
         openapi_config=None if probes_only else openapi.openapi_config(),
-        state=State({"service": service, "background": background, "redactor": service.redactor}),
+        state=State({"service": service, "background": background, "watcher": watcher, "redactor": service.redactor}),
     )
 
 
@@ -95,6 +100,7 @@ def guarded(handlers: Sequence[Any], door: Door, **more: Any) -> Litestar:
     api = Litestar(
         handlers,
         before_request=check_parameters,
+        middleware=[ends_when_left],
         before_send=[make_safe],
         exception_handlers={**error_answers(), ValidationException: answer_invalid},
         guards=[only_this_machine, authorize],

@@ -24,6 +24,7 @@ from redrive.errors import (
     NoWayBack,
     RedriveError,
     ReplayExists,
+    TooManyListeners,
     Unavailable,
     UnknownGroup,
     UnknownIncident,
@@ -74,6 +75,7 @@ def problem(status: int, error: str, hint: str | None = None, headers: dict[str,
 
 _ANSWERS: dict[type[RedriveError], tuple[int, str | None]] = {
     NotAllowed: (403, None),
+    TooManyListeners: (429, "close a page, or ask now and then instead: GET /api/stats"),
     UnknownGroup: (404, "GET /api/groups lists them"),
     UnknownLetter: (404, "GET /api/letters lists them"),
     UnknownReplay: (404, "GET /api/replays lists them"),

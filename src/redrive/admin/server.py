@@ -16,6 +16,7 @@ from redrive.app import Redrive
 from redrive.config.settings import Admin
 from redrive.errors import MissingExtra, UsageError
 from redrive.service import Service
+from redrive.service.watcher import Watcher
 from redrive.systems.use import add_metrics, routers_of
 from redrive.upkeep.loop import Upkeep
 from redrive.worker import Helper, Worker, stop_on_signals
@@ -35,7 +36,16 @@ _LAST_REQUESTS = 3  # seconds in which a request under way may end
 
 
 class Uvicorn(uvicorn.Server):
-    """uvicorn, less its own idea of signals: Ctrl-C drains the worker too (worker.py)."""
+    """uvicorn, less its own idea of signals: Ctrl-C drains the worker too (worker.py). It waits for what is under way:
+    streams, which have no end by themselves, are told first."""
+
+    def __init__(self, config: uvicorn.Config, ending: Callable[[], None] = lambda: None) -> None:
+        super().__init__(config)
+        self._ending = ending
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        self._ending()
+        await super().shutdown(sockets)
 
     @contextlib.contextmanager
     def capture_signals(self) -> Iterator[None]:
@@ -59,6 +69,7 @@ class Server:
         self.host = host
         self.tokens = Tokens(app.store.documents, app.clock)
         self.one_time: str | None = None
+        self.watcher: Watcher | None = None
         self._socket = listen(host, port)
         self.port: int = self._socket.getsockname()[1]
         self._worker = Worker(app, upkeep=upkeep) if app.handlers else None
@@ -89,7 +100,9 @@ class Server:
                 metrics=add_metrics(self.app, Metrics(self.app.events)),
                 routers=routers_of(self.app.settings),
             )
-            self._uvicorn = Uvicorn(config_of(api, self.app.settings.admin, self._tls))
+            config = config_of(api, self.app.settings.admin, self._tls)
+            self.watcher = api.state.watcher
+            self._uvicorn = Uvicorn(config, lambda: api.state.watcher.end("the server stops"))
             started(self)
             await self._run_together(self._uvicorn)
         finally:

@@ -296,6 +296,15 @@ class SearchesTexts(Protocol):
 
 
 @runtime_checkable
+class HasPulse(Protocol):
+    """A store that can say for next to nothing whether anything was written."""
+
+    async def pulse(self) -> object:
+        """What is another one whenever somebody, here or elsewhere, has written."""
+        ...
+
+
+@runtime_checkable
 class IndexesTexts(Protocol):
     """A store that makes an index of texts after letters are recorded."""
 

@@ -38,6 +38,10 @@ class SqliteStore:
     async def index_texts(self, most: int) -> int:
         return await self.letters.texts.index(most)
 
+    async def pulse(self) -> object:
+        with translated_errors():
+            return await self._database.pulse()
+
     async def check(self) -> None:
         """Check by writing: a read can succeed where a full disk or a lock would not."""
         statement = "DELETE FROM documents WHERE kind = ''"

@@ -28,9 +28,9 @@ class Access:
         with translated_errors():
             return await self._database.write(work)
 
-    async def read(self, work: Work[T]) -> T:
+    async def read(self, work: Work[T], *, is_search: bool = False) -> T:
         with translated_errors():
-            return await self._database.read(work)
+            return await self._database.read(work, is_search=is_search)
 
     async def within(self, query: Query) -> Query:
         """The query with its scope as sources and tenants."""

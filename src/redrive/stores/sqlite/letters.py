@@ -31,7 +31,7 @@ from redrive.stores.rounds import by_id, rounds
 from redrive.stores.scoped import described_within
 from redrive.stores.shape import Shape, decoded, encoded
 from redrive.stores.sqlite.access import Access, as_json
-from redrive.stores.sqlite.query import arms, cursor_of, is_counted, numbered, position, where
+from redrive.stores.sqlite.query import arms, cursor_of, is_counted, is_indexed, numbered, position, where
 from redrive.stores.sqlite.texts import Texts
 from redrive.stores.sqlite.versions import version_row
 
@@ -68,7 +68,9 @@ class SqliteLetters:
     ) -> Page:
         query = await self.texts.plain(query)
         statement, parameters = _search(query, after, limit, oldest_first)
-        rows = await self._access.read(lambda connection: connection.execute(statement, parameters).fetchall())
+        rows = await self._access.read(
+            lambda connection: connection.execute(statement, parameters).fetchall(), is_search=not is_indexed(query)
+        )
         letters = tuple(self._letter(row) for row in rows)
         return Page(letters, cursor_of(rows[-1][1], rows[-1][0]) if len(rows) == limit else None)
 
@@ -81,7 +83,7 @@ class SqliteLetters:
             statement = _SQL["count_tallies" if is_counted(asked) else "count"].replace("{where}", condition)
             return int(connection.execute(statement, parameters).fetchone()[0])
 
-        return await self._access.read(work)
+        return await self._access.read(work, is_search=not is_counted(query))
 
     async def groups(self, query: Query, *, limit: int = 50) -> Sequence[Group]:
         if query.scope is not None:
@@ -96,13 +98,15 @@ class SqliteLetters:
             found = _groups(connection.execute(statement, parameters).fetchall())[:limit]
             return [self._with_versions(connection, group) for group in found]
 
-        return await self._access.read(work)
+        return await self._access.read(work, is_search=not is_counted(query))
 
     async def tallies(self, query: Query | None = None) -> Sequence[Tally]:
         query = await self.texts.plain(query or Query())
         condition, parameters = where(query)
         statement = _SQL["tallies" if is_counted(query) else "tallies_scan"].replace("{where}", condition)
-        rows = await self._access.read(lambda connection: connection.execute(statement, parameters).fetchall())
+        rows = await self._access.read(
+            lambda connection: connection.execute(statement, parameters).fetchall(), is_search=not is_counted(query)
+        )
         return [Tally(source, State(state), Category(category), count) for source, state, category, count in rows]
 
     async def claim(

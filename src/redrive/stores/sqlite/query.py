@@ -47,6 +47,7 @@ _CONDITIONS = {
 _NARROW = ("due", "lapsed", "expired", "owner")  # few letters have these, and each has an index of only those
 _NAMED = ("ids", "id_prefix", "message_ids")  # each names few letters by itself
 _FEW = ("groups", "tenants", "sources")  # the narrowest first; each has an index that is in order of time
+_LOOKED_FOR = ("text", "error_type", "code", "transports", "scheduled")  # no index has these
 COUNTED = frozenset({"states", "sources", "categories", "groups"})
 """The filters that the counters know."""
 
@@ -113,6 +114,13 @@ def given(query: Query) -> Iterator[tuple[str, Any]]:
 def is_narrow(query: Query) -> bool:
     """Whether the query asks for what only few letters have."""
     return any(getattr(query, name) is not None for name in _NARROW)
+
+
+def is_indexed(query: Query) -> bool:
+    """Whether a page of it is read by an index; if not, every letter may have to be looked at."""
+    if is_narrow(query) or any(getattr(query, name) is not None for name in _NAMED):
+        return True
+    return all(getattr(query, name) is None for name in _LOOKED_FOR)
 
 
 def is_counted(query: Query) -> bool:

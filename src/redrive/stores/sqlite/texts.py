@@ -92,5 +92,7 @@ class Texts:
             return None
         phrase = '"' + text.replace('"', '""') + '"'
         parameters = {"phrase": phrase, "text": text, "limit": _FEW + 1}
-        rows = await self._access.read(lambda connection: connection.execute(_SQL["having"], parameters).fetchall())
+        rows = await self._access.read(
+            lambda connection: connection.execute(_SQL["having"], parameters).fetchall(), is_search=True
+        )
         return None if len(rows) > _FEW else {id for (id,) in rows}

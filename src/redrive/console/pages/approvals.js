@@ -1,0 +1,10 @@
+// Approvals: not written yet.
+
+import { html } from "../lib.js";
+import { useTitle } from "../router.js";
+import { Empty, Head } from "../ui.js";
+
+export default function Page() {
+  useTitle("Approvals");
+  return html`<${Head} title="Approvals" /><${Empty} title="This page is not written yet"><//>`;
+}

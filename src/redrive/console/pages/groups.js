@@ -1,0 +1,53 @@
+// Groups: one row for each cause, over all brokers.
+
+import { html, useEffect, useState } from "../lib.js";
+import { useRested, useResource } from "../resource.js";
+import { href, query, setQuery, useTitle } from "../router.js";
+import { may } from "../state.js";
+import { Chip, Empty, Head, Panel, Pill, Sparkline, Table, Tabs, Time, number, short } from "../ui.js";
+import { Text } from "../tree.js";
+import { replayable, standing, toneOfTrend } from "./group_parts.js";
+
+const LASTS = /** @type {[string, string][]} */ ([["1h", "1 h"], ["24h", "24 h"], ["7d", "7 d"], ["30d", "30 d"]]);
+const OPEN = ["pending", "retrying", "replaying", "exhausted"];
+
+export default function Groups() {
+  useTitle("Groups");
+  const asked = query.value;
+  const last = asked.get("last") ?? "24h";
+  const sort = asked.get("sort") ?? "letters";
+  const every = asked.get("every") === "yes";
+  const [typed, setTyped] = useState(asked.get("text") ?? "");
+  const text = useRested(typed.trim());
+  useEffect(() => setQuery({ text }), [text]);
+  const filters = { text: asked.get("text"), sources: asked.getAll("sources"), categories: asked.getAll("categories"), states: every ? [] : OPEN };
+  const groups = useResource("groups", { ...filters, with_muted: every, limit: 100, spark: 24, last, sort }, { on: ["groups", "letters"] });
+
+  return html`
+    <${Head} title="Groups" about="Letters that died of one cause are one group, over all brokers">
+      <${Tabs} label="Time that the sparklines show" tabs=${LASTS} chosen=${last} choose=${(name) => setQuery({ last: name }, { replace: false })} />
+    <//>
+    <${Panel} id="groups" flush from=${groups} aside=${html`<div class="filters" role="search">
+        <input type="search" data-search placeholder="Error, message, body" aria-label="Search groups" value=${typed} autocomplete="off" spellcheck=${false}
+          onInput=${(event) => setTyped(event.target.value)} />
+        <label class="row"><input type="checkbox" checked=${every} onChange=${(event) => setQuery({ every: event.target.checked && "yes" }, { replace: false })} /> Also muted and done</label>
+      </div>`}
+      empty=${(found) => !found.length && html`<${Empty} title=${text ? "No group matches" : "No open letters. Nothing is dead."}>${text ? "Search for less, or also among those that are muted and done." : "What fails for good from now on appears here by itself."}<//>`}>
+      ${(found) => html`<${Table} caption="Groups" rows=${found} columns=${columns(last)} open=${(group) => href(`/groups/${group.id}`)}
+        sort=${sort} sortBy=${(name) => setQuery({ sort: name }, { replace: false })} />`}
+    <//>`;
+}
+
+/** @returns {import("../table.js").Column[]} */
+const columns = (last) => [
+  { name: "error", title: "Error", kind: "grow", cell: (group) => html`<a class="title" href=${href(`/groups/${group.id}`)}>${group.error_type}</a> <${Chip}>${group.category}<//>
+      <span class="message"><${Text} value=${group.message} /></span>${standing(group)}` },
+  { name: "spark", title: `Last ${last}`, cell: (group) => html`<${Sparkline} counts=${group.spark} tone=${toneOfTrend(group.trend)} label=${`Buried in ${last}:`} />` },
+  { name: "trend", title: "Trend", cell: (group) => group.trend && html`<${Pill} state=${group.trend} />` },
+  { name: "letters", title: "Letters", number: true, sort: true, label: "letters", cell: (group) => html`<strong title=${number(group.count)}>${short(group.count)}</strong>` },
+  { name: "sources", title: "Sources", kind: "wrap", cell: (group) => group.sources.join(", ") },
+  { name: "first_seen", title: "First seen", kind: "nowrap faint", sort: true, label: "first", cell: (group) => html`<${Time} at=${group.first_at} />` },
+  { name: "last_seen", title: "Last seen", kind: "nowrap faint", sort: true, label: "last", cell: (group) => html`<${Time} at=${group.last_at} />` },
+  { name: "acts", title: html`<span class="unseen">Acts</span>`, kind: "acts", cell: (group) => may("operator") && replayable(group) > 0 &&
+      html`<a class="button" data-hotkey="r" aria-label=${`Replay the group ${group.error_type}`} href=${href(`/replays/new?group=${group.id}`)}>Replay…</a>` },
+];

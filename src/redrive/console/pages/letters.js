@@ -1,0 +1,10 @@
+// Letters: not written yet.
+
+import { html } from "../lib.js";
+import { useTitle } from "../router.js";
+import { Empty, Head } from "../ui.js";
+
+export default function Page() {
+  useTitle("Letters");
+  return html`<${Head} title="Letters" /><${Empty} title="This page is not written yet"><//>`;
+}

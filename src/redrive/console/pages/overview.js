@@ -1,0 +1,106 @@
+// Overview: what is dying now.
+
+import { StackedChart } from "../chart.js";
+import { html } from "../lib.js";
+import { useResource } from "../resource.js";
+import { href, query, setQuery, useTitle } from "../router.js";
+import { Chip, Empty, Head, Panel, Pill, Sparkline, Stat, Table, Tabs, Time, exact, number, percent, short } from "../ui.js";
+import { Text } from "../tree.js";
+import { toneOfTrend } from "./group_parts.js";
+import { ReplayRow } from "./replay_parts.js";
+
+const LASTS = [["15m", "15 min"], ["1h", "1 h"], ["24h", "24 h"], ["7d", "7 d"], ["30d", "30 d"]];
+const BYS = [["outcome", "By outcome"], ["source", "By source"], ["category", "By category"]];
+const NAMES = { "15m": "15 minutes", "1h": "hour", "24h": "24 hours", "7d": "7 days", "30d": "30 days" };
+
+export default function Overview() {
+  useTitle("Overview");
+  const last = query.value.get("last") ?? "24h";
+  const overview = useResource("overview", { last }, { on: ["letters", "groups", "replays", "incidents", "sources"] });
+  const choose = (name) => setQuery({ last: name, since: null, until: null }, { replace: false });
+  return html`
+    <${Head} title="Overview" about="What is dying now, over all brokers"><${Tabs} label="Time" tabs=${LASTS} chosen=${last} choose=${choose} /><//>
+    <${Away} backends=${overview.data?.backends ?? []} />
+    <${Totals} overview=${overview} last=${last} />
+    <${Over} last=${last} />
+    <div class="columns">
+      <div><${TopGroups} overview=${overview} last=${last} /></div>
+      <div><${Replays} overview=${overview} /><${Incidents} overview=${overview} /><${Backends} overview=${overview} /></div>
+    </div>`;
+}
+
+/** What does not answer, above all else: the numbers below are without it. */
+function Away({ backends }) {
+  const away = backends.filter((backend) => !backend.ok);
+  return html`<div id="away" role="status">${away.length > 0 && html`<div class="trouble"><p><strong>Not everything answers</strong>: what is shown is from the others.</p>
+    <ul>${away.map((backend) => html`<li key=${backend.name}><strong>${backend.name}</strong>: ${backend.why}</li>`)}</ul></div>`}</div>`;
+}
+
+function Totals({ overview, last }) {
+  if (overview.data === null) return html`<${Panel} from=${overview} />`;
+  const { totals, waiting, oldest, retry_success: success } = overview.data;
+  const stat = (name, about, to, tone) => html`<${Stat} name=${about} value=${short(totals[name].now)} tone=${tone} to=${to} about=${html`<${Change} ...${totals[name]} last=${last} good=${name === "resolved"} />`} />`;
+  return html`<section class="stats" id="totals" aria-label="Totals">
+    ${stat("buried", "Buried", href("/letters"), totals.buried.now ? "red" : undefined)}
+    ${stat("retried", "Retried")}
+    ${stat("resolved", "Resolved", href("/letters?states=resolved"), totals.resolved.now ? "green" : undefined)}
+    <${Stat} name="Open letters" value=${short(waiting)} to=${href("/letters?states=pending&states=retrying&states=replaying&states=exhausted")} about="not resolved, sent or archived" />
+    <${Stat} name="Oldest" to=${oldest ? href(`/letters/${oldest.id}`) : undefined} value=${oldest ? html`<${Time} at=${oldest.created_at} />` : "–"} about=${oldest ? `in ${oldest.source}, ${exact(oldest.created_at)}` : "nothing is open"} />
+    <${Stat} name="Retry success" value=${percent(success)} about=${success === null ? "nothing was retried" : "of what was sent back"} />
+  </section>`;
+}
+
+/** How a number changed against the span before. */
+function Change({ now, before, last, good }) {
+  const against = `the ${NAMES[last] ?? last} before`;
+  if (!before) return now ? `none in ${against}` : `as in ${against}`;
+  const share = (now - before) / before;
+  const tone = share === 0 ? "" : share > 0 === good ? "green" : "red";
+  return html`<span class="change" data-tone=${tone}>${share > 0 ? "▲" : share < 0 ? "▼" : "="} ${share > 9.99 ? `${short(Math.round(now / before))}×` : percent(Math.abs(share))}</span> ${`against ${short(before)} before`}`;
+}
+
+/** The chart, with what it is drawn by and a zoom, both in the address. */
+function Over({ last }) {
+  const by = query.value.get("by") ?? "outcome";
+  const since = query.value.get("since");
+  const until = query.value.get("until");
+  const series = useResource("series", since && until ? { since, until, by } : { last, by }, { on: ["letters"] });
+  const zoom = (from, to) => setQuery({ since: iso(from), until: iso(Math.max(to, from + 60)) }, { replace: false });
+  const aside = html`${since && html`<button type="button" class="button" onClick=${() => setQuery({ since: null, until: null }, { replace: false })}>Whole ${NAMES[last] ?? last}</button>`}
+    <${Tabs} label="Drawn by" tabs=${BYS} chosen=${by} choose=${(name) => setQuery({ by: name })} />`;
+  const about = since && until ? `${exact(since)} to ${exact(until)}` : by === "outcome" ? "drag over a time to look closer" : "buried letters; drag over a time to look closer";
+  return html`<${Panel} id="over-time" title="Over time" about=${about} from=${series} aside=${aside}
+    empty=${(found) => !found.lines.length && html`<${Empty} title="Nothing happened in this time">Letters that are buried, retried or resolved are counted here.<//>`}>
+    ${(found) => html`<${StackedChart} series=${found} zoom=${zoom} label=${`Letters over time by ${found.by}`} />`}<//>`;
+}
+
+const iso = (seconds) => new Date(1000 * seconds).toISOString();
+
+function TopGroups({ overview, last }) {
+  return html`<${Panel} id="groups" title="Top groups" about="most letters first" flush from=${overview} aside=${html`<a href=${href("/groups")}>All groups</a>`}
+    empty=${({ groups }) => !groups.length && html`<${Empty} title="No open letters. Nothing is dead.">What fails for good from now on appears here by itself.<//>`}>
+    ${({ groups }) => html`<${Table} caption="Top groups" rows=${groups} columns=${columns(last)} open=${(group) => href(`/groups/${group.id}`)} />`}<//>`;
+}
+
+const columns = (last) => [
+  { name: "error", title: "Error", kind: "grow", cell: (group) => html`<a class="title" href=${href(`/groups/${group.id}`)}><${Text} value=${group.error_type} /></a> <${Chip}>${group.category}<//>
+    <span class="message one"><${Text} value=${group.message} /></span>` },
+  { name: "spark", title: NAMES[last] ?? last, cell: (group) => html`<${Sparkline} counts=${group.spark} tone=${toneOfTrend(group.trend)} label=${`Buried in the last ${NAMES[last] ?? last}:`} />` },
+  { name: "trend", title: "Trend", cell: (group) => group.trend && html`<${Pill} state=${group.trend} />` },
+  { name: "letters", title: "Letters", number: true, label: "letters", cell: (group) => html`<strong title=${number(group.count)}>${short(group.count)}</strong>` },
+  { name: "last", title: "Last seen", kind: "nowrap faint", label: "last", cell: (group) => html`<${Time} at=${group.last_at} />` },
+];
+
+const Replays = ({ overview }) => html`<${Panel} id="running" title="Replays" from=${overview} aside=${html`<a href=${href("/replays")}>All replays</a>`}
+  empty=${({ replays }) => !replays.length && html`<p class="faint">None is running or paused.</p>`}>
+  ${({ replays }) => html`<ul class="stack">${replays.map((one) => html`<${ReplayRow} key=${(one.replay ?? one).id} replay=${one.replay ?? one} tally=${one.tally ?? one.entries ?? {}} />`)}</ul>`}<//>`;
+
+const Incidents = ({ overview }) => html`<${Panel} id="incidents" title="Incidents" from=${overview} aside=${html`<a href=${href("/incidents")}>All incidents</a>`}
+  empty=${({ incidents }) => !incidents.length && html`<p class="faint">None is open.</p>`}>
+  ${({ incidents }) => html`<ul class="stack">${incidents.map((one) => html`<li key=${one.id}>
+    <${Pill} state=${one.alert.severity} /> <a class="title" href=${href(`/incidents/${one.id}`)}><${Text} value=${one.alert.summary} /></a>
+    <p class="faint">${one.state === "acknowledged" ? `acknowledged by ${one.acknowledged_by}` : one.state}, seen ${number(one.count)} times, last <${Time} at=${one.seen_at} /></p></li>`)}</ul>`}<//>`;
+
+const Backends = ({ overview }) => html`<${Panel} id="backends" title="Backends" from=${overview}>
+  ${({ backends }) => html`<ul class="backends">${backends.map((backend) => html`<li key=${backend.name}>
+    <${Pill} state=${backend.ok ? "running" : "lost"}>${backend.name}<//><span class="faint">${backend.ok ? "answers" : backend.why}</span></li>`)}</ul>`}<//>`;

@@ -1,0 +1,10 @@
+// Source: not written yet.
+
+import { html } from "../lib.js";
+import { useTitle } from "../router.js";
+import { Empty, Head } from "../ui.js";
+
+export default function Page() {
+  useTitle("Source");
+  return html`<${Head} title="Source" /><${Empty} title="This page is not written yet"><//>`;
+}

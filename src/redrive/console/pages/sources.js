@@ -1,0 +1,10 @@
+// Sources: not written yet.
+
+import { html } from "../lib.js";
+import { useTitle } from "../router.js";
+import { Empty, Head } from "../ui.js";
+
+export default function Page() {
+  useTitle("Sources");
+  return html`<${Head} title="Sources" /><${Empty} title="This page is not written yet"><//>`;
+}

@@ -1,0 +1,10 @@
+// Tokens: not written yet.
+
+import { html } from "../lib.js";
+import { useTitle } from "../router.js";
+import { Empty, Head } from "../ui.js";
+
+export default function Page() {
+  useTitle("Tokens");
+  return html`<${Head} title="Tokens" /><${Empty} title="This page is not written yet"><//>`;
+}

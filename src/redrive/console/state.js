@@ -1,0 +1,91 @@
+// What all pages share: who is here, whether the server answers, what has changed, what was said.
+
+import { computed, signal } from "./lib.js";
+
+/**
+ * @typedef {{name: string, role: "viewer"|"operator"|"admin", csrf?: string}} Me
+ * @typedef {{position: "wait"|"on"|"part"|"off", text: string}} Live
+ * @typedef {{id: number, text: string, kind: "info"|"error", to?: string}} Toast
+ */
+
+/** Who the server says that we are; null before it has. */
+export const me = signal(/** @type {Me | null} */ (null));
+
+/** Why somebody has to sign in; null while nobody has to. */
+export const asksToSignIn = signal(/** @type {string | null} */ (null));
+
+export const live = signal(/** @type {Live} */ ({ position: "wait", text: "connecting" }));
+
+const RANKS = ["viewer", "operator", "admin"];
+
+/** Whether our role allows what needs that one. The server decides; this only hides what it would refuse. */
+export const may = (/** @type {string} */ role) => me.value !== null && RANKS.indexOf(me.value.role) >= RANKS.indexOf(role);
+
+/* ---- changes: a number for each kind of thing, one more whenever the server says that it changed ---- */
+
+/** @type {import("./vendor/signals.js").Signal<Record<string, number>>} */
+export const changes = signal({ all: 0 });
+
+/** Whatever shows one of these asks again; `all` is everybody. */
+export function changed(/** @type {string[]} */ ...what) {
+  const next = { ...changes.value };
+  for (const name of what.length ? what : ["all"]) next[name] = (next[name] ?? 0) + 1;
+  changes.value = next;
+}
+
+/* ---- the server's clock ---- */
+
+let ahead = 0; // milliseconds that the server's clock is ahead of ours
+
+/** What the server's clock says now, in milliseconds: the browser's may be wrong by an hour. */
+export const serverNow = () => Date.now() + ahead;
+
+/** Takes over the server's time; one second is what the `Date` header of an answer is exact to. */
+export function setServerTime(/** @type {number} */ at, exact = false) {
+  const found = at - Date.now();
+  if (Number.isFinite(found) && (exact || Math.abs(found - ahead) > 2000)) ahead = found;
+}
+
+/** Ticks once a second while somebody looks. */
+export const now = signal(serverNow());
+setInterval(() => document.hidden || (now.value = serverNow()), 1000);
+
+/* ---- toasts ---- */
+
+export const toasts = signal(/** @type {Toast[]} */ ([]));
+let said = 0;
+
+/** Says it at the lower edge for a while. Say what the answer says, and nothing that it does not. */
+export function toast(/** @type {string} */ text, /** @type {"info"|"error"} */ kind = "info", /** @type {string | undefined} */ to = undefined) {
+  const id = ++said;
+  toasts.value = [...toasts.value.slice(-4), { id, text, kind, to }];
+  setTimeout(() => dismiss(id), kind === "error" ? 12000 : 6000);
+}
+
+export const dismiss = (/** @type {number} */ id) => void (toasts.value = toasts.value.filter((one) => one.id !== id));
+
+/* ---- light and dark ---- */
+
+const SCHEME = "redrive-scheme";
+
+/** `light`, `dark`, or empty for what the system says. */
+export const scheme = signal(localStorage.getItem(SCHEME) ?? "");
+
+export function chooseScheme(/** @type {string} */ name) {
+  scheme.value = name;
+  if (name) localStorage.setItem(SCHEME, name);
+  else localStorage.removeItem(SCHEME);
+  showScheme();
+}
+
+export function showScheme() {
+  if (scheme.value) document.documentElement.dataset.scheme = scheme.value;
+  else delete document.documentElement.dataset.scheme;
+}
+
+const dark = matchMedia("(prefers-color-scheme: dark)");
+const systemDark = signal(dark.matches);
+dark.addEventListener("change", () => (systemDark.value = dark.matches));
+
+/** Whether the page is dark now: for what is drawn and cannot be styled. */
+export const isDark = computed(() => (scheme.value ? scheme.value === "dark" : systemDark.value));
