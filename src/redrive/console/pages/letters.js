@@ -1,10 +1,152 @@
-// Letters: not written yet.
+// Letters: the table that the server pages and filters. The filters are the address, so that a link can be sent.
 
-import { html } from "../lib.js";
-import { useTitle } from "../router.js";
-import { Empty, Head } from "../ui.js";
+import { get, post } from "../api.js";
+import { html, useEffect, useState } from "../lib.js";
+import { useRested, useResource } from "../resource.js";
+import { href, query, setQuery, useTitle } from "../router.js";
+import { changed, may } from "../state.js";
+import { Button, Empty, Head, Pager, Panel, Table, confirm, letters as counted, number, toast } from "../ui.js";
+import { COLUMNS, ColumnsMenu, keptColumns, keepColumns } from "./letter_columns.js";
+import { CATEGORIES, LASTS, STATES, asked, paramsOf, queryOf, rememberList, said } from "./letter_filters.js";
 
-export default function Page() {
+const SIZE = 50;
+
+export default function Letters() {
   useTitle("Letters");
-  return html`<${Head} title="Letters" /><${Empty} title="This page is not written yet"><//>`;
+  const filters = asked(query.value);
+  const after = query.value.get("after");
+  const [before, setBefore] = useState(/** @type {(string | null)[]} */ ([])); // the cursors of the pages before this one
+  const [chosen, setChosen] = useState(/** @type {Set<string>} */ (new Set()));
+  const [every, setEvery] = useState(false);
+  const [columns, setColumns] = useState(keptColumns);
+  const key = JSON.stringify(filters);
+  const page = useResource("letters", { ...paramsOf(filters), after, limit: SIZE }, { on: ["letters"] });
+  const ids = (page.data?.letters ?? []).map((letter) => letter.id);
+  useEffect(() => {
+    setChosen(new Set());
+    setEvery(false);
+    setBefore([]);
+  }, [key]);
+  useEffect(() => rememberList(ids), [ids.join()]);
+  const next = page.data?.after && ids.length === SIZE ? () => (setBefore([...before, after]), setQuery({ after: page.data.after }, { replace: false })) : null;
+  const prev = after ? () => (setQuery({ after: before.at(-1) ?? null }, { replace: false }), setBefore(before.slice(0, -1))) : null;
+  const first = before.length * SIZE;
+  const choose = (/** @type {Set<string>} */ wanted) => (setEvery(false), setChosen(wanted));
+
+  return html`
+    <${Head} title="Letters" about="Every message that died, with all its attempts">
+      <${ColumnsMenu} chosen=${columns} choose=${(names) => (keepColumns(names), setColumns(names))} />
+    <//>
+    <${Panel} id="letters" flush from=${page} aside=${html`<${Filters} filters=${filters} />`}
+      empty=${(found) => !found.letters.length && html`<${Nothing} filters=${filters} after=${after} />`}>
+      ${(found) => html`
+        <${Chosen} chosen=${chosen} every=${every} setEvery=${setEvery} filters=${filters} clear=${() => choose(new Set())} />
+        <${Table} caption="Letters" rows=${found.letters} open=${(letter) => href(`/letters/${letter.id}`)} chosen=${every ? new Set(ids) : chosen}
+          choose=${may("operator") ? choose : undefined} columns=${COLUMNS.filter((column) => columns.includes(column.name))} />
+        <${Pager} what="letters" first=${first} count=${found.letters.length} prev=${prev} next=${next} />`}
+    <//>`;
+}
+
+function Nothing({ filters, after }) {
+  if (after) return html`<${Empty} title="There are no more"><a href=${href("/letters")}>To the first page</a><//>`;
+  const narrowed = Object.values(filters).some((value) => (Array.isArray(value) ? value.length : value));
+  return narrowed
+    ? html`<${Empty} title="No letter matches">Take one of the filters away, or <a href=${href("/letters")}>look at all</a>.<//>`
+    : html`<${Empty} title="No letters. Nothing has died.">What fails for good from now on appears here by itself.<//>`;
+}
+
+function Filters({ filters }) {
+  const [typed, setTyped] = useState(filters.text);
+  const text = useRested(typed.trim(), 350);
+  useEffect(() => void (text !== filters.text && setQuery({ text, after: null })), [text]);
+  useEffect(() => void (filters.text !== typed.trim() && filters.text !== text && setTyped(filters.text)), [filters.text]);
+  const sources = useResource("sources", {}, { on: ["sources"] });
+  const set = (name) => (event) => setQuery({ [name]: event.target.value ? [event.target.value] : [], after: null }, { replace: false });
+  const options = (names, chosen) => names.map((name) => html`<option value=${name} selected=${name === chosen}>${name}</option>`);
+  const known = sources.data?.sources ?? [];
+  const named = filters.sources[0] && !known.includes(filters.sources[0]) ? [filters.sources[0], ...known] : known;
+  return html`<div class="filters" role="search">
+    <input type="search" data-search placeholder="Error, id, key, body" aria-label="Search letters" value=${typed} autocomplete="off" spellcheck=${false} maxlength="500"
+      onInput=${(event) => setTyped(event.target.value)} />
+    <select aria-label="State" onChange=${set("states")}><option value="">any state</option>${options(STATES, filters.states.length === 1 && filters.states[0])}
+      ${filters.states.length > 1 && html`<option selected value=${filters.states[0]}>${filters.states.join(", ")}</option>`}</select>
+    <select aria-label="Category" onChange=${set("categories")}><option value="">any category</option>${options(CATEGORIES, filters.categories[0])}</select>
+    <select aria-label="Source" onChange=${set("sources")}><option value="">any source</option>${options(named, filters.sources[0])}</select>
+    <select aria-label="Time" onChange=${(event) => setQuery({ last: event.target.value || null, after: null }, { replace: false })}>
+      <option value="">any time</option>${LASTS.map(([name, words]) => html`<option value=${name} selected=${name === filters.last}>${words}</option>`)}</select>
+    ${["groups", "tenants", "error_type", "code", "ids"].filter((name) => filters[name]?.length).map((name) => html`<button type="button" class="chip" aria-label=${`Remove the filter ${name}`}
+      onClick=${() => setQuery({ [name]: Array.isArray(filters[name]) ? [] : null, after: null }, { replace: false })}>${name.replace(/s$/, "")}: ${said(filters[name])} ×</button>`)}
+  </div>`;
+}
+
+/** What is chosen, and what can be done with it: rows, or all that match. */
+function Chosen({ chosen, every, setEvery, filters, clear }) {
+  const [total, setTotal] = useState(/** @type {number | null} */ (null));
+  const key = JSON.stringify(filters);
+  useEffect(() => setTotal(null), [key]);
+  if (!may("operator") || (!chosen.size && !every)) return null;
+  const count = every ? total : chosen.size;
+  const everything = queryOf(filters);
+  const all = Object.keys(everything).length === 0;
+  const selection = every ? { query: everything, all } : { ids: [...chosen] };
+  const chooseAll = async () => {
+    setTotal((await post("count", everything)).count);
+    setEvery(true);
+  };
+  const archive = () => confirm({
+    title: `Archive ${every ? `all ${number(total)} that match` : counted(chosen.size)}?`,
+    body: html`<p>They are done with: no retry and no replay takes them. Unarchive brings them back.</p>`,
+    verb: "Archive",
+    danger: true,
+    act: async () => {
+      const { archived } = await post("letters/archive", selection);
+      toast(archived === count ? `${counted(archived)} archived` : `${counted(archived)} of ${number(count)} archived; the others were on their way`);
+      clear();
+      changed("letters", "groups");
+    },
+  });
+  const unarchive = async () => {
+    const { unarchived } = await post("letters/unarchive", selection);
+    toast(unarchived ? `${counted(unarchived)} back as they were` : "None of them was archived");
+    clear();
+    changed("letters", "groups");
+  };
+  const wizard = every ? `/replays/new?${new URLSearchParams(flat(paramsOf(filters)))}` : `/replays/new?${new URLSearchParams([...chosen].map((id) => ["ids", id]))}`;
+  return html`<div class="chosen" role="status">
+    <strong>${every ? `All ${counted(total)} that match` : counted(chosen.size)}</strong>
+    ${!every && html`<${Button} act=${chooseAll} kind="quiet">Choose all that match<//>`}
+    <span class="chosen-acts">
+      <a class="button primary" href=${href(wizard)}>Replay…</a>
+      <button type="button" class="button" onClick=${archive}>Archive…</button>
+      <${Button} act=${unarchive}>Unarchive<//>
+      <${Button} act=${() => saveAll(every ? everything : { ids: [...chosen] })}>Export<//>
+      <button type="button" class="button quiet" onClick=${clear}>Clear</button>
+    </span></div>`;
+}
+
+const flat = (parameters) => Object.entries(parameters).flatMap(([name, value]) => (Array.isArray(value) ? value.map((one) => [name, String(one)]) : value ? [[name, String(value)]] : []));
+
+/** The letters as they are shown, masked, as JSON lines: as many as a browser should hold. */
+async function saveAll(wanted) {
+  const { exported, blob, more } = await exportOf(wanted);
+  const link = document.createElement("a");
+  link.href = URL.createObjectURL(blob);
+  link.download = "letters.jsonl";
+  link.click();
+  URL.revokeObjectURL(link.href);
+  toast(more ? `The newest ${counted(exported)} exported, as they are shown; redrive export has them all` : `${counted(exported)} exported, as they are shown`);
+}
+
+const MOST = 10_000;
+
+async function exportOf(wanted) {
+  /** @type {string[]} */
+  const lines = [];
+  let after = null;
+  do {
+    const page = await get("letters", { ...wanted, after, limit: 1000 });
+    lines.push(...page.letters.map((letter) => JSON.stringify(letter)));
+    after = page.after;
+  } while (after && lines.length < MOST);
+  return { exported: lines.length, more: Boolean(after), blob: new Blob([lines.map((line) => `${line}\n`).join("")], { type: "application/x-ndjson" }) };
 }
