@@ -113,7 +113,7 @@ function Chosen({ chosen, every, setEvery, filters, clear }) {
   };
   const wizard = every ? `/replays/new?${new URLSearchParams(flat(paramsOf(filters)))}` : `/replays/new?${new URLSearchParams([...chosen].map((id) => ["ids", id]))}`;
   return html`<div class="chosen" role="status">
-    <strong>${every ? `All ${counted(total)} that match` : counted(chosen.size)}</strong>
+    <strong>${every ? `All ${number(total)} that match` : counted(chosen.size)}</strong>
     ${!every && html`<${Button} act=${chooseAll} kind="quiet">Choose all that match<//>`}
     <span class="chosen-acts">
       <a class="button primary" href=${href(wizard)}>Replay…</a>

@@ -1,10 +1,93 @@
-// New replay: not written yet.
+// The wizard of a replay: what would be sent, what speaks against it, how carefully; then it is followed on its own page.
 
-import { html } from "../lib.js";
-import { useTitle } from "../router.js";
-import { Empty, Head } from "../ui.js";
+import { inWords, post } from "../api.js";
+import { html, useEffect, useMemo, useState } from "../lib.js";
+import { go, href, query, useTitle } from "../router.js";
+import { may, serverNow } from "../state.js";
+import { Button, Chip, Empty, Facts, Field, Head, Panel, duration, letters, number } from "../ui.js";
+import { Text } from "../tree.js";
+import { waits } from "./approval_parts.js";
+import { asked, queryOf } from "./letter_filters.js";
 
-export default function Page() {
+const MANY = 100;
+
+export default function NewReplay() {
   useTitle("New replay");
-  return html`<${Head} title="New replay" /><${Empty} title="This page is not written yet"><//>`;
+  const address = query.value.toString();
+  // up to now, by the server's clock: what dies after this plan is shown is not part of what is agreed to
+  const wanted = useMemo(() => {
+    const selected = queryOf(asked(query.value));
+    return selected.ids || selected.before ? selected : { ...selected, before: new Date(serverNow()).toISOString() };
+  }, [address]);
+  const every = Object.keys(wanted).every((name) => name === "before");
+  const [rate, setRate] = useState("");
+  const [plan, setPlan] = useState(/** @type {any} */ (null));
+  const [why, setWhy] = useState("");
+  useEffect(() => {
+    let left = false;
+    setWhy("");
+    const timer = setTimeout(async () => {
+      try {
+        const made = await post("replays/plan", { query: wanted, rate: Number(rate) || null });
+        if (!left) setPlan(made);
+      } catch (error) {
+        if (!left) setWhy(inWords(error));
+      }
+    }, plan ? 300 : 0);
+    return () => void ((left = true), clearTimeout(timer));
+  }, [wanted, rate]);
+  return html`<${Head} title="New replay" back=${[href("/replays"), "Replays"]} about="Exactly what is selected now is frozen when it starts" />
+    ${why && html`<p class="caution" role="alert">${why}</p>`}
+    <ol class="steps" aria-label="Steps"><li aria-current="step">Plan</li><li>A few first</li><li>More, step by step</li><li>Done</li></ol>
+    ${!plan ? !why && html`<${Panel} title="What would be sent" from=${{ data: null, error: null, loading: true, reload: () => {} }} />` : html`
+      <div class="columns"><div><${Planned} plan=${plan} wanted=${wanted} every=${every} /></div>
+      <div>${may("operator") ? html`<${Order} plan=${plan} wanted=${wanted} every=${every} rate=${rate} setRate=${setRate} />` : html`<${Panel} title="How"><p class="faint">Starting a replay takes an operator.</p><//>`}</div></div>`}`;
+}
+
+/** The selection in numbers, and what speaks against it. */
+function Planned({ plan, wanted, every }) {
+  const filters = Object.entries(wanted).filter(([name]) => name !== "before");
+  return html`<${Panel} id="plan" title="What would be sent" about=${letters(plan.total)}>
+      ${plan.total === 0 && html`<${Empty} title="Nothing of it can be sent">${plan.left_out ? `${letters(plan.left_out)} are resolved, archived, sent or on their way.` : "No letter matches."}<//>`}
+      ${plan.warnings.length > 0 && html`<ul class="warnings">${plan.warnings.map((text) => html`<li class="caution"><${Text} value=${text} /></li>`)}</ul>`}
+      <${Facts} rows=${[
+        ["Selected by", every ? html`<strong>every letter there is</strong>` : filters.map(([name, value]) => html`<${Chip}><${Text} value=${`${name}: ${Array.isArray(value) ? (value.length > 3 ? `${value.length} of them` : value.join(", ")) : value}`} /><//> `)],
+        ...Object.entries(plan.targets).map(([target, count]) => [html`back to <${Text} value=${target} />`, letters(count)]),
+        ...Object.entries(plan.not_configured).map(([name, count]) => ["Skipped", html`<span class="caution">${letters(count)}: this server has no transport ${name}</span>`]),
+        ["Left out", plan.left_out > 0 && `${letters(plan.left_out)}: resolved, archived, sent or on their way`],
+        ["Takes at least", plan.seconds !== null && plan.seconds > 0 && duration(plan.seconds)],
+      ]} />
+    <//>
+    <${Panel} title="Of these groups" about=${number(plan.groups.length)}><ul class="stack">${plan.groups.map((group) => html`<li key=${group.id}>
+      <strong>${letters(group.count)}</strong> <a href=${href(`/groups/${group.id}`)}><${Text} value=${group.error_type} /></a> <span class="faint"><${Text} value=${group.message} /></span></li>`)}</ul><//>`;
+}
+
+function Order({ plan, wanted, every, rate, setRate }) {
+  const [reason, setReason] = useState("");
+  const [guarded, setGuarded] = useState(/** @type {boolean | null} */ (null));
+  const [canary, setCanary] = useState("5");
+  const [ramp, setRamp] = useState("5,20,100");
+  const [guard, setGuard] = useState("10");
+  const [order, setOrder] = useState(true);
+  const [sure, setSure] = useState(false);
+  const careful = guarded ?? plan.total > MANY;
+  const start = async () => {
+    const steps = careful ? { canary: Number(canary), ramp: ramp.split(",").map(Number), guard: Number(guard) } : {};
+    const replay = await post("replays", { query: wanted, all: every, rate: Number(rate) || null, reason, order, guarded: careful, ...steps });
+    if (waits(replay)) go("/approvals/" + replay.approval.id);
+    else go(`/replays/${replay.id}`);
+  };
+  const typed = (set) => (event) => set(event.target.value);
+  return html`<${Panel} id="order" title="How">
+    <${Field} label="Letters a second" about="empty: as fast as it goes"><input type="number" id="rate" min="0.1" step="any" inputmode="decimal" value=${rate} onInput=${typed(setRate)} /><//>
+    <label class="row"><input type="checkbox" id="guarded" checked=${careful} onChange=${(event) => setGuarded(event.target.checked)} /> A few first, then more, and pause by itself when too many die again</label>
+    ${careful && html`<div class="fields">
+      <${Field} label="A few first"><input type="number" min="1" max="10000" value=${canary} onInput=${typed(setCanary)} /><//>
+      <${Field} label="Then percent of all"><input type="text" value=${ramp} pattern="[0-9., ]+" onInput=${typed(setRamp)} /><//>
+      <${Field} label="Pause over percent"><input type="number" min="0" max="100" step="any" value=${guard} onInput=${typed(setGuard)} /><//></div>`}
+    <label class="row"><input type="checkbox" checked=${order} onChange=${(event) => setOrder(event.target.checked)} /> Letters of one key one after the other</label>
+    <${Field} label="Reason" about="for the audit trail"><input type="text" id="reason" maxlength="1000" placeholder="such as: the bug is mended" value=${reason} onInput=${typed(setReason)} /><//>
+    ${every && html`<label class="row caution"><input type="checkbox" checked=${sure} onChange=${(event) => setSure(event.target.checked)} /> Every letter there is, of every group and source</label>`}
+    <div class="dialog-acts"><a class="button" href=${href("/replays")}>Cancel</a>
+      <${Button} act=${start} kind="primary" id="confirm" disabled=${plan.total === 0 || (every && !sure)}>Send ${letters(plan.total)} back<//></div><//>`;
 }
