@@ -1,10 +1,66 @@
-// Approvals: not written yet.
+// Approvals: acts past a size wait here for a second person.
 
-import { html } from "../lib.js";
-import { useTitle } from "../router.js";
-import { Empty, Head } from "../ui.js";
+import { part, post } from "../api.js";
+import { html, useState } from "../lib.js";
+import { useResource } from "../resource.js";
+import { href, useTitle } from "../router.js";
+import { changed, me } from "../state.js";
+import { Button, Chip, Empty, Facts, Field, FormDialog, Head, Panel, Pill, Skeleton, Table, Time, Trouble, confirm, letters, toast } from "../ui.js";
+import { Text } from "../tree.js";
 
-export default function Page() {
+export default function Approvals({ id }) {
+  return id ? html`<${One} id=${id} />` : html`<${All} />`;
+}
+
+const nameOf = (actor) => (actor ? actor.name : "");
+const isMine = (approval) => approval.by.id === me.value?.id && approval.by.via === me.value?.via;
+
+function All() {
   useTitle("Approvals");
-  return html`<${Head} title="Approvals" /><${Empty} title="This page is not written yet"><//>`;
+  const found = useResource("approvals", { limit: 200 }, { on: ["approvals", "replays"] });
+  const columns = [
+    { name: "what", title: "What", kind: "grow", cell: (approval) => html`<a class="title" href=${href(`/approvals/${approval.id}`)}>${approval.action} of ${letters(approval.total)}</a> <span class="message"><${Text} value=${approval.what || approval.reason} /></span>` },
+    { name: "state", title: "State", cell: (approval) => html`<${Pill} state=${approval.state} />` },
+    { name: "by", title: "Asked by", kind: "wrap", label: "asked by", cell: (approval) => nameOf(approval.by) },
+    { name: "decided", title: "Decided by", kind: "wrap", label: "decided by", cell: (approval) => nameOf(approval.decided_by) },
+    { name: "at", title: "Asked", kind: "nowrap faint", label: "asked", cell: (approval) => html`<${Time} at=${approval.at} />` },
+    { name: "until", title: "Until", kind: "nowrap faint", label: "until", cell: (approval) => approval.state === "waiting" && html`<${Time} at=${approval.expires_at} coming />` },
+  ];
+  return html`<${Head} title="Approvals" about="Large acts wait for a second person; what is approved is exactly what was frozen" />
+    <${Panel} id="approvals" flush from=${found} empty=${(rows) => !rows.length && html`<${Empty} title="Nothing waits for a second person">Acts on more letters than access.approve_over wait here. <//>`}>
+      ${(rows) => html`<${Table} caption="Approvals" rows=${rows} columns=${columns} open=${(approval) => href(`/approvals/${approval.id}`)} />`}<//>`;
+}
+
+function One({ id }) {
+  const found = useResource(`approvals/${part(id)}`, {}, { on: ["approvals", "replays"] });
+  const [asks, setAsks] = useState(false);
+  const approval = found.data;
+  useTitle("Approval");
+  const back = /** @type {[string, string]} */ ([href("/approvals"), "Approvals"]);
+  if (!approval) return html`<${Head} title="Approval" back=${back} />${found.error ? html`<${Trouble} error=${found.error} again=${found.reload} />` : html`<${Skeleton} />`}`;
+  const act = async (verb, body = {}) => {
+    const after = await post(`approvals/${part(approval.id)}/${verb}`, body);
+    toast(`${after.state}${after.result ? `: ${after.result}` : ""}`);
+    changed("approvals", "replays", "letters");
+    found.reload();
+  };
+  const approve = () => confirm({ title: `Approve ${approval.action} of ${letters(approval.total)}?`, body: html`<p>Asked for by <strong>${nameOf(approval.by)}</strong>. It is carried out on exactly what was frozen.</p>`, verb: "Approve", act: () => act("approve") });
+  return html`<${Head} back=${back} title=${html`${approval.action} of ${letters(approval.total)} <${Pill} state=${approval.state} />`} about=${`asked for by ${nameOf(approval.by)}`}>
+      ${approval.state === "waiting" && (isMine(approval)
+        ? html`<span class="faint">Somebody else has to approve it</span><${Button} act=${() => act("withdraw")}>Withdraw<//>`
+        : html`<button type="button" class="button" onClick=${() => setAsks(true)}>Refuse…</button><button type="button" class="button primary" onClick=${approve}>Approve…</button>`)}<//>
+    <${Panel} title="What exactly"><${Facts} rows=${[
+      ["What", html`<${Text} value=${approval.what} />`],
+      ["Reason", html`<${Text} value=${approval.reason} />`],
+      ["Replay", approval.replay && html`<a href=${href(`/replays/${part(approval.replay)}`)}>${approval.replay}</a>`],
+      ["Selected by", approval.query && Object.entries(approval.query).map(([name, value]) => html`<${Chip}><${Text} value=${`${name}: ${Array.isArray(value) ? value.slice(0, 5).join(", ") : value}`} /><//> `)],
+      ["Of", approval.places.slice(0, 20).map(([source, tenant]) => html`<${Chip}><${Text} value=${tenant ? `${source} / ${tenant}` : source} /><//> `)],
+      ["Asked", html`<${Time} at=${approval.at} full />`],
+      ["Until", html`<${Time} at=${approval.expires_at} coming full />`],
+      ["Decided", approval.decided_by && html`by ${nameOf(approval.decided_by)} <${Time} at=${approval.decided_at} full />`],
+      ["Why", html`<${Text} value=${approval.why} />`],
+      ["Result", html`<${Text} value=${approval.result} />`],
+    ]} /><//>
+    ${asks && html`<${FormDialog} title="Refuse it" verb="Refuse" danger close=${() => setAsks(false)} act=${({ reason }) => act("refuse", { reason })}>
+      <${Field} label="Why not"><input type="text" name="reason" required maxlength="1000" /><//><//>`}`;
 }

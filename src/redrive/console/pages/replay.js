@@ -85,7 +85,7 @@ function Progress({ replay, state, tally }) {
     ${replay.guard && html`<${Steps} replay=${replay} />`}
     <section class="stats" aria-label="Numbers">${PARTS.map((name) => html`<${Stat} key=${name} name=${WORDS[name]} value=${number(count(name))} tone=${name === "failed" && count(name) ? "red" : name === "resolved" && count(name) ? "green" : undefined} about=${replay.total ? percent(count(name) / replay.total) : ""} />`)}</section>
     ${state === "running" && replay.awaits && html`<p class="faint">It waits for <${Text} value=${replay.awaits} /></p>`}
-    ${replay.waits?.map((wait) => html`<p class="caution"><${Text} value=${[wait.target ?? wait.name, wait.why].filter(Boolean).join(": ")} /></p>`)}<//>`;
+    ${replay.waits?.map((wait) => html`<p class="caution"><${Text} value=${`${wait.source}: ${wait.why}`} /></p>`)}<//>`;
 }
 
 /** The canary and the ramp: which step it is at. */
