@@ -3,7 +3,7 @@
 import { computed, signal } from "./lib.js";
 
 /**
- * @typedef {{name: string, role: "viewer"|"operator"|"admin", csrf?: string, may_unmask?: boolean}} Me
+ * @typedef {{name: string, role: "viewer"|"operator"|"admin", csrf?: string, may_unmask?: boolean, id?: string, via?: string}} Me
  * @typedef {{position: "wait"|"on"|"part"|"off", text: string}} Live
  * @typedef {{id: number, text: string, kind: "info"|"error", to?: string}} Toast
  */
