@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import sqlite3
 import threading
-from collections.abc import AsyncIterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import httpx
@@ -44,9 +44,9 @@ class Search:
 
 
 @pytest.fixture
-def database(tmp_path: Path) -> AsyncIterator[Database]:
+def database(tmp_path: Path) -> Iterator[Database]:
     opened = open_database(f"sqlite:///{tmp_path / 'redrive.db'}")
-    yield opened  # type: ignore[misc]
+    yield opened
     close_database(opened)
 
 

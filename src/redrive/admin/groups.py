@@ -13,7 +13,9 @@ from msgspec import Meta, Struct
 from redrive.access.actors import Actor, Role
 from redrive.admin.letters import Limit
 from redrive.admin.wire import from_url
+from redrive.forensics.differs import Differences
 from redrive.forensics.marks import Mark
+from redrive.forensics.notes import GroupNote
 from redrive.forensics.query import Query
 from redrive.service import FixReport, GroupView, Service
 
@@ -33,6 +35,18 @@ class Muting(Struct, frozen=True, forbid_unknown_fields=True):
 
     seconds: Annotated[float, Meta(gt=0, le=366 * 86_400)]
     why: Annotated[_Why, Meta(min_length=1)]
+
+
+class Noting(Struct, frozen=True, forbid_unknown_fields=True):
+    """What to write down."""
+
+    text: Annotated[str, Meta(min_length=1, max_length=10_000)]
+
+
+class Assigning(Struct, frozen=True, forbid_unknown_fields=True):
+    """Who sees to a group; null: nobody does any more."""
+
+    to: Annotated[str, Meta(min_length=1, max_length=200)] | None
 
 
 class Unmuted(Struct, frozen=True):
@@ -94,9 +108,50 @@ async def unmute_group(service: NamedDependency[Service], actor: NamedDependency
     return Unmuted(await service.unmute(id, actor=actor))
 
 
+@get("/groups/{id:str}/notes", role=Role.VIEWER)
+async def list_group_notes(service: NamedDependency[Service], id: FromPath[str]) -> list[GroupNote]:
+    """What people wrote down beside it, the oldest first. Who reaches a part of the group only is told none."""
+    return await service.group_notes(id)
+
+
+@post("/groups/{id:str}/notes", role=Role.OPERATOR, status_code=200)
+async def note_group(
+    service: NamedDependency[Service], actor: NamedDependency[Actor], id: FromPath[str], data: JSONBody[Noting]
+) -> list[GroupNote]:
+    """Write something down beside it. The newest 200 notes are kept."""
+    return await service.note_group(id, data.text, actor=actor)
+
+
+@post("/groups/{id:str}/assign", role=Role.OPERATOR, status_code=200)
+async def assign_group(
+    service: NamedDependency[Service], actor: NamedDependency[Actor], id: FromPath[str], data: JSONBody[Assigning]
+) -> GroupView:
+    """Say who sees to it."""
+    return await service.assign(id, data.to, actor=actor)
+
+
+@get("/groups/{id:str}/differs", role=Role.VIEWER)
+async def show_differences(service: NamedDependency[Service], id: FromPath[str]) -> Differences:
+    """Which values many of its letters have, and few others of its sources do: fields of a JSON body, headers, tenant,
+    version and worker, as they are shown. Of a sample: up to 400 of the newest letters of both."""
+    return await service.differs(id)
+
+
 router = Router(
     "/api",
-    route_handlers=[list_groups, list_muted, show_group, fix_group, unfix_group, mute_group, unmute_group],
+    route_handlers=[
+        list_groups,
+        list_muted,
+        show_group,
+        fix_group,
+        unfix_group,
+        mute_group,
+        unmute_group,
+        list_group_notes,
+        note_group,
+        assign_group,
+        show_differences,
+    ],
     dependencies={"filters": from_url(Query)},
     tags=["groups"],
 )

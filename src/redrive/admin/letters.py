@@ -19,7 +19,7 @@ from redrive.forensics.carried import CarriedMessage
 from redrive.forensics.query import Query
 from redrive.forensics.stats import Stats
 from redrive.forensics.views import Detail
-from redrive.service import ReplayReport, Service, Sources, Summaries
+from redrive.service import RetryReport, Service, Sources, Summaries
 from redrive.stores.base import Cursor
 
 Ids = Annotated[tuple[str, ...], Meta(min_length=1, max_length=1000)]
@@ -100,8 +100,9 @@ async def unmask_letter(
 @post("/letters/retry", role=Role.OPERATOR, status_code=200)
 async def retry_letters(
     service: NamedDependency[Service], actor: NamedDependency[Actor], data: JSONBody[Named]
-) -> ReplayReport:
-    """Send these back now."""
+) -> RetryReport:
+    """Send these back now. `letters` says what the ledger says of each: sent, skipped or waiting and why, or refused,
+    because it is on its way already, resolved or archived."""
     return await service.retry(data.ids, actor=actor)
 
 

@@ -87,10 +87,13 @@ async def start_replay(
     actor: NamedDependency[Actor],
     data: JSONBody[Order],
 ) -> Replay:
-    """The selection is frozen when this answers, its size is in `total`; the letters go out in the background."""
+    """The selection is frozen when this answers, its size is in `total`; the letters go out in the background. One of
+    more than 5,000 letters answers at once, while it is `freezing`: that goes on in the background, whoever dies, of
+    exactly the letters that were there when it was asked for."""
     replay = await service.replay(
         data.query,
         every=data.all,
+        later=True,
         actor=actor,
         rate=data.rate,
         reason=data.reason,

@@ -24,6 +24,7 @@ from redrive.service import ReplayReport, Service
 from redrive.stores.base import EntryStatus
 
 _LOOK_EVERY = 0.25
+_MOST_LINES = 50
 _QUIET = 5.0  # so long without any outcome, and we ask whether a worker runs
 
 Start = Callable[[Service], Awaitable[Replay]]
@@ -48,8 +49,14 @@ def waiting(function: Callable[..., Any]) -> Callable[..., Any]:
     return click.option("--wait", is_flag=True, help=text)(wrapped)
 
 
-def follow_replay(start: Start, patience: Patience, *, as_json: bool, settings: Settings | None = None) -> None:
-    """Start or resume a replay, send it, show what became of it. Whatever stops us, it can be resumed."""
+def follow_replay(
+    start: Start, patience: Patience, *, as_json: bool, settings: Settings | None = None, each: bool = False
+) -> None:
+    """Start or resume a replay, send it, show what became of it. Whatever stops us, it can be resumed.
+
+    each   of few letters, say what the ledger says of each that was not sent
+    """
+    lines: list[str] = []
     begun: list[Replay] = []  # as it was when we last knew, for whoever has to go on with it
 
     async def work(service: Service) -> ReplayReport:
@@ -57,7 +64,9 @@ def follow_replay(start: Start, patience: Patience, *, as_json: bool, settings: 
         report = await _sent(service, begun[-1])
         begun.append(report.replay)
         is_paused = report.replay.state is ReplayState.PAUSED
-        return await _known(service, report, patience) if patience.wait and not is_paused else report
+        report = await _known(service, report, patience) if patience.wait and not is_paused else report
+        lines.extend(await _not_sent(service, report) if each else ())
+        return report
 
     try:
         report = ask(work, Needs.QUEUES, settings)
@@ -65,9 +74,22 @@ def follow_replay(start: Start, patience: Patience, *, as_json: bool, settings: 
         raise Stopped(f"interrupted{_how_to_go_on(begun)}", INTERRUPTED) from None
     except Unavailable as error:
         raise Stopped(f"{error}{_how_to_go_on(begun)}", UNAVAILABLE) from error
+    for line in () if as_json else lines:
+        say(line)
     tell_json(report) if as_json else say(_said(report))
     if _is_partial(report, patience):
         raise click.exceptions.Exit(NOTHING)
+
+
+async def _not_sent(service: Service, report: ReplayReport) -> list[str]:
+    """A line for each letter that was not sent back, or failed again, and why."""
+    entries, _ = await service.replay_entries(report.replay.id, limit=_MOST_LINES)
+    fine = (EntryStatus.SENT, EntryStatus.RESOLVED)
+    return [
+        f"{entry.letter} {entry.status}{': ' + plain(entry.note) if entry.note else ''}"
+        for entry in entries
+        if entry.status not in fine
+    ]
 
 
 async def _sent(service: Service, replay: Replay) -> ReplayReport:
@@ -77,7 +99,7 @@ async def _sent(service: Service, replay: Replay) -> ReplayReport:
     with Bar("sending", replay.total) as bar:
         while True:
             report = await _run(service, replay.id, bar)
-            if report.replay.state is not ReplayState.RUNNING:
+            if report.replay.state not in (ReplayState.RUNNING, ReplayState.FREEZING):
                 return report
             for text in _why_not_yet(report.replay):
                 if text not in told:

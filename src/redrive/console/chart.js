@@ -79,7 +79,7 @@ function options(/** @type {(Line & {index: number})[]} */ lines, /** @type {any
     legend: { show: false },
     cursor: { y: false, points: { show: false }, drag: { x: Boolean(zoom.current), y: false, setScale: false } },
     scales: { x: { range: (_plot, first, last) => [first, last + step] }, y: { range: (_plot, _least, most) => [0, Math.max(4, most * 1.08)] } },
-    axes: [{ ...axis, size: 26, space: 70 }, { ...axis, size: 44, space: 36, values: (_plot, values) => values.map((value) => (Number.isInteger(value) ? short(value) : "")) }],
+    axes: [{ ...axis, size: 24, space: 64, values: (_plot, values) => values.map((value, index) => moment(value, values[index - 1])) }, { ...axis, size: 44, space: 36, values: (_plot, values) => values.map((value) => (Number.isInteger(value) ? short(value) : "")) }],
     series: [{}, ...lines.map((line) => ({ label: line.name, fill: colour(toneOf(line.name, line.index)), width: 0, paths: bars, points: { show: false } })).reverse()],
     hooks: {
       setCursor: [(plot) => setAt(plot.cursor.idx ?? null)],
@@ -92,6 +92,14 @@ function options(/** @type {(Line & {index: number})[]} */ lines, /** @type {any
       }],
     },
   };
+}
+
+/** `14:00`, and the day where another begins. */
+function moment(/** @type {number} */ at, /** @type {number | undefined} */ before) {
+  const date = new Date(1000 * at);
+  const day = date.toLocaleDateString("en-GB", { day: "numeric", month: "short" });
+  const midnight = date.getHours() + date.getMinutes() === 0;
+  return midnight || (before !== undefined && at - before >= 86_400) ? day : date.toLocaleTimeString("en-GB", { hour: "2-digit", minute: "2-digit" });
 }
 
 /** A canvas does not know `light-dark(…)`: the colour as the page paints it. */

@@ -2,7 +2,7 @@
 
 import { Problem, get, hasToken, headers } from "./api.js";
 import { signal } from "./lib.js";
-import { asksToSignIn, changed, live, me, setServerTime } from "./state.js";
+import { asksToSignIn, heard, live, me, setServerTime } from "./state.js";
 
 const POLL = 4000; // where there is no stream
 const SILENT = 45_000; // the server says something every 15 s
@@ -13,6 +13,9 @@ export const replayNews = signal(/** @type {Record<string, any>} */ ({}));
 
 let running = /** @type {AbortController | null} */ (null);
 let last = "";
+let wasOpen = false;
+let firstWord = () => {};
+const settled = new Promise((done) => (firstWord = () => done(undefined)));
 
 /** Follows the server as long as the tab can be seen. Called again it begins anew, as when the token is another. */
 export function follow() {
@@ -34,10 +37,12 @@ async function keepOn(/** @type {AbortSignal} */ stop) {
     try {
       const streams = await stream(stop, () => (failures = 0));
       if (!streams) await poll(stop);
+      else live.value = { position: "wait", text: "reconnecting" };
     } catch (error) {
       if (stop.aborted) return;
       if (error instanceof Problem && error.status === 401) return;
       live.value = { position: "off", text: failures++ < 1 ? "reconnecting" : "server away, reconnecting" };
+      firstWord();
     }
     const wait = Math.min(500 * 2 ** failures, LONGEST_WAIT) * (0.75 + Math.random() / 2);
     await rest(wait, stop);
@@ -62,8 +67,9 @@ async function stream(/** @type {AbortSignal} */ stop, /** @type {() => void} */
     if (!response.ok || !response.body) throw new Problem(`the server answered ${response.status}`, null, response.status);
     opened();
     live.value = { position: "on", text: "live" };
-    me.value ??= await get("me", {}, stop);
-    changed(); // whatever was missed meanwhile
+    if (wasOpen) heard(); // whatever was missed meanwhile
+    wasOpen = true;
+    firstWord();
     const reader = response.body.pipeThrough(new TextDecoderStream()).getReader();
     for (let text = "", { value, done } = await reader.read(); !done; { value, done } = await reader.read()) {
       clearTimeout(timer);
@@ -91,7 +97,7 @@ function take(/** @type {string} */ event) {
 
 function act(/** @type {string} */ name, /** @type {any} */ data) {
   if (name === "hello") setServerTime(Date.parse(data.server_time), true);
-  else if (name === "changed") changed(...data.what);
+  else if (name === "changed") heard(...data.what);
   else if (name === "replay") replayNews.value = { ...replayNews.value, [data.id]: data };
   else if (name === "bye") get("me").then((found) => void (me.value = found), () => undefined);
 }
@@ -99,23 +105,37 @@ function act(/** @type {string} */ name, /** @type {any} */ data) {
 /** Without a stream: asks whether the server is there, and lets all that is shown ask again. */
 async function poll(/** @type {AbortSignal} */ stop) {
   live.value = { position: "on", text: "live" };
+  firstWord();
   while (!stop.aborted) {
     await rest(POLL, stop);
     if (stop.aborted) return;
     me.value = await get("me", {}, stop);
     live.value = { position: "on", text: "live" };
-    changed();
+    heard();
   }
 }
 
-/** Who we are; asks to sign in where nobody knows us. */
+/**
+ * Who we are; asks to sign in where nobody knows us. Pages are shown once the stream is open, so that nothing changes
+ * unheard between what they ask first and what they are told; a stream that takes long is not waited for.
+ */
 export async function recognise() {
-  try {
-    me.value = await get("me");
-    asksToSignIn.value = null;
-  } catch (error) {
-    if (!(error instanceof Problem) || error.status !== 401) live.value = { position: "off", text: "server away, reconnecting" };
-    else if (!hasToken()) asksToSignIn.value = "";
+  const stop = new AbortController();
+  for (let wait = 500; ; wait = Math.min(2 * wait, LONGEST_WAIT)) {
+    try {
+      const found = await get("me");
+      asksToSignIn.value = null;
+      follow();
+      await Promise.race([settled, rest(1000, stop.signal)]);
+      me.value = found;
+      return;
+    } catch (error) {
+      if (error instanceof Problem && error.status === 401) {
+        if (!hasToken()) asksToSignIn.value = "";
+        return;
+      }
+      live.value = { position: "off", text: "server away, reconnecting" };
+    }
+    await rest(wait, stop.signal);
   }
-  follow();
 }

@@ -4,6 +4,9 @@ import { Problem, get } from "./api.js";
 import { effect, useCallback, useEffect, useRef, useState } from "./lib.js";
 import { changes } from "./state.js";
 
+const SHORTEST = 1000; // milliseconds between two questions that were not asked by hand
+const SHARE = 10; // and so many times what the last answer took
+
 /**
  * @template T
  * @typedef {{data: T | null, error: Problem | null, loading: boolean, reload: () => void}} Resource
@@ -23,11 +26,14 @@ export function useResource(path, parameters = {}, { on = [] } = {}) {
   const [state, setState] = useState({ key, path, data: /** @type {any} */ (null), error: /** @type {Problem | null} */ (null), loading: true });
   const asking = useRef(/** @type {AbortController | null} */ (null));
   const again = useRef(false);
+  const rested = useRef(0); // when it may be asked again because something changed
+  const timer = useRef(0);
 
   const load = useCallback(async () => {
     if (path === null) return;
     if (asking.current) return void (again.current = true); // one at a time: a slow answer is not asked for twice
     const asked = (asking.current = new AbortController());
+    const began = performance.now();
     try {
       const data = await get(path, parameters, asked.signal);
       if (!asked.signal.aborted) setState({ key, path, data, error: null, loading: false });
@@ -36,16 +42,25 @@ export function useResource(path, parameters = {}, { on = [] } = {}) {
       if (!asked.signal.aborted) setState((before) => ({ ...before, key, error: problem, loading: false }));
     }
     if (asking.current === asked) asking.current = null;
+    rested.current = performance.now() + Math.max(SHORTEST, SHARE * (performance.now() - began));
     if (again.current && !asked.signal.aborted) {
       again.current = false;
-      load();
+      later();
     }
   }, [key]);
 
+  /** A question that costs the server much is asked less often, however much changes. */
+  const later = () => {
+    clearTimeout(timer.current);
+    timer.current = setTimeout(load, Math.max(0, rested.current - performance.now()));
+  };
+
   useEffect(() => {
+    rested.current = 0;
     setState((before) => ({ ...before, key, path, data: before.path === path ? before.data : null, error: null, loading: true }));
     load();
     return () => {
+      clearTimeout(timer.current);
       asking.current?.abort();
       asking.current = null;
       again.current = false;
@@ -54,11 +69,12 @@ export function useResource(path, parameters = {}, { on = [] } = {}) {
 
   const names = on.join();
   useEffect(() => {
-    let first = true;
+    let before = /** @type {string | null} */ (null);
     return effect(() => {
-      const seen = ["all", ...names.split(",")].map((name) => changes.value[name] ?? 0).join();
-      if (first || !seen) first = false;
-      else load();
+      const { counts, mine } = changes.value;
+      const seen = ["all", ...names.split(",")].map((name) => counts[name] ?? 0).join();
+      if (before !== null && seen !== before) mine ? load() : later();
+      before = seen;
     });
   }, [load, names]);
 

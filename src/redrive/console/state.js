@@ -23,15 +23,20 @@ export const may = (/** @type {string} */ role) => me.value !== null && RANKS.in
 
 /* ---- changes: a number for each kind of thing, one more whenever the server says that it changed ---- */
 
-/** @type {import("./vendor/signals.js").Signal<Record<string, number>>} */
-export const changes = signal({ all: 0 });
+/** mine: the last of them was an act of this page, whose outcome somebody waits to see */
+export const changes = signal({ counts: /** @type {Record<string, number>} */ ({}), mine: false });
 
-/** Whatever shows one of these asks again; `all` is everybody. */
-export function changed(/** @type {string[]} */ ...what) {
-  const next = { ...changes.value };
-  for (const name of what.length ? what : ["all"]) next[name] = (next[name] ?? 0) + 1;
-  changes.value = next;
+function count(/** @type {string[]} */ what, /** @type {boolean} */ mine) {
+  const counts = { ...changes.value.counts };
+  for (const name of what.length ? what : ["all"]) counts[name] = (counts[name] ?? 0) + 1;
+  changes.value = { counts, mine };
 }
+
+/** After an act: whatever shows one of these asks again at once; without a name, everything. */
+export const changed = (/** @type {string[]} */ ...what) => count(what, true);
+
+/** The server says that these changed: whatever shows one of them asks again soon. */
+export const heard = (/** @type {string[]} */ ...what) => count(what, false);
 
 /* ---- the server's clock ---- */
 

@@ -12,7 +12,7 @@ service.py   letters, replays, incidents
 
 from redrive.service.groups import FixReport, GroupView
 from redrive.service.planning import Plan
-from redrive.service.service import ReplayReport, Service, Summaries, check_every
+from redrive.service.service import ReplayReport, RetryReport, Service, Summaries, check_every
 from redrive.service.sources import PauseReport, Sources
 
 __all__ = [
@@ -21,6 +21,7 @@ __all__ = [
     "PauseReport",
     "Plan",
     "ReplayReport",
+    "RetryReport",
     "Service",
     "Sources",
     "Summaries",

@@ -57,6 +57,11 @@ class FourEyes:
             known = await self.approvals.ask(replace(made, digest=digest))
         raise NeedsApproval(known)
 
+    @property
+    def is_on(self) -> bool:
+        """Whether some acts take a second person."""
+        return self._over is not None
+
     def waits(self, total: int) -> bool:
         """Whether so many letters take a second person."""
         return self._over is not None and total > self._over and carrying_out.get() is None

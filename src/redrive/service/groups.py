@@ -1,8 +1,8 @@
-"""Groups: how they stand, and what people say of them: fixed in a version, muted for a while."""
+"""Groups: how they stand, what people say of them (fixed, muted, whose they are, notes), and what differs in them."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from datetime import timedelta
 
 import msgspec
@@ -13,17 +13,24 @@ from redrive.access.actors import Actor
 from redrive.alerts.incidents import Incidents
 from redrive.errors import NotInScope, UnknownGroup, UsageError
 from redrive.forensics.deployment import Running
+from redrive.forensics.differs import Differences, Fact, differences, facts_of
 from redrive.forensics.marks import Fix, GroupState, Mark, Marks, Mute, muted
+from redrive.forensics.notes import LONGEST, GroupNote, Notes
 from redrive.forensics.query import Query
 from redrive.forensics.version_order import is_at_least, is_version, order_of
+from redrive.model import Letter
 from redrive.service.acting import acts
 from redrive.service.asking import bounded
+from redrive.service.redacting import off_loop
 from redrive.service.sources import OfSources
 from redrive.stores.base import Group
 from redrive.upkeep.fixes import Fixes
 
 _EVERY_GROUP = 10_000
 _LONGEST_WHY = 2000
+_LONGEST_NAME = 200
+_PAGE, _SAMPLE, _LOOKED_AT, _SAMPLED_BYTES = 100, 400, 1500, 32 << 20
+"""Letters of a page, of a sample, and looked at for it; and bytes of bodies after which no more are read."""
 LONGEST_MUTE = timedelta(days=366)
 
 
@@ -34,6 +41,7 @@ class GroupView(Group, frozen=True, kw_only=True):
     fix: Fix | None = None
     mute: Mute | None = None
     waits_for: tuple[str, ...] = ()  # of a fix that is not deployed: what keeps it
+    assignee: str | None = None  # who sees to it
 
 
 class FixReport(Struct, frozen=True, kw_only=True):
@@ -132,6 +140,57 @@ class OfGroups(OfSources):
         await self.note(actor, "unmute", group.id)
         return await self._view(group, mark)
 
+    @acts("assign")
+    async def assign(self, id: str, to: str | None, *, actor: Actor) -> GroupView:
+        """Say who sees to a group; None: nobody does any more."""
+        name = None if to is None else to.strip()
+        if name is not None and not (0 < len(name) <= _LONGEST_NAME and name.isprintable()):
+            raise UsageError(f"a group is assigned to a name of 1 to {_LONGEST_NAME} characters, or to nobody (null)")
+        group = await self._whole_group(id)
+        _, mark = await self.marks.change(group.id, lambda old: replace(old, assignee=name))
+        await self.note(actor, "assign", f"{group.id} to {name or 'nobody'}")
+        return await self._view(group, mark)
+
+    @acts("note-group")
+    async def note_group(self, id: str, text: str, *, actor: Actor) -> list[GroupNote]:
+        """Write something down beside a group; returns all that was written, the oldest first."""
+        if not text.strip() or len(text) > LONGEST:
+            raise UsageError(f"a note has 1 to {LONGEST:,} characters")
+        group = await self._whole_group(id)
+        note = GroupNote(self.app.clock.now(), str(actor), text)
+        notes = await Notes(self.app.store.documents).add(group.id, note)
+        await self.note(actor, "note-group", f"{group.id}: {text[:200]}")
+        return self._masked_notes(notes)
+
+    async def group_notes(self, id: str) -> list[GroupNote]:
+        """What people wrote down beside a group, the oldest first."""
+        group = await self._group(id)
+        return self._masked_notes(await Notes(self.app.store.documents).of(group.id))
+
+    def _masked_notes(self, notes: Sequence[GroupNote]) -> list[GroupNote]:
+        return [replace(note, text=self.redactor.text(note.text)) for note in notes]
+
+    async def differs(self, id: str) -> Differences:
+        """What many letters of a group have, and few others of its sources do: of a sample of the newest of both."""
+        group = await self._group(id)
+        here = await self._sampled(Query(groups=(group.id,)), lambda letter: True)
+        others = await self._sampled(Query(sources=group.sources), lambda letter: letter.group != group.id)
+        return differences(here, others)
+
+    async def _sampled(self, query: Query, wanted: Callable[[Letter], bool]) -> list[frozenset[Fact]]:
+        """The facts of the newest letters, no more than is looked at in a moment."""
+        facts: list[frozenset[Fact]] = []
+        looked, size, after = 0, 0, None
+        while looked < _LOOKED_AT and len(facts) < _SAMPLE and size < _SAMPLED_BYTES:
+            page = await self.app.store.letters.search(query, after=after, limit=_PAGE)
+            looked, size = looked + len(page.letters), size + sum(len(one.message.body) for one in page.letters)
+            letters = [letter for letter in page.letters if wanted(letter)][: _SAMPLE - len(facts)]
+            facts += await off_loop(letters, lambda letter: facts_of(letter, self.redactor))
+            after = page.after
+            if after is None:
+                break
+        return facts
+
     async def _auto_fix_waits(self, group: Group, version: str, actor: Actor, why: str) -> None:
         """Hook of the service: letters that go back by themselves may need a second person, too."""
 
@@ -171,14 +230,23 @@ class OfGroups(OfSources):
         fields = {name: value for name, value in asdict(group).items() if name != "message"}
         message = self.redactor.text(group.message)
         mute = shown.mute if state is GroupState.MUTED else None
-        return GroupView(**fields, message=message, state=state, fix=shown.fix, mute=mute, waits_for=waits)
+        return GroupView(
+            **fields,
+            message=message,
+            state=state,
+            fix=shown.fix,
+            mute=mute,
+            waits_for=waits,
+            assignee=shown.assignee,
+        )
 
     def _shown(self, mark: Mark) -> Mark:
         """The mark as it may be shown: the reasons are what somebody typed."""
         masked = self.redactor.text
         fix = mark.fix and msgspec.structs.replace(mark.fix, why=masked(mark.fix.why))
         mute = mark.mute and msgspec.structs.replace(mark.mute, why=masked(mark.mute.why))
-        return Mark(group=mark.group, fix=fix, mute=mute)
+        assignee = None if mark.assignee is None else masked(mark.assignee)
+        return Mark(group=mark.group, fix=fix, mute=mute, assignee=assignee)
 
     def _notes(self, view: GroupView, version: str, running: Sequence[Running]) -> list[str]:
         """What whoever says that a group is fixed may not know."""

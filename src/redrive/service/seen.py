@@ -23,6 +23,7 @@ from redrive.flow.pauses import KIND as PAUSES
 from redrive.flow.replay_document import KIND as REPLAYS
 from redrive.flow.storms import KIND as STORMS
 from redrive.forensics.marks import KIND as MARKS
+from redrive.forensics.notes import KIND as NOTES
 from redrive.forensics.query import Query
 from redrive.forensics.scope import Scope, reaches
 from redrive.model import Letter, LetterId, Owner, State, letter_id
@@ -180,6 +181,7 @@ _KINDS: dict[str, Callable[[SeenDocuments, Document], Awaitable[bool]]] = {
     HELD: SeenDocuments._held,
     INCIDENTS: SeenDocuments._incident,
     MARKS: SeenDocuments._mark,
+    NOTES: SeenDocuments._mark,
     PAUSES: SeenDocuments._whole_source,
     REPLAYS: SeenDocuments._replay,
     STORMS: SeenDocuments._whole_source,

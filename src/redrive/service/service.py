@@ -24,7 +24,7 @@ from redrive.errors import NotAllowed, NotInScope, NoWayBack, UnknownLetter, Usa
 from redrive.flow.guard import Guard
 from redrive.flow.held import held_key_of
 from redrive.flow.replay import Progress, Replay
-from redrive.flow.replay_document import DEADLINE, NewPace, PausedBy
+from redrive.flow.replay_document import DEADLINE, NewPace, PausedBy, ReplayState, selectable
 from redrive.forensics.carried import CarriedMessage, carried
 from redrive.forensics.query import Query
 from redrive.forensics.transfer import Line, line_of, lines_of
@@ -49,6 +49,9 @@ if TYPE_CHECKING:
     from redrive.doctor import Diagnosis
 
 _BATCH = 500
+LARGE = 5000
+"""Letters from which on a replay is frozen in the background, where that is asked for."""
+_COUNTED = 1.0  # seconds in which they are to be counted: what takes longer is large
 _TARGETS = 20  # of a plan, that are asked whether they are there
 
 
@@ -64,6 +67,20 @@ class ReplayReport(Struct, frozen=True):
 
     replay: Replay
     entries: dict[EntryStatus, int]
+
+
+class RetriedLetter(Struct, frozen=True):
+    """What became of one letter that was to be sent back now, as the ledger says."""
+
+    id: LetterId
+    status: str  # of its entry; `waiting`: not sent yet; `refused`: not as it can be sent back
+    why: str
+
+
+class RetryReport(ReplayReport, frozen=True):
+    """A retry, and what became of each letter of it."""
+
+    letters: list[RetriedLetter]
 
 
 class Service(OfGroups):
@@ -181,13 +198,16 @@ class Service(OfGroups):
         ordered: bool = False,
         deadline: timedelta = DEADLINE,
         every: bool = False,
+        later: bool = False,
     ) -> Replay:
         """Freeze the selection; `run_replay` sends it. The same id and query again give the replay that they made.
 
         every   an empty query is meant: without it, every letter there is has to be said
+        later   if there are many letters, return while it is `freezing`: `run_replay`, or upkeep, goes on with that
         """
         check_every(query, every, "replay")
         await self._check(query)
+        selects = await self._large(query) if later else None
         replay = await self.replays.start(
             query,
             actor=str(actor),
@@ -199,11 +219,36 @@ class Service(OfGroups):
             ordered=ordered,
             deadline=deadline,
             waits=self.four_eyes.waits,
+            selects=selects,
         )
+        if replay.state is ReplayState.FREEZING:
+            await self.note(actor, "replay", f"{replay.id}: its selection is being frozen")
+            return replay
         if replay.paused is not None and replay.paused.by is PausedBy.APPROVAL:
             raise NeedsApproval(await self.four_eyes.ask_for_replay(replay, actor))
         await self.note(actor, "replay", f"{replay.id}: {_letters(replay.total)}")
         return replay
+
+    async def _large(self, query: Query) -> Query | None:
+        """What a replay of that query is to freeze, if that is much: letters that are there now, and in the scope of
+        whoever asks. None: it is little, or may wait for a second person, who has to be told how many they are."""
+        if self.four_eyes.is_on:
+            return None
+        wanted = self._narrowed(selectable(query))
+        try:
+            async with asyncio.timeout(_COUNTED):
+                total = await self.app.store.letters.count(wanted)
+        except TimeoutError:
+            total = LARGE + 1
+        if total <= LARGE:
+            return None
+        page = await self.app.store.letters.search(wanted, limit=1)
+        newest = page.letters[0].created_at + timedelta(microseconds=1) if page.letters else self.app.clock.now()
+        return replace(wanted, before=newest if wanted.before is None else min(newest, wanted.before))
+
+    def _narrowed(self, query: Query) -> Query:
+        """The query within the scope of whoever asks."""
+        return query
 
     async def run_replay(self, id: str, *, progress: Progress = lambda sent: None) -> ReplayReport:
         """Send it, or go on sending it."""
@@ -265,15 +310,25 @@ class Service(OfGroups):
         entries, more = await self.app.store.ledger.entries(id, status=status, after=after, limit=bounded(limit))
         return [replace(entry, note=self.redactor.text(entry.note)) for entry in entries], more
 
-    async def retry(self, ids: Iterable[LetterId], *, actor: Actor) -> ReplayReport:
-        """Send these back now: a replay of exactly them."""
-        letters = [await self.find(id) for id in ids]
+    async def retry(self, ids: Iterable[LetterId], *, actor: Actor) -> RetryReport:
+        """Send these back now: a replay of exactly them. What the report says of each is what its ledger says."""
+        letters = list({letter.id: letter for letter in [await self.find(id) for id in ids]}.values())
         if not letters:
             raise UsageError("no letters were named")
         self.check_way_back(letters)
         query = Query(ids=tuple(letter.id for letter in letters))
         replay = await self.replay(query, actor=actor, reason="retry")
-        return await self.run_replay(replay.id)
+        report = await self.run_replay(replay.id)
+        entries: dict[LetterId, Entry] = {}
+        after: Cursor | None = None
+        while True:
+            page, after = await self.replay_entries(replay.id, after=after, limit=_BATCH)
+            entries |= {entry.letter: entry for entry in page}
+            if after is None:
+                break
+        found = [_retried(letter, entries.get(letter.id), report.replay) for letter in letters]
+        told = [replace(letter, why=self.redactor.text(letter.why)) for letter in found]
+        return RetryReport(report.replay, report.entries, told)
 
     def check_way_back(self, letters: Iterable[Letter]) -> None:
         """Raise NoWayBack for the first of them whose transport this process does not have, or cannot open."""
@@ -474,6 +529,7 @@ class SeenBy(Service):
         self.redactor = whole.redactor
         self._roll = whole._roll
         self._documents = store.documents
+        self._letters = store.letters
         self._actor = actor
         self.trail = whole.trail  # one chain, of which `acts` tells what is theirs
         self._use(FourEyes(self, whole.four_eyes.approvals))
@@ -482,6 +538,9 @@ class SeenBy(Service):
         """What they did themselves; of what others did, the letters might be out of scope."""
         async for line in super().acts(replace(only, by=self._actor), limit=limit, before=before):
             yield line
+
+    def _narrowed(self, query: Query) -> Query:
+        return self._letters.narrowed(query)
 
     async def _is_whole(self, group: Group) -> bool:
         return await self._documents.is_whole(group.id)
@@ -507,6 +566,18 @@ def _at_rest(letter: Letter) -> Letter:
 
 def _not(answers: Mapping[str, bool]) -> list[str]:
     return [name for name, yes in answers.items() if not yes]
+
+
+def _retried(letter: Letter, entry: Entry | None, replay: Replay) -> RetriedLetter:
+    """What is to be said of a letter that was to be sent back."""
+    if entry is None:
+        why = f"it is {letter.state}: only pending, exhausted and sent ones are sent back"
+        return RetriedLetter(letter.id, "refused", why)
+    if entry.status is EntryStatus.SELECTED:
+        paused = "" if replay.paused is None else replay.paused.why
+        why = paused or replay.awaits or "; ".join(wait.why for wait in replay.waits) or "it is not sent yet"
+        return RetriedLetter(letter.id, "waiting", why)
+    return RetriedLetter(letter.id, str(entry.status), entry.note)
 
 
 def _letters(count: int) -> str:

@@ -23,6 +23,7 @@ from redrive.flow.replay_document import KIND as REPLAYS
 from redrive.flow.replay_document import OPEN_KIND
 from redrive.flow.storms import KIND as STORMS
 from redrive.forensics.marks import KIND as MARKS
+from redrive.forensics.notes import KIND as NOTES
 from redrive.forensics.query import Query
 from redrive.stores.base import Document, Letters, Store
 from redrive.upkeep.heartbeat import KIND as BEATS
@@ -51,6 +52,7 @@ WHAT: dict[str, tuple[What, ...]] = {
     REPLAYS: (What.REPLAYS,),
     INCIDENTS: (What.INCIDENTS,),
     MARKS: (What.GROUPS,),
+    NOTES: (What.GROUPS,),
     PAUSES: (What.SOURCES,),
     STORMS: (What.SOURCES,),
     BEATS: (What.SOURCES,),

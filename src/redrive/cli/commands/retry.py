@@ -30,7 +30,7 @@ def retry(ids: tuple[str, ...], patience: Patience, as_json: bool) -> None:
     \b
     redrive retry xkqj2m7pxw3abcde --wait
     """
-    follow_replay(lambda service: _these(service, ids), patience, as_json=as_json)
+    follow_replay(lambda service: _these(service, ids), patience, as_json=as_json, each=True)
 
 
 async def _these(service: Service, ids: tuple[str, ...]) -> Replay:

@@ -112,7 +112,7 @@ function Letters({ group }) {
 function Differs({ group }) {
   const found = useResource(`groups/${part(group.id)}/differs`, {});
   return html`<${Panel} id="differs" title="What differs" about="against others of its sources" from=${found}
-    empty=${({ fields }) => !fields.length && html`<p class="faint">Nothing stands out: its letters are like the others.</p>`}>
+    empty=${({ fields, others }) => !fields.length && html`<p class="faint">${others ? "Nothing stands out: its letters are like the others." : "Its sources have no other letters to compare with."}</p>`}>
     ${({ fields, letters, others }) => html`<ul class="differs">${fields.map((one) => html`<li key=${one.field + one.value}>
       <div class="row"><code><${Text} value=${one.field} /></code> <strong><${Text} value=${String(one.value)} /></strong></div>
       <${Share} name="here" share=${one.here} tone="red" /><${Share} name="others" share=${one.elsewhere} /></li>`)}</ul>
@@ -137,7 +137,7 @@ function Notes({ group }) {
   };
   return html`<${Panel} id="notes" title="Notes" from=${notes}>
     ${(found) => html`${found.length === 0 && html`<p class="faint">None yet.</p>`}
-      <ul class="stack">${found.map((note) => html`<li><p class="faint"><strong>${note.by ?? note.actor}</strong> <${Time} at=${note.at} full /></p><p class="said"><${Text} value=${note.text} /></p></li>`)}</ul>
+      <ul class="stack">${found.map((note) => html`<li><p class="faint"><strong>${note.actor}</strong> <${Time} at=${note.at} full /></p><p class="said"><${Text} value=${note.text} /></p></li>`)}</ul>
       ${may("operator") && html`<div class="note"><textarea class="prose" rows="2" aria-label=${`A note by ${me.value?.name}`} placeholder="What is known, who was asked, what was tried" maxlength="2000" value=${text} onInput=${(event) => setText(event.target.value)} />
         <${Button} act=${add} disabled=${!text.trim()}>Add a note<//></div>`}`}<//>`;
 }

@@ -27,7 +27,7 @@ export default function Groups() {
     <${Head} title="Groups" about="Letters that died of one cause are one group, over all brokers">
       <${Tabs} label="Time that the sparklines show" tabs=${LASTS} chosen=${last} choose=${(name) => setQuery({ last: name }, { replace: false })} />
     <//>
-    <${Panel} id="groups" flush from=${groups} aside=${html`<div class="filters" role="search">
+    <${Panel} id="groups" flush from=${groups} title="By cause" aside=${html`<div class="filters" role="search">
         <input type="search" data-search placeholder="Error, message, body" aria-label="Search groups" value=${typed} autocomplete="off" spellcheck=${false}
           onInput=${(event) => setTyped(event.target.value)} />
         <label class="row"><input type="checkbox" checked=${every} onChange=${(event) => setQuery({ every: event.target.checked && "yes" }, { replace: false })} /> Also muted and done</label>
