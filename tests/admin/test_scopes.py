@@ -30,7 +30,11 @@ from tests.admin.conftest import Shop
 
 OURS, THEIRS = "mail.out", "vault"
 SCOPES = [Scope(sources=("mail.*",)), Scope(tenants=("acme",)), Scope(sources=("mail.*", "v*"), tenants=("ac?e",))]
-_WHOLE = {"GET /metrics", "GET /api/settings", "GET /api/doctor"}  # cannot be narrowed: those who reach a part are refused
+_WHOLE = {
+    "GET /metrics",
+    "GET /api/settings",
+    "GET /api/doctor",
+}  # cannot be narrowed: those who reach a part are refused
 _BODIES: dict[str, Any] = {
     "/api/replays": {"query": {}, "all": True},
     "/api/replays/plan": {"query": {}},
