@@ -39,7 +39,7 @@ class Process:
     ring = Ring()
     given = ""  # the setting
     known: tuple[bytes, ...] = ()  # of every store that this process has opened
-    read: WeakKeyDictionary[object, float] = WeakKeyDictionary()  # when, by store
+    read: WeakKeyDictionary[object, float] = WeakKeyDictionary()  # noqa: RUF012  # when, by store
 
 
 def ring() -> Ring:

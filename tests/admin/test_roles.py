@@ -31,6 +31,12 @@ ROLES = {
     "GET /api/groups": Role.VIEWER,
     "GET /api/groups/{id}": Role.VIEWER,
     "GET /api/muted-groups": Role.VIEWER,
+    "GET /api/letters/{id}/lineage": Role.VIEWER,
+    "GET /api/settings": Role.ADMIN,
+    "GET /api/groups/{id}/differs": Role.VIEWER,
+    "POST /api/groups/{id}/assign": Role.OPERATOR,
+    "POST /api/groups/{id}/notes": Role.OPERATOR,
+    "GET /api/groups/{id}/notes": Role.VIEWER,
     "POST /api/groups/{id}/fix": Role.OPERATOR,
     "POST /api/groups/{id}/unfix": Role.OPERATOR,
     "POST /api/groups/{id}/mute": Role.OPERATOR,
@@ -78,10 +84,6 @@ ROLES = {
     "POST /api/approvals/{id}/refuse": Role.OPERATOR,
     "POST /api/approvals/{id}/withdraw": Role.OPERATOR,
     "GET /api/doctor": Role.ADMIN,
-    "GET /api/tokens": Role.ADMIN,
-    "POST /api/tokens": Role.ADMIN,
-    "POST /api/tokens/{id}/rotate": Role.ADMIN,
-    "DELETE /api/tokens/{id}": Role.ADMIN,
 }
 
 
