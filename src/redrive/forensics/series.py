@@ -16,7 +16,7 @@ from typing import TypeAlias
 import msgspec
 from msgspec import Struct
 
-from redrive.model import WAITING, Category, Letter
+from redrive.model import WAITING, Letter
 
 MINUTE, HOUR, DAY = 60, 3600, 86_400
 STEPS = (MINUTE, HOUR, DAY)
@@ -121,9 +121,7 @@ def buried(letters: Iterable[Letter], again: Iterable[Letter] = ()) -> list[Coun
         ]
     )
     counts = [Count(at, "buried", _text(source), kind, group, n) for (at, source, kind, group), n in kinds.items()]
-    returned = [
-        (letter.created_at, letter.message.source, letter.category) for letter in repeats if letter.resends
-    ]
+    returned = [(letter.created_at, letter.message.source, letter.category) for letter in repeats if letter.resends]
     return counts + _counts(Counted.AGAIN, returned)
 
 
@@ -177,9 +175,7 @@ def points_of(rows: Mapping[Row, int], query: SeriesQuery) -> Counter[tuple[int,
 
 
 def _is_selected(query: SeriesQuery, source: str, category: str, outcome: str) -> bool:
-    return (
-        _among(source, query.sources) and _among(category, query.categories) and _among(outcome, query.outcomes)
-    )
+    return _among(source, query.sources) and _among(category, query.categories) and _among(outcome, query.outcomes)
 
 
 def _among(value: str, wanted: Sequence[str] | None) -> bool:
@@ -305,8 +301,3 @@ def bars(counts: Sequence[int]) -> str:
     """A sparkline in characters; nothing is a dot."""
     top = max(counts, default=0)
     return "".join("·" if not n else _BARS[(n * len(_BARS) - 1) // top] for n in counts)
-
-
-def is_known(category: str) -> bool:
-    """Whether there is such a category."""
-    return category in set(Category)

@@ -58,7 +58,9 @@ _MOST_COUNTS = 10_000  # that are not summed up yet
 class MemoryStore:
     """A store with the promises of the others, but for durability and other processes."""
 
-    features = StoreFeatures(durable=False, atomic_claims=True, shared=False, counted_groups=False, counted_exactly=True)
+    features = StoreFeatures(
+        durable=False, atomic_claims=True, shared=False, counted_groups=False, counted_exactly=True
+    )
 
     def __init__(self) -> None:
         self.series = MemorySeries()
