@@ -32,17 +32,17 @@ export function Stack({ text }) {
   if (!parts.some((one) => typeof one !== "string")) return html`<${Plain} text=${text} />`;
   return html`<div class="trace">
     ${where && html`<p class="where"><${Text} value=${where.head.replace(/^File "(.*)", line (\d+), in (.*)$/, "$3 · $1:$2")} /></p>`}
-    ${runs(parts).map((run, index) => run.folded
+    ${runs(parts, Boolean(where)).map((run, index) => run.folded
       ? html`<details class="fold" key=${index}><summary class="faint">${plural(run.parts.length, "frame")} of libraries</summary>${run.parts.map(frame)}</details>`
       : run.parts.map(frame))}</div>`;
 }
 
-/** Frames of libraries that follow each other are folded into one line. */
-function runs(/** @type {(Frame | string)[]} */ parts) {
+/** Frames of libraries that follow each other are folded into one line, unless there are no others. */
+function runs(/** @type {(Frame | string)[]} */ parts, /** @type {boolean} */ fold) {
   /** @type {{folded: boolean, parts: (Frame | string)[]}[]} */
   const made = [];
   for (const one of parts) {
-    const folded = typeof one !== "string" && !one.own;
+    const folded = fold && typeof one !== "string" && !one.own;
     const last = made.at(-1);
     if (last && last.folded === folded) last.parts.push(one);
     else made.push({ folded, parts: [one] });
