@@ -7,6 +7,7 @@ RedriveError
 │   ├── UnknownSource        no such source; the nearest names are given
 │   ├── NotAllowed           whoever asks may not do that
 │   ├── TooManyListeners     as many pages are kept up to date as may be
+│   ├── NotInScope           whoever asks reaches a part, and would act on the whole
 │   ├── UnknownLetter        no such letter
 │   ├── UnknownGroup         no such group
 │   ├── UnknownReplay        no such replay

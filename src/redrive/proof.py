@@ -6,6 +6,7 @@ import hmac
 from base64 import urlsafe_b64encode
 from collections.abc import Sequence
 from typing import Any
+from weakref import WeakKeyDictionary
 
 import msgspec
 from msgspec import Struct
@@ -38,7 +39,7 @@ class Process:
     ring = Ring()
     given = ""  # the setting
     known: tuple[bytes, ...] = ()  # of every store that this process has opened
-    read: dict[int, float] = {}  # noqa: RUF012  # when, by store
+    read: WeakKeyDictionary[object, float] = WeakKeyDictionary()  # noqa: RUF012  # when, by store
 
 
 def ring() -> Ring:
@@ -48,7 +49,7 @@ def ring() -> Ring:
 
 def forget() -> None:
     """As if no key had ever been loaded: for tests."""
-    Process.ring, Process.given, Process.known, Process.read = Ring(), "", (), {}
+    Process.ring, Process.given, Process.known, Process.read = Ring(), "", (), WeakKeyDictionary()
 
 
 def _signature(key: bytes, parts: Sequence[Any]) -> str:

@@ -54,11 +54,11 @@ async def load_keys(store: Store, now: datetime) -> None:
     """Read the keys of that store, and make the first one; nothing, if they were read within the last minute. Raises
     StoreUnavailable."""
     at = asyncio.get_running_loop().time()
-    if at - Process.read.get(id(store), -1e9) < EVERY.total_seconds():
+    if at - Process.read.get(store, -1e9) < EVERY.total_seconds():
         return
     keys = await _kept(store, now)
     Process.ring = _ring_of(keys, now)
-    Process.read[id(store)] = at
+    Process.read[store] = at
 
 
 async def rotate(store: Store, now: datetime, *, drop_old: bool = False) -> int:
@@ -78,7 +78,8 @@ async def _kept(store: Store, now: datetime) -> Keys:
     while (document := await store.documents.get(KIND, ID)) is None:
         had_letters = bool((await store.letters.search(Query(), limit=1)).letters)
         first = Keys((_made(now),), now + _GRACE if had_letters else None)
-        await store.documents.put(KIND, ID, msgspec.to_builtins(first), expect=0)  # another process may be first
+        if await store.documents.put(KIND, ID, msgspec.to_builtins(first), expect=0):
+            return first  # else another process was first
     return msgspec.convert(document.body, Keys)
 
 
