@@ -118,7 +118,7 @@ def write() -> None:
 
 def wrong() -> list[str]:
     """What in vendor/ is missing, changed, or not of a package."""
-    pinned = dict(reversed(line.split("  ")) for line in (VENDOR / SUMS).read_text().splitlines())
+    pinned = {name: found for found, name in (line.split("  ") for line in (VENDOR / SUMS).read_text().splitlines())}
     named = {name for package in PACKAGES for name in package.files.values()}
     there = {path.name for path in VENDOR.iterdir() if path.name != SUMS and not path.name.endswith(".d.ts")}
     found = [f"{name} is not of a pinned package" for name in sorted(there - named)]

@@ -78,10 +78,6 @@ ROLES = {
     "POST /api/approvals/{id}/refuse": Role.OPERATOR,
     "POST /api/approvals/{id}/withdraw": Role.OPERATOR,
     "GET /api/doctor": Role.ADMIN,
-    "GET /api/tokens": Role.ADMIN,
-    "POST /api/tokens": Role.ADMIN,
-    "POST /api/tokens/{id}/rotate": Role.ADMIN,
-    "DELETE /api/tokens/{id}": Role.ADMIN,
 }
 
 
