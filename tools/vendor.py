@@ -85,7 +85,7 @@ def fetch(package: Package) -> dict[str, bytes]:
 def _member(opened: tarfile.TarFile, path: str) -> bytes:
     file = opened.extractfile(f"package/{path}")
     if file is None:
-        raise SystemExit(f"{opened.name} has no {path}")
+        raise SystemExit(f"the package has no {path}: it may have moved in this version")
     return file.read()
 
 
