@@ -272,7 +272,7 @@ class Window(Struct, frozen=True):
 def window_of(last: timedelta, number: int, now: datetime) -> Window:
     """A sparkline of so many buckets that ends now."""
     width = max(int(last.total_seconds()) // number, MINUTE)
-    step = max(step for step in STEPS if step <= width)
+    step = max((step for step in STEPS if step <= width and width % step <= width / 8), default=MINUTE)
     width = floored(width, step)
     end = floored(int(now.timestamp()), step) + step
     return Window(end - width * number, width, number, step)

@@ -115,7 +115,8 @@ async def count_past(store: Store, clock: Clock, kept: Kept) -> None:
             return  # another process does it
         await store.series.add(buried(letters))
         document, past = replace(document, version=document.version + 1), new
-        await clock.sleep(_PAUSE)
+        if not done:
+            await clock.sleep(_PAUSE)
 
 
 async def _begin(store: Store, clock: Clock) -> Document:
