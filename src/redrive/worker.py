@@ -23,6 +23,7 @@ from redrive.telemetry.events import BackendDown, WorkerStarted, WorkerStopped
 from redrive.upkeep.heartbeat import Heartbeat
 from redrive.upkeep.loop import Upkeep
 from redrive.upkeep.pausing import PauseWatch
+from redrive.upkeep.series import RetryCounter
 from redrive.upkeep.storming import StormWatch
 
 if TYPE_CHECKING:
@@ -50,7 +51,8 @@ class Worker:
         self._pauses = PauseWatch.of(app, by_source)
         self._heartbeat = Heartbeat(app, by_source)
         self._storms = StormWatch.of(app, by_source, self._pauses, self._heartbeat)
-        own = [self._pauses.run, self._storms.run, self._heartbeat.run]
+        self._retries = RetryCounter(app.store, app.events, app.clock)
+        own = [self._pauses.run, self._storms.run, self._heartbeat.run, self._retries.run]
         self._helpers = [*own, *([Upkeep.of(app).run] if upkeep else []), *beside]
 
     async def run(self) -> None:
@@ -71,6 +73,7 @@ class Worker:
             raise _refusal(errors) or errors from None
         finally:
             await self._heartbeat.end()
+            await self._retries.end()
             released = sum(consumer.released for consumer in self._consumers)
             app.events.emit(WorkerStopped(worker=app.settings.worker_name, released=released))
 

@@ -126,6 +126,14 @@ class Retention(Struct, frozen=True, kw_only=True):
     export: Annotated[str | None, About("The file that letters are written to before they are pruned", 1)] = None
 
 
+class Series(Struct, frozen=True, kw_only=True):
+    """What happened over time: how long it is kept, in ever longer steps."""
+
+    minutes: Annotated[timedelta, About("How long counts by minute are kept", least=TICK)] = timedelta(days=2)
+    hours: Annotated[timedelta, About("How long counts by hour are kept", least=TICK)] = timedelta(days=60)
+    days: Annotated[timedelta, About("How long counts by day are kept", least=TICK)] = timedelta(days=730)
+
+
 class Upkeep(Struct, frozen=True, kw_only=True):
     """The work in the background: automatic retries, rescue, pruning."""
 
@@ -234,6 +242,7 @@ class Settings(Struct, frozen=True, kw_only=True):
     lineage: Lineage = Lineage()
     logs: Logs = Logs()
     retention: Retention = Retention()
+    series: Series = Series()
     upkeep: Upkeep = Upkeep()
     alerts: Alerts = Alerts()
     processes: Processes = Processes()

@@ -1,8 +1,8 @@
 """The interface to a database: what a store promises, split by noun so that none of it is wide.
 
 A store keeps letters (`Letters`), what their messages were before they were edited (`Versions`), the ledger of replays
-(`Ledger`) and small documents (`Documents`: replays, tokens, the audit trail). Every method raises StoreUnavailable,
-and no error of its driver, when it cannot now.
+(`Ledger`), small documents (`Documents`: replays, tokens, the audit trail) and what happened over time (`Series`).
+Every method raises StoreUnavailable, and no error of its driver, when it cannot now.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from msgspec import Struct
 from redrive.errors import BadQuery
 from redrive.forensics.query import Query
 from redrive.forensics.searchable import Searchable
+from redrive.forensics.series import Count, Point, SeriesQuery
 from redrive.model import Category, Letter, LetterId, Owner, Revision, State, Version
 
 Cursor: TypeAlias = str
@@ -39,6 +40,7 @@ class StoreFeatures(Struct, frozen=True, kw_only=True):
     atomic_claims: bool  # two processors never claim one letter
     shared: bool  # several processes can work on it at once
     counted_groups: bool  # group counters are kept as letters come, not computed when asked
+    counted_exactly: bool = False  # what is buried and resolved is counted in one step with being written
 
 
 class Page(Struct, frozen=True):
@@ -260,8 +262,35 @@ class Documents(Protocol):
         ...
 
 
+class Series(Protocol):
+    """Keeps what was buried, retried and resolved over time, by minute, hour and day.
+
+    What is buried and resolved is counted where it is written: by `Letters.record`, at the time that a letter was
+    created, and by `Letters.move` to RESOLVED. In one step with it where `counted_exactly`, and otherwise after it, so
+    that a crash between the two loses counts, and letters never. Recording the same failure twice counts once.
+    """
+
+    async def add(self, counts: Sequence[Count]) -> None:
+        """Count these too: what no letter tells."""
+        ...
+
+    async def read(self, query: SeriesQuery) -> Sequence[Point]:
+        """The numbers of what the query selects, in order of time and name; what is zero is left out. What was counted
+        before the call is in it, rolled up or not."""
+        ...
+
+    async def roll_up(self) -> int:
+        """Sum up some of what was counted since the last time, so that reading stays fast; returns how much of it is
+        left. Any number of processes may do it, and nothing is counted twice."""
+        ...
+
+    async def prune(self, step: int, before: int) -> None:
+        """Delete the buckets of that length that begin before then."""
+        ...
+
+
 class Store(Protocol):
-    """Letters, their versions, ledger and documents of one database."""
+    """Letters, their versions, ledger, documents and series of one database."""
 
     features: StoreFeatures
 
@@ -276,6 +305,9 @@ class Store(Protocol):
 
     @property
     def documents(self) -> Documents: ...
+
+    @property
+    def series(self) -> Series: ...
 
     async def check(self) -> None:
         """Raise StoreUnavailable, saying why, if it could not write now."""

@@ -18,6 +18,7 @@ from redrive.clock import microseconds, moment
 from redrive.errors import BadQuery
 from redrive.forensics.query import Query, matches
 from redrive.forensics.searchable import DEFAULT, Searchable
+from redrive.forensics.series import Count, Point, Row, SeriesQuery, buried, points_of, resolved, rows_of, told
 from redrive.model import (
     Category,
     Letter,
@@ -51,15 +52,19 @@ from redrive.stores.base import (
 _CURSOR = re.compile(r"(-?\d{1,18})\.(\d{1,18})", re.ASCII)
 _IN_FLIGHT = (State.RETRYING, State.REPLAYING)
 _FEW = 64
+_MOST_COUNTS = 10_000  # that are not summed up yet
 
 
 class MemoryStore:
     """A store with the promises of the others, but for durability and other processes."""
 
-    features = StoreFeatures(durable=False, atomic_claims=True, shared=False, counted_groups=False)
+    features = StoreFeatures(
+        durable=False, atomic_claims=True, shared=False, counted_groups=False, counted_exactly=True
+    )
 
     def __init__(self) -> None:
-        self.letters = MemoryLetters()
+        self.series = MemorySeries()
+        self.letters = MemoryLetters(self.series)
         self.versions = MemoryVersions(self.letters)
         self.ledger = MemoryLedger(self.letters)
         self.documents = MemoryDocuments()
@@ -77,8 +82,9 @@ class MemoryStore:
 class MemoryLetters:
     """Keeps letters in a dictionary; what is due is found in a heap, and pages in a list that is in order of age."""
 
-    def __init__(self) -> None:
+    def __init__(self, series: MemorySeries | None = None) -> None:
         self.searchable = DEFAULT
+        self._series = MemorySeries() if series is None else series
         self._letters: dict[LetterId, Letter] = {}
         self._order: dict[LetterId, int] = {}
         self._numbers = count(1)
@@ -91,14 +97,18 @@ class MemoryLetters:
         self._versions: dict[LetterId, dict[int, Version]] = {}  # those before the newest
 
     async def record(self, letters: Sequence[Letter]) -> None:
+        fresh, again = list[Letter](), list[Letter]()
         for letter in letters:
             old = self._letters.get(letter.id)
             if old is None:
                 self._append(letter)
                 self._keep(None, letter)
+                fresh.append(letter)
             elif (new := rejoined(old, letter)) is not None:
                 self._is_in_order &= new.created_at == old.created_at
                 self._keep(old, new)
+                again.append(new)
+        self._series.count(buried(fresh, again))
 
     async def get(self, id: LetterId) -> Letter | None:
         return self._letters.get(id)
@@ -162,6 +172,8 @@ class MemoryLetters:
         moving = [letter for letter in moving if letter.state in expect and owner in (None, letter.owner)]
         for letter in moving:
             self._keep(letter, moved(letter, to, now))
+        if to is State.RESOLVED and State.RESOLVED not in expect:
+            self._series.count(resolved([(letter.message.source, letter.category) for letter in moving], now))
         return [letter.id for letter in moving]
 
     async def prune(self, query: Query, *, limit: int) -> Sequence[LetterId]:
@@ -425,6 +437,37 @@ class MemoryDocuments:
             return False
         del self._documents[kind, id]
         return True
+
+
+class MemorySeries:
+    """Keeps counts over time: what came since, and what is summed up."""
+
+    def __init__(self) -> None:
+        self._new: list[Count] = []
+        self._rows: Counter[Row] = Counter()
+
+    def count(self, counts: Iterable[Count]) -> None:
+        self._new += counts
+        if len(self._new) > _MOST_COUNTS:
+            self._sum_up()
+
+    async def add(self, counts: Sequence[Count]) -> None:
+        self.count(counts)
+
+    async def read(self, query: SeriesQuery) -> Sequence[Point]:
+        self._sum_up()
+        return told(points_of(self._rows, query))
+
+    async def roll_up(self) -> int:
+        self._sum_up()
+        return 0
+
+    async def prune(self, step: int, before: int) -> None:
+        self._rows = Counter({row: number for row, number in self._rows.items() if row[0] != step or row[1] >= before})
+
+    def _sum_up(self) -> None:
+        self._rows.update(rows_of(self._new))
+        self._new.clear()
 
 
 def _group(id: str, letters: Sequence[Letter]) -> Group:

@@ -304,7 +304,7 @@ class ProcessDied(Event, frozen=True):
 class UpkeepRan(Event, frozen=True):
     """A task of upkeep came to its end; it is done again after `every`."""
 
-    task: str  # `retries`, `holds`, `rescue`, `replays`, `prune`, `fixes`
+    task: str  # `retries`, `holds`, `rescue`, `replays`, `prune`, `fixes`, `texts`, `series`, `past`
     at: datetime
     every: timedelta
 

@@ -26,7 +26,7 @@ from redrive.model import letter_id
 T = TypeVar("T")
 Work = Callable[[sqlite3.Connection], T]
 
-_SCRIPTS = ("schema", "versions", "transports", "searchable")
+_SCRIPTS = ("schema", "versions", "transports", "searchable", "series")
 """The first makes version 1 out of nothing, each of the others the next out of the one before."""
 SCHEMA_VERSION = len(_SCRIPTS)
 _BUSY_SECONDS = 5.0

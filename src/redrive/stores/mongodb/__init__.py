@@ -26,6 +26,7 @@ from redrive.stores.mongodb.documents import MongoDocuments
 from redrive.stores.mongodb.ledger import MongoLedger
 from redrive.stores.mongodb.letters import MongoLetters
 from redrive.stores.mongodb.numbers import Numbers
+from redrive.stores.mongodb.series import MongoSeries
 from redrive.stores.mongodb.versions import MongoVersions
 
 DATABASE, LETTERS = "redrive", "letters"
@@ -52,7 +53,8 @@ class MongoStore:
         """On a client that somebody else made, and closes; `letters` is the collection that holds them, and `indexes`
         are those of the shape's own fields."""
         access, numbers = Access(client, database, letters, indexes), Numbers()
-        self.letters = MongoLetters(access, shape, numbers)
+        self.series = MongoSeries(access)
+        self.letters = MongoLetters(access, shape, numbers, self.series)
         self.versions = MongoVersions(access, self.letters)
         self.ledger = MongoLedger(access, self.letters, numbers)
         self.documents = MongoDocuments(access)

@@ -20,6 +20,7 @@ from pymongo.errors import BulkWriteError
 from redrive.clock import microseconds, moment
 from redrive.forensics.query import Query, matches
 from redrive.forensics.searchable import DEFAULT
+from redrive.forensics.series import buried, resolved
 from redrive.model import (
     Category,
     Letter,
@@ -38,6 +39,7 @@ from redrive.stores.mongodb.bodies import Bodies
 from redrive.stores.mongodb.numbers import Numbers
 from redrive.stores.mongodb.query import beyond, cursor_of, is_counted, where
 from redrive.stores.mongodb.schema import COUNTS, read, written
+from redrive.stores.mongodb.series import MongoSeries
 from redrive.stores.mongodb.versions import drop_versions, keep_version
 from redrive.stores.rounds import by_id, rounds
 from redrive.stores.scoped import within
@@ -55,8 +57,9 @@ _URGENCY = [("_store.priority", 1), ("_store.due", 1), ("_store.seq", 1)]  # no 
 class MongoLetters:
     """Keeps letters as documents of the store's shape."""
 
-    def __init__(self, access: Access, shape: Shape, numbers: Numbers) -> None:
+    def __init__(self, access: Access, shape: Shape, numbers: Numbers, series: MongoSeries) -> None:
         self._access = access
+        self._series = series
         self._collection = access.letters
         self._shape = shape
         self._numbers = numbers
@@ -69,8 +72,10 @@ class MongoLetters:
             await self._access.ready()
             for some in rounds(letters, by_id):
                 known = await self._insert(some)
+                again, fresh = list[Letter](), [letter for letter in some if letter.id not in known]
                 if known:
-                    await self._rejoin({letter.id: letter for letter in some if letter.id in known})
+                    again = await self._rejoin({letter.id: letter for letter in some if letter.id in known})
+                await self._series.count(buried(fresh, again))
 
     async def get(self, id: LetterId) -> Letter | None:
         with self._access.translated_errors():
@@ -157,7 +162,11 @@ class MongoLetters:
         if owner is not None:
             condition["_store.owner"] = owner
         with self._access.translated_errors():
-            moved = await self._change(list(dict.fromkeys(ids)), condition, _move(to, microseconds(now)), ("_id",))
+            fields = ("_store.source", "_store.category")
+            moved = await self._change(list(dict.fromkeys(ids)), condition, _move(to, microseconds(now)), fields)
+            if to is State.RESOLVED and State.RESOLVED not in expect:
+                kinds = [(document["_store"]["source"], document["_store"]["category"]) for document in moved]
+                await self._series.count(resolved(kinds, now))
         return [document["_id"] for document in moved]
 
     async def prune(self, query: Query, *, limit: int) -> Sequence[LetterId]:
@@ -221,22 +230,30 @@ class MongoLetters:
             documents = clashing
         return known
 
-    async def _rejoin(self, letters: dict[LetterId, Letter]) -> None:
-        """Join them to known letters; where somebody changed one meanwhile, it is read again."""
+    async def _rejoin(self, letters: dict[LetterId, Letter]) -> list[Letter]:
+        """Join them to known letters; where somebody changed one meanwhile, it is read again. Returns those that died
+        anew, as they are now."""
+        joined: list[Letter] = []
         while letters:
             by = self._numbers.token()
             found = {known["_id"]: known async for known in self._collection.find({"_id": {"$in": list(letters)}})}
             changed: dict[LetterId, Fields] = {}
+            after: dict[LetterId, Letter] = {}
             for id, document in found.items():
                 old = await self._letter(document)
                 new = rejoined(old, letters[id])
                 if new is not None:
+                    after[id] = new
                     changed[id] = await self._written_over(document, old, new, by)
             mine = await self._replace(found, changed, by)
-            known = await self._insert([letter for id, letter in letters.items() if id not in found])  # pruned since
+            gone = [letter for id, letter in letters.items() if id not in found]  # pruned since
+            known = await self._insert(gone)
+            joined += [letter for id, letter in after.items() if id in mine]
+            joined += [letter for letter in gone if letter.id not in known]
             letters = {
                 id: letter for id, letter in letters.items() if id in known or (id in changed and id not in mine)
             }
+        return joined
 
     async def edit(self, revisions: Sequence[Revision]) -> Sequence[LetterId]:
         """Edit letters; where somebody changed one meanwhile, it is read again."""

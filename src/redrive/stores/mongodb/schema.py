@@ -57,6 +57,10 @@ INDEXES: dict[str, Sequence[IndexModel]] = {
     ],
     "bodies": [_index("letter")],
     "versions": [_index("letter")],
+    "series": [
+        IndexModel([(name, 1) for name in ("step", "group", "at", "source", "category", "outcome")], unique=True),
+        _index("step", "at"),
+    ],
     "ledger": [_index("frozen", "created", "seq"), _index("frozen", "status", "created", "seq")],
 }
 

@@ -16,6 +16,7 @@ from redrive.stores.opensearch.health import Health, health_of
 from redrive.stores.opensearch.ledger import OpenSearchLedger
 from redrive.stores.opensearch.letters import OpenSearchLetters
 from redrive.stores.opensearch.schema import Schema
+from redrive.stores.opensearch.series import OpenSearchSeries
 from redrive.stores.opensearch.versions import OpenSearchVersions
 from redrive.stores.shape import NATIVE, Shape
 
@@ -24,7 +25,8 @@ if TYPE_CHECKING:
 
 
 class OpenSearchStore:
-    """Letters are in `index`, the rest in `index-ledger` and `index-documents`; all are made when first needed.
+    """Letters are in `index`, the rest in `index-ledger`, `index-documents` and `index-series`; all are made when first
+    needed.
 
     The client may be a blocking one, which is asked in threads. It is the caller's: closing the store leaves it open,
     unless `owned`. How long one request may take is the client's; `timeout` is how long an index that no node serves
@@ -48,7 +50,8 @@ class OpenSearchStore:
         self._access = Access(awaited(client), clock or SystemClock(), timeout)
         schema = Schema(self._access, index, shape, shards, replicas)
         self.documents = OpenSearchDocuments(self._access, schema)
-        self.letters = OpenSearchLetters(self._access, schema, shape)
+        self.series = OpenSearchSeries(self._access, schema)
+        self.letters = OpenSearchLetters(self._access, schema, shape, self.series)
         self.versions = OpenSearchVersions(self._access, schema.documents, self.letters)
         self.ledger = OpenSearchLedger(self._access, schema, self.letters, self.documents)
         self._schema = schema

@@ -10,6 +10,7 @@ from typing import Any
 from redrive.clock import moment
 from redrive.forensics.query import Query
 from redrive.forensics.searchable import DEFAULT
+from redrive.forensics.series import buried, resolved
 from redrive.model import (
     UNRESOLVED,
     Category,
@@ -30,6 +31,7 @@ from redrive.stores.opensearch.arrivals import Arrivals
 from redrive.stores.opensearch.fields import Held, create, held, letter_in, replacement, whole
 from redrive.stores.opensearch.query import among, by_age, by_urgency, claimable, cursor_of, position, selected
 from redrive.stores.opensearch.schema import Schema
+from redrive.stores.opensearch.series import OpenSearchSeries
 from redrive.stores.opensearch.versions import KeptVersions
 from redrive.stores.rounds import by_id, rounds
 from redrive.stores.scoped import within
@@ -44,8 +46,9 @@ _SOURCES, _KINDS = 1000, 1000  # of one group; of one page of tallies
 class OpenSearchLetters:
     """Keeps letters as documents of their shape, with what is searched beside it under `redrive`."""
 
-    def __init__(self, access: Access, schema: Schema, shape: Shape) -> None:
+    def __init__(self, access: Access, schema: Schema, shape: Shape, series: OpenSearchSeries) -> None:
         self._access = access
+        self._series = series
         self._schema = schema
         self._shape = shape
         self._arrivals = Arrivals()
@@ -60,7 +63,8 @@ class OpenSearchLetters:
             actions = [create(letter, self._arrivals.next(), self._shape) for letter in some]
             statuses = await self._access.write(self._index, actions)
             known = [letter for letter, status in zip(some, statuses, strict=True) if status == CONFLICT]
-            await self._rejoin(known)
+            fresh = [letter for letter, status in zip(some, statuses, strict=True) if status != CONFLICT]
+            await self._series.count(buried(fresh, await self._rejoin(known)))
 
     async def get(self, id: LetterId) -> Letter | None:
         await self._schema.ready()
@@ -158,16 +162,19 @@ class OpenSearchLetters:
         owner: Owner | None = None,
     ) -> Sequence[LetterId]:
         await self._schema.ready()
-        gone: list[LetterId] = []
+        gone: list[Letter] = []
         left = list(dict.fromkeys(ids))
         while left:
             some, left = left[:_PAGE], left[_PAGE:]
             found = [stored for stored in await self._read(some) if stored.letter.state in expect]
             going = [stored for stored in found if owner in (None, stored.letter.owner)]
-            won = [letter.id for letter in await self._replace(going, lambda letter: moved(letter, to, now))]
+            won = await self._replace(going, lambda letter: moved(letter, to, now))
             gone += won
-            left += _without((stored.letter.id for stored in going), won)  # somebody wrote it meanwhile: read it again
-        return gone
+            lost = _without((stored.letter.id for stored in going), [letter.id for letter in won])
+            left += lost  # somebody wrote it meanwhile: read it again
+        if to is State.RESOLVED and State.RESOLVED not in expect:
+            await self._series.count(resolved([(letter.message.source, letter.category) for letter in gone], now))
+        return [letter.id for letter in gone]
 
     async def prune(self, query: Query, *, limit: int) -> Sequence[LetterId]:
         query = await self._plain(query)
@@ -265,9 +272,11 @@ class OpenSearchLetters:
         found = await self._read([id])
         return found[0].letter.version if found else 0
 
-    async def _rejoin(self, letters: Sequence[Letter]) -> None:
-        """Join them to known letters, again where somebody wrote or deleted one at the same time."""
+    async def _rejoin(self, letters: Sequence[Letter]) -> list[Letter]:
+        """Join them to known letters, again where somebody wrote or deleted one at the same time. Returns those that
+        died anew, as they are now."""
         left = {letter.id: letter for letter in letters}
+        joined: list[Letter] = []
         while left:
             some = list(left)[:_PAGE]
             known = {stored.letter.id: stored for stored in await self._read(some)}
@@ -278,7 +287,9 @@ class OpenSearchLetters:
             await self._versions.write([version_of(old) for old in replaced if newer[old.id] > old.version])
             statuses = await self._access.write(self._index, list(actions.values()))
             lost = {id for id, status in zip(actions, statuses, strict=True) if status not in OK}
+            joined += [new for id, (new, _) in writes.items() if new is not None and id not in lost]
             left = {id: letter for id, letter in left.items() if id in lost or id not in writes}
+        return joined
 
     def _joined(self, letter: Letter, known: Held | None) -> tuple[Letter | None, Action | None]:
         """Its letter with it, and the write of that; None if nothing of it is new."""

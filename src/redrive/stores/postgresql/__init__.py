@@ -10,6 +10,7 @@ from redrive.stores.postgresql.access import Access
 from redrive.stores.postgresql.documents import PostgresDocuments
 from redrive.stores.postgresql.ledger import PostgresLedger
 from redrive.stores.postgresql.letters import PostgresLetters
+from redrive.stores.postgresql.series import PostgresSeries
 from redrive.stores.postgresql.versions import PostgresVersions
 from redrive.stores.shape import NATIVE, Shape
 
@@ -20,12 +21,13 @@ class PostgresStore:
     Nothing connects before the first call; that one makes the tables, or brings them up to date.
     """
 
-    features = StoreFeatures(durable=True, atomic_claims=True, shared=True, counted_groups=True)
+    features = StoreFeatures(durable=True, atomic_claims=True, shared=True, counted_groups=True, counted_exactly=True)
 
     def __init__(self, url: str, *, shape: Shape = NATIVE) -> None:
         self.url = url
         self._access = Access(url)
-        self.letters = PostgresLetters(self._access, shape)
+        self.series = PostgresSeries(self._access)
+        self.letters = PostgresLetters(self._access, shape, self.series)
         self.versions = PostgresVersions(self._access, self.letters)
         self.ledger = PostgresLedger(self._access, self.letters)
         self.documents = PostgresDocuments(self._access)

@@ -15,6 +15,7 @@ from redrive.drivers.postgresql.link import copy, rows
 from redrive.drivers.postgresql.pool import Connection
 from redrive.forensics.query import Query
 from redrive.forensics.searchable import DEFAULT
+from redrive.forensics.series import buried, resolved
 from redrive.model import Category, Letter, LetterId, Owner, Revision, State, edited, rejoined, version_of
 from redrive.stores.base import AT_REST, MAY_BECOME, Cursor, Group, Page, Tally
 from redrive.stores.postgresql.access import Access
@@ -30,6 +31,7 @@ from redrive.stores.postgresql.codec import (
     unclean,
 )
 from redrive.stores.postgresql.query import Condition, beyond, cursor_of, in_order, is_counted, where
+from redrive.stores.postgresql.series import PostgresSeries
 from redrive.stores.postgresql.versions import version_row
 from redrive.stores.rounds import by_id, rounds
 from redrive.stores.scoped import described_within
@@ -49,8 +51,9 @@ class _Overtaken(Exception):
 class PostgresLetters:
     """Keeps letters in a table, with what is searched in columns and the rest in the store's shape."""
 
-    def __init__(self, access: Access, shape: Shape) -> None:
+    def __init__(self, access: Access, shape: Shape, series: PostgresSeries) -> None:
         self._access = access
+        self._series = series
         self._shape = shape
         self.searchable = DEFAULT
 
@@ -158,7 +161,15 @@ class PostgresLetters:
             "now": microseconds(now),
             "owner": None if owner is None else clean(owner),
         }
-        return [id for (id,) in await self._fetch("move", parameters)]
+        if to is not State.RESOLVED or State.RESOLVED in expect:
+            return [id for id, _, _ in await self._fetch("move", parameters)]
+
+        async def work(connection: Connection) -> list[LetterId]:
+            gone = await rows(connection, self._sql("move"), parameters)
+            await self._series.count(connection, resolved([(unclean(source), kind) for _, source, kind in gone], now))
+            return [id for id, _, _ in gone]
+
+        return await self._access.run(work)
 
     async def prune(self, query: Query, *, limit: int) -> Sequence[LetterId]:
         query = await self.plain(query)
@@ -174,9 +185,12 @@ class PostgresLetters:
         ids = {"ids": [letter.id for letter in letters]}
         found = await rows(connection, self._sql("known"), ids)
         known = {letter.id: letter for letter in (letter_of(row, self._shape) for row in found)}
-        await self._copy(connection, [letter for letter in letters if letter.id not in known])
-        joined = [rejoined(known[letter.id], letter) for letter in letters if letter.id in known]
-        await self._write_over(connection, known, [new for new in joined if new is not None])
+        new = [letter for letter in letters if letter.id not in known]
+        await self._copy(connection, new)
+        rejoins = [rejoined(known[letter.id], letter) for letter in letters if letter.id in known]
+        joined = [letter for letter in rejoins if letter is not None]
+        await self._write_over(connection, known, joined)
+        await self._series.count(connection, buried(new, joined))
 
     async def edit(self, revisions: Sequence[Revision]) -> Sequence[LetterId]:
         """Edit letters in one transaction; returns those that were as expected."""

@@ -13,7 +13,9 @@ from msgspec.structs import replace
 
 from redrive.clock import microseconds, moment
 from redrive.forensics.query import Query, matches
+from redrive.forensics.series import minute_of
 from redrive.model import (
+    WAITING,
     Category,
     Letter,
     LetterId,
@@ -47,6 +49,7 @@ class Change(Struct, frozen=True, gc=False):
     head: bytes = b""
     document: bytes = b""
     entry: bytes = b""
+    counted: bytes = b""  # what it counts over time, as lua/swap.lua takes it
 
     @property
     def size(self) -> int:
@@ -64,7 +67,7 @@ class RedisLetters:
     async def record(self, letters: Sequence[Letter]) -> None:
         """Write the letters unseen: as a rule all are new. Those that are known rejoin theirs."""
         known = await self._swap(
-            [(letter, self._written(letter)) for letter in letters], _descriptions(letters), "record"
+            [(letter, _buried(self._written(letter), letter)) for letter in letters], _descriptions(letters), "record"
         )
         while known:
             known = await self._rejoin(known)
@@ -160,7 +163,7 @@ class RedisLetters:
         while left:
             found = await self.reader.load(left, documents=False)
             going = [stored for stored in found if stored.head.state in expect and owner in (None, stored.head.owner)]
-            changes = [(stored.id, _moved(stored, to, now)) for stored in going]
+            changes = [(stored.id, _moved(stored, to, now, counts=State.RESOLVED not in expect)) for stored in going]
             left = await self._swap(changes)
             lost = set(left)
             won += [stored.id for stored in going if stored.id not in lost]
@@ -194,8 +197,9 @@ class RedisLetters:
         olds = [before[id].letter for id, letter in after.items() if id in before]
         await keep_versions(self._access, [old for old in olds if after[old.id].version > old.version])
         changes = [
-            (letter, self._written(letter, before.get(letter.id) or left.get(letter.id), letter.id in before))
+            (letter, _buried(change, letter, again=letter.id in before))
             for letter in after.values()
+            for change in [self._written(letter, before.get(letter.id) or left.get(letter.id), letter.id in before)]
         ]
         lost = {letter.id for letter in await self._swap(changes, _descriptions(list(after.values())), "record")}
         return [letter for letter in letters if letter.id in lost]
@@ -236,7 +240,7 @@ class RedisLetters:
             parts = (
                 part
                 for _, change in some
-                for part in (change.id, change.was, change.head, change.document, change.entry)
+                for part in (change.id, change.was, change.head, change.document, change.entry, change.counted)
             )
             won = await self._access.on_letters(name, len(some), *parts, *about)
             lost += [beside for (beside, _), flag in zip(some, won, strict=True) if flag != _WON]
@@ -346,8 +350,16 @@ class RedisLetters:
 _WON = ord("1")
 
 
-def _moved(stored: Found, to: State, now: datetime) -> Change:
-    return Change(stored.id, stored.raw, changed_head(moved(stored.letter, to, now), stored.head))
+def _moved(stored: Found, to: State, now: datetime, *, counts: bool) -> Change:
+    counted = b"r%d" % minute_of(now) if counts and to is State.RESOLVED else b""
+    return Change(stored.id, stored.raw, changed_head(moved(stored.letter, to, now), stored.head), counted=counted)
+
+
+def _buried(change: Change, letter: Letter, *, again: bool = False) -> Change:
+    """The change with what it counts over time. A letter that only waits in the store is not dead."""
+    if letter.reason in WAITING:
+        return change
+    return replace(change, counted=b"%c%d" % (b"a" if again and letter.resends else b"b", minute_of(letter.created_at)))
 
 
 def _urgency(stored: Found) -> tuple[int, bool, int, int]:

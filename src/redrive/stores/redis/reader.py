@@ -170,7 +170,7 @@ class Reader:
             elif raw is not None:
                 taken.append((id, raw))
         if taken:
-            parts = (part for id, raw in taken for part in (id, raw, b"", b"", b""))
+            parts = (part for id, raw in taken for part in (id, raw, b"", b"", b"", b""))
             await self._access.on_letters("swap", len(taken), *parts)
         return letters
 

@@ -12,13 +12,14 @@ from redrive.stores.sqlite.access import Access, translated_errors
 from redrive.stores.sqlite.documents import SqliteDocuments
 from redrive.stores.sqlite.ledger import SqliteLedger
 from redrive.stores.sqlite.letters import SqliteLetters
+from redrive.stores.sqlite.series import SqliteSeries
 from redrive.stores.sqlite.versions import SqliteVersions
 
 
 class SqliteStore:
     """Every claim and move is one transaction of the file, so any number of processes may share it."""
 
-    features = StoreFeatures(durable=True, atomic_claims=True, shared=True, counted_groups=True)
+    features = StoreFeatures(durable=True, atomic_claims=True, shared=True, counted_groups=True, counted_exactly=True)
 
     def __init__(self, url: str, *, shape: Shape = NATIVE) -> None:
         self.url = url
@@ -29,6 +30,7 @@ class SqliteStore:
         self.versions = SqliteVersions(access, self.letters)
         self.ledger = SqliteLedger(access, self.letters)
         self.documents = SqliteDocuments(access)
+        self.series = SqliteSeries(access)
         self._access = access
         self._closed = False
 

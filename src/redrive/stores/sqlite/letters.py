@@ -14,6 +14,7 @@ from msgspec.structs import replace
 from redrive.clock import microseconds, moment
 from redrive.drivers.sqlite.database import clauses
 from redrive.forensics.query import Query
+from redrive.forensics.series import buried, resolved
 from redrive.model import (
     Category,
     Letter,
@@ -32,6 +33,7 @@ from redrive.stores.scoped import described_within
 from redrive.stores.shape import Shape, decoded, encoded
 from redrive.stores.sqlite.access import Access, as_json
 from redrive.stores.sqlite.query import arms, cursor_of, is_counted, is_indexed, numbered, position, where
+from redrive.stores.sqlite.series import count
 from redrive.stores.sqlite.texts import Texts
 from redrive.stores.sqlite.versions import version_row
 
@@ -148,8 +150,15 @@ class SqliteLetters:
             "now": microseconds(now),
             "owner": owner,
         }
-        rows = await self._access.write(lambda connection: connection.execute(_SQL["move"], parameters).fetchall())
-        return [id for (id,) in rows]
+        counts = to is State.RESOLVED and State.RESOLVED not in expect
+
+        def work(connection: sqlite3.Connection) -> list[tuple[str, str, str]]:
+            rows = connection.execute(_SQL["move"], parameters).fetchall()
+            if counts:
+                count(connection, resolved([(source, category) for _, source, category in rows], now))
+            return rows
+
+        return [id for id, _, _ in await self._access.write(work)]
 
     async def prune(self, query: Query, *, limit: int) -> Sequence[LetterId]:
         query = await self.texts.plain(query)
@@ -167,24 +176,26 @@ class SqliteLetters:
         connection.execute(_SQL["unsearched"], (before,))
         known = self._known(connection, letters, before) if fresh < len(rows) else frozenset()
         new = [letter for letter in letters if letter.id not in known] if known else letters
-        joined = [letter for letter in letters if letter.id in known and self._rejoin(connection, letter)]
+        rejoins = [self._rejoin(connection, letter) for letter in letters if letter.id in known] if known else []
+        joined = [letter for letter in rejoins if letter is not None]
         connection.executemany(_SQL["count_new"], _tallies(new))
         connection.executemany(_SQL["add_group"], _group_rows([*new, *joined]))
         connection.executemany(_SQL["depend"], [(letter.id, id) for letter in new for id in letter.depends_on])
+        count(connection, buried(new, joined))
 
     def _known(self, connection: sqlite3.Connection, letters: Sequence[Letter], before: int) -> Collection[LetterId]:
         """The letters that were there before this batch."""
         ids = as_json(letter.id for letter in letters)
         return {id for (id,) in connection.execute(_SQL["known"], {"ids": ids, "before": before})}
 
-    def _rejoin(self, connection: sqlite3.Connection, letter: Letter) -> bool:
-        """Join the letter to the known one; returns whether something of it was new."""
+    def _rejoin(self, connection: sqlite3.Connection, letter: Letter) -> Letter | None:
+        """Join the letter to the known one; returns that with it, if something of it was new."""
         old = self._get(connection, letter.id)
         assert old is not None
         new = rejoined(old, letter)
         if new is not None:
             self._write_over(connection, old, new)
-        return new is not None
+        return new
 
     def change(self, connection: sqlite3.Connection, revision: Revision) -> bool:
         """Edit a letter, within a transaction; returns whether it was as expected."""

@@ -141,7 +141,7 @@ UPDATE letters SET state = :to, updated_at = :now, owner = NULL, lease_until = N
 WHERE id IN (SELECT value FROM json_each(:ids))
   AND state IN (SELECT value FROM json_each(:expect))
   AND (:owner IS NULL OR owner = :owner)
-RETURNING id;
+RETURNING id, source, category;
 
 -- name: prune
 DELETE FROM letters WHERE seq IN ({seqs}) RETURNING id;

@@ -41,6 +41,7 @@ class SpooledStore:
         self.versions = first.versions
         self.ledger = first.ledger
         self.documents = first.documents
+        self.series = first.series
 
     async def check(self) -> None:
         await self.first.check()
