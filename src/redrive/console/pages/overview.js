@@ -32,7 +32,7 @@ export default function Overview() {
 /** What does not answer, above all else: the numbers below are without it. */
 function Away({ backends }) {
   const away = backends.filter((backend) => !backend.ok);
-  return html`<div id="away" role="status">${away.length > 0 && html`<div class="trouble"><p><strong>Not everything answers</strong>: what is shown is from the others.</p>
+  return html`<div id="away" class="away" role="status">${away.length > 0 && html`<div class="trouble"><p><strong>Not everything answers</strong>: what is shown is from the others.</p>
     <ul>${away.map((backend) => html`<li key=${backend.name}><strong>${backend.name}</strong>: ${backend.why}</li>`)}</ul></div>`}</div>`;
 }
 
@@ -72,8 +72,13 @@ function Over({ last }) {
   const about = since && until ? `${exact(since)} to ${exact(until)}` : by === "outcome" ? "drag over a time to look closer" : "buried letters; drag over a time to look closer";
   return html`<${Panel} id="over-time" title="Over time" about=${about} from=${series} aside=${aside}
     empty=${(found) => !found.lines.some((line) => line.total) && html`<${Empty} title="Nothing happened in this time">${found.note || "Letters that are buried, retried or resolved are counted here."}<//>`}>
-    ${(found) => html`<${StackedChart} series=${found} zoom=${zoom} label=${`Letters over time by ${found.by}`} />${found.note && html`<p class="faint">${found.note}</p>`}`}<//>`;
+    ${(found) => html`<${StackedChart} series=${inOrder(found)} zoom=${zoom} label=${`Letters over time by ${found.by}`} />${found.note && html`<p class="faint">${found.note}</p>`}`}<//>`;
 }
+
+const OUTCOMES = ["buried", "retried", "resolved"];
+
+/** Outcomes are always stacked in one order, whichever is the largest; the server puts the largest first. */
+const inOrder = (series) => (series.by === "outcome" ? { ...series, lines: [...series.lines].sort((one, other) => OUTCOMES.indexOf(one.name) - OUTCOMES.indexOf(other.name)) } : series);
 
 const iso = (seconds) => new Date(1000 * seconds).toISOString();
 
