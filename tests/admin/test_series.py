@@ -122,7 +122,7 @@ async def test_groups_have_a_sparkline_if_asked_and_are_sorted(shop: Shop, clien
 async def test_what_makes_no_sense_is_refused_and_told(client: Client, params: dict[str, str]) -> None:
     answer = await (await client(Role.VIEWER)).get("/api/series", params=params)
     assert answer.status_code in (400, 422), answer.text
-    assert answer.json()["detail"]
+    assert answer.json()["error"]
 
 
 async def test_somebody_gets_the_counts_of_sources_that_they_reach_whole(
