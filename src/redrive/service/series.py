@@ -293,7 +293,7 @@ class OfSeries(OfGroups):
         if asked.last is not None and (asked.since is not None or asked.until is not None):
             raise UsageError("give `last`, or `since` and `until`: both say from when")
         until = asked.until or now
-        since = asked.since or until - _checked(asked.last or timedelta(days=1))
+        since = asked.since or until - _checked(timedelta(days=1) if asked.last is None else asked.last)
         if since >= until:
             raise UsageError("`since` is not before `until`: nothing is in between")
         _checked(until - since)
