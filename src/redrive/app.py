@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias, TypeVar
 from redrive.clock import Clock, SystemClock
 from redrive.config.code_version import version_of
 from redrive.config.durations import Duration, duration
-from redrive.config.load import load
+from redrive.config.load import read
 from redrive.config.settings import Settings
 from redrive.debugging.isolation import isolation
 from redrive.errors import ConfigError, MessageTooLarge, UnknownSource, UsageError, not_sent
@@ -91,7 +91,9 @@ class Redrive:
         classifier: Classifier | None = None,
         version: str | None = None,
     ) -> None:
-        self.settings = settings or load(config)
+        found = read(config) if settings is None else None
+        self.settings = found.settings if found is not None else settings or Settings()
+        self.settings_from = None if found is None else found.sources  # None: the program gave them
         use_key(self.settings.lineage.key)
         self.clock: Clock = clock or SystemClock()
         self.events = Events()

@@ -30,12 +30,18 @@ from tests.admin.conftest import Shop
 
 OURS, THEIRS = "mail.out", "vault"
 SCOPES = [Scope(sources=("mail.*",)), Scope(tenants=("acme",)), Scope(sources=("mail.*", "v*"), tenants=("ac?e",))]
-_WHOLE = {"GET /metrics", "GET /api/doctor"}  # cannot be narrowed: those who reach a part are refused
+_WHOLE = {
+    "GET /metrics",
+    "GET /api/settings",
+    "GET /api/doctor",
+}  # cannot be narrowed: those who reach a part are refused
 _BODIES: dict[str, Any] = {
     "/api/replays": {"query": {}, "all": True},
     "/api/replays/plan": {"query": {}},
     "/api/groups/{id}/fix": {"version": "1.0"},
     "/api/groups/{id}/mute": {"seconds": 60, "why": "x"},
+    "/api/groups/{id}/notes": {"text": "x"},
+    "/api/groups/{id}/assign": {"to": "ann"},
     "/api/pauses": {"source": THEIRS, "force": True},
     "/api/pauses/resume": {"source": THEIRS},
     "/api/letters/{id}/edit": {"version": 0, "body": "1"},

@@ -15,11 +15,13 @@ from redrive.access.trail_store import Filter, Verdict
 from redrive.admin.edits import edit_letter, undo_edit
 from redrive.admin.problems import Unreadable
 from redrive.admin.wire import from_url
+from redrive.forensics.ancestry import LetterLineage
 from redrive.forensics.carried import CarriedMessage
 from redrive.forensics.query import Query
 from redrive.forensics.stats import Stats
 from redrive.forensics.views import Detail
 from redrive.service import RetryReport, Service, Sources, Summaries
+from redrive.service.shown_settings import ShownSetting
 from redrive.stores.base import Cursor
 
 Ids = Annotated[tuple[str, ...], Meta(min_length=1, max_length=1000)]
@@ -73,6 +75,18 @@ async def list_letters(
 async def show_letter(service: NamedDependency[Service], id: FromPath[str]) -> Detail:
     """Every attempt with its stack, headers, body and lineage, redacted. By the letter's id or its message's."""
     return await service.letter(id)
+
+
+@get("/letters/{id:str}/lineage", role=Role.VIEWER)
+async def show_lineage(service: NamedDependency[Service], id: FromPath[str]) -> LetterLineage:
+    """What it waits for and what waits for it, the replays it was in with what became of it there, and its versions."""
+    return await service.lineage(id)
+
+
+@get("/settings", role=Role.ADMIN, whole=True)
+async def show_settings(service: NamedDependency[Service]) -> list[ShownSetting]:
+    """Every setting that this process runs with: its value with secrets masked, and where that comes from."""
+    return service.settings()
 
 
 @get("/letters/{id:str}/message", role=Role.VIEWER)
@@ -137,8 +151,9 @@ async def show_stats(service: NamedDependency[Service]) -> Stats:
 
 @get("/sources", role=Role.VIEWER)
 async def list_sources(service: NamedDependency[Service]) -> Sources:
-    """Every source that has a handler here, a letter, or a message waiting; `unanswered` may know more."""
-    return await service.sources()
+    """Every source that has a handler here, a letter, or a message waiting; `details` has its queue, its letters, its
+    workers and their versions, and whether it is paused or in a storm. What does not answer is in `unanswered`."""
+    return await service.sources_in_detail()
 
 
 @get("/audit", role=Role.ADMIN)
@@ -173,6 +188,8 @@ router = Router(
     route_handlers=[
         list_letters,
         show_letter,
+        show_lineage,
+        show_settings,
         carry_message,
         unmask_letter,
         retry_letters,

@@ -25,6 +25,7 @@ from redrive.flow.guard import Guard
 from redrive.flow.held import held_key_of
 from redrive.flow.replay import Progress, Replay
 from redrive.flow.replay_document import DEADLINE, NewPace, PausedBy, ReplayState, selectable
+from redrive.forensics.ancestry import InReplay, LetterLineage, Related
 from redrive.forensics.carried import CarriedMessage, carried
 from redrive.forensics.query import Query
 from redrive.forensics.transfer import Line, line_of, lines_of
@@ -39,7 +40,11 @@ from redrive.service.planning import Plan, plan_of
 from redrive.service.redacting import off_loop
 from redrive.service.repairs import Repairs
 from redrive.service.seen import seen_app
+<<<<<<< HEAD
 from redrive.service.series import OfSeries
+=======
+from redrive.service.shown_settings import ShownSetting, shown_settings
+>>>>>>> live
 from redrive.stores.base import Cursor, Entry, EntryStatus, Group
 from redrive.stores.paging import every_page
 from redrive.telemetry.events import LettersMoved, LettersPruned
@@ -52,6 +57,8 @@ _BATCH = 500
 LARGE = 5000
 """Letters from which on a replay is frozen in the background, where that is asked for."""
 _COUNTED = 1.0  # seconds in which they are to be counted: what takes longer is large
+_RELATED, _REPLAYS = 50, 200  # letters that one is tied to, and replays that are looked through for it
+_PAGE, _LOOKED_AT = 200, 2000  # letters of a page, and looked at for the children of one
 _TARGETS = 20  # of a plan, that are asked whether they are there
 
 
@@ -114,6 +121,49 @@ class Service(OfSeries):
         held = await held_key_of(self.app.store.documents, letter)
         versions = await self.edits.versions(letter)
         return (await off_loop([letter], lambda found: detail(found, self.redactor, held, versions)))[0]
+
+    async def lineage(self, id: LetterId) -> LetterLineage:
+        """What a letter waits for, what waits for it, the replays it was in, and its versions. Children are looked for
+        among the newest letters that died since it first failed."""
+        letter = await self.find(id)
+        parents = [await self._related(message) for message in letter.depends_on[:_RELATED]]
+        children, is_all = await self._children(letter)
+        newest = [replay.id for replay in await self.replays.list(_REPLAYS)]
+        ids = list(dict.fromkeys([*newest, *([letter.replay] if letter.replay else ())]))
+        entries = await self.app.store.ledger.of_letter(letter.id, ids)
+        text = self.redactor.text
+        replays = [InReplay(entry.replay, entry.status, entry.at, text(entry.note)) for entry in entries]
+        return LetterLineage(
+            id=letter.id,
+            parents=parents,
+            parent=parents[0] if parents else None,
+            children=children,
+            is_all_children=is_all,
+            replays=replays,
+            versions=list(await self.edits.versions(letter)),
+        )
+
+    async def _related(self, message: str) -> Related:
+        page = await self.app.store.letters.search(Query(message_ids=(message,)), limit=1)
+        shown = await off_loop(page.letters, lambda found: summary(found, self.redactor))
+        return Related(self.redactor.text(message), shown[0] if shown else None)
+
+    async def _children(self, letter: Letter) -> tuple[list[Summary], bool]:
+        """The letters that wait for that one, and whether all that could were looked at."""
+        found: list[Letter] = []
+        query, after, looked = Query(since=letter.failures[0].at), None, 0
+        while looked < _LOOKED_AT and len(found) < _RELATED:
+            page = await self.app.store.letters.search(query, after=after, limit=_PAGE)
+            found += [child for child in page.letters if letter.message.id in child.depends_on]
+            looked, after = looked + len(page.letters), page.after
+            if after is None:
+                break
+        shown = await off_loop(found[:_RELATED], lambda child: summary(child, self.redactor))
+        return shown, after is None and len(found) <= _RELATED
+
+    def settings(self) -> list[ShownSetting]:
+        """What this process runs with, and where each value comes from; secrets are masked."""
+        return shown_settings(self.app, self.redactor)
 
     async def find(self, id: LetterId) -> Letter:
         """The letter itself, unredacted: for what goes back to a transport, never for what is shown."""

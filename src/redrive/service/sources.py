@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from datetime import timedelta
 from typing import Any
 
@@ -25,7 +25,7 @@ from redrive.forensics.measured import Measured, oldest_open, under_way
 from redrive.forensics.query import Query
 from redrive.forensics.queue import QueuedView, QueuePage, parked_view, queued_view
 from redrive.forensics.scope import reaches
-from redrive.forensics.stats import Stats, stats_of
+from redrive.forensics.stats import SourceStats, Stats, stats_of
 from redrive.forensics.turns import Fairness, Turns, turns
 from redrive.forensics.workers import Roll, WorkerState, WorkerView, WorkingOn
 from redrive.model import Reason, State
@@ -36,14 +36,32 @@ from redrive.transports.base import Depth, Lists, Pausable, Paused, QueueState, 
 from redrive.upkeep.heartbeat import EVERY, Beat, beats
 
 _LOOK_AGAIN = 0.5
+_LOST = 4 * EVERY
 _FORCE = "`--force` pauses it all the same, for whoever will receive from it"
 
 
+class SourceView(Struct, frozen=True, kw_only=True):
+    """One source as far as its backends answer: its queue, its letters, who works on it, and whether it is paused."""
+
+    source: str
+    transport: str
+    states: dict[State, int]  # of its letters
+    queued: Depth | None  # None: its transport does not say
+    paused: SourcePause | None
+    workers: int
+    concurrency: int  # of all of them
+    in_hand: int
+    versions: list[str]  # of the code that they run
+    done: int  # within the time that the storm guard looks at, where there is one
+    buried: int
+
+
 class Sources(Struct, frozen=True):
-    """The sources that are known, and which backends could not be asked for theirs."""
+    """The sources that are known, how each stands, and which backends could not be asked for theirs."""
 
     sources: list[str]
     unanswered: list[Unanswered]
+    details: list[SourceView] = []
 
 
 class PauseReport(Struct, frozen=True):
@@ -209,6 +227,65 @@ class OfSources(Asking):
         known |= {tally.source for found in counted.found.values() for tally in found}
         known |= {source for found in queues.found.values() for source in found if self.reaches_whole(source)}
         return Sources(sorted(known), [*counted.unanswered, *queues.unanswered])
+
+    async def sources_in_detail(self) -> Sources:
+        """The same, and how each stands: a backend that does not answer is named, the others are told all the same."""
+        known, stats, paused, working = await asyncio.gather(
+            self.sources(), self.stats(), self._ask_pauses(tell=False), self._ask({"store": self._alive})
+        )
+        queues = {each.source: each for each in stats.sources}
+        pauses = {_shown(pause.transport, pause.source): pause for found in paused.found.values() for pause in found}
+        names = {*known.sources, *(source for _, source in map(self._place, queues))}
+        places = {self._place(name) for name in (*queues, *pauses)} | {(self._home(name), name) for name in names}
+        found = working.found.get("store", [])
+        details = [self._source(*place, queues, pauses, found) for place in sorted(places, key=lambda it: it[::-1])]
+        silent = {each.backend: each for each in (*known.unanswered, *stats.unanswered, *working.unanswered)}
+        return Sources(known.sources, list(silent.values()), details)
+
+    def _place(self, shown: str) -> tuple[str, str]:
+        """The transport and the source that statistics show under that name."""
+        transport, _, source = shown.partition("/")
+        return (transport, source) if source and transport in self.app.transport_names else (self._home(shown), shown)
+
+    def _home(self, source: str) -> str:
+        return self.app.known_transport(source) or "default"
+
+    async def _alive(self) -> list[Beat]:
+        """The beats of workers that are not lost, by our clock."""
+        now = self.app.clock.now()
+        found = [beat for _, beat in (await beats(self.app.store.documents)).values()]
+        return [beat for beat in found if now - beat.at < _LOST]
+
+    def _source(
+        self,
+        transport: str,
+        source: str,
+        queues: Mapping[str, SourceStats],
+        pauses: Mapping[str, SourcePause],
+        alive: Sequence[Beat],
+    ) -> SourceView:
+        name, whole = _shown(transport, source), self.reaches_whole(source)
+        letters = queues.get(source)  # which are counted by source alone
+        queued = queues[name].queued if name in queues else None
+        mine = [
+            (beat, on)
+            for beat in alive
+            for on in beat.sources
+            if (on.transport, on.source) == (transport, source) and whole
+        ]
+        return SourceView(
+            source=source,
+            transport=transport,
+            states={} if letters is None else letters.states,
+            queued=queued,
+            paused=pauses.get(name),
+            workers=len({beat.worker for beat, _ in mine}),
+            concurrency=sum(on.concurrency for _, on in mine),
+            in_hand=sum(on.in_hand for _, on in mine),
+            versions=sorted({beat.version for beat, _ in mine if beat.version}),
+            done=sum(on.done for _, on in mine),
+            buried=sum(on.buried for _, on in mine),
+        )
 
     async def _check(self, query: Query) -> None:
         """Raise UnknownSource for a source that nobody has ever seen: it is a typo, not an empty answer.

@@ -225,6 +225,10 @@ class Ledger(Protocol):
         """Note what became of these. A known outcome (resolved, failed) is never overwritten by `sent`."""
         ...
 
+    async def of_letter(self, letter: LetterId, replays: Sequence[str]) -> Sequence[Entry]:
+        """What became of that letter in those of these replays that selected it, in their order."""
+        ...
+
     async def tally(self, replay: str) -> dict[EntryStatus, int]:
         """How many entries of a replay there are of each status."""
         ...

@@ -395,6 +395,10 @@ class MemoryLedger:
         found = [(n, e) for n, e in lines if n > number_in(after) and status in (None, e.status)][:limit]
         return [entry for _, entry in found], str(found[-1][0]) if len(found) == limit and found else None
 
+    async def of_letter(self, letter: LetterId, replays: Sequence[str]) -> Sequence[Entry]:
+        found = [self._lines[replay].get(letter) for replay in replays if replay in self._lines]
+        return [entry for entry in found if entry is not None]
+
     async def mark(self, entries: Iterable[Entry]) -> None:
         final = (EntryStatus.RESOLVED, EntryStatus.FAILED)
         for entry in entries:

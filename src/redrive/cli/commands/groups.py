@@ -91,6 +91,8 @@ def _in(version: str) -> str:
 def standing(group: GroupView, now: datetime) -> list[str]:
     """What was said of a group, and where it stands, a line each."""
     said, fix, mute = list[str](), group.fix, group.mute
+    if group.assignee:
+        said.append(f"{group.assignee} sees to it")
     if mute is not None:
         said.append(f"muted by {mute.by}, back {age(mute.until, now)}: {mute.why}")
     if fix is None:

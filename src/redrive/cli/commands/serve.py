@@ -98,7 +98,10 @@ def _app(target: str | None) -> Redrive:
     from redrive.app import Redrive
     from redrive.systems.use import prepared
 
-    return Redrive(settings=prepared(loaded().settings))
+    found = loaded()
+    app = Redrive(settings=prepared(found.settings))
+    app.settings_from = found.sources
+    return app
 
 
 def _introduce(server: Server, asked: bool) -> None:

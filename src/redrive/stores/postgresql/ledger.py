@@ -9,6 +9,7 @@ from redrive.clock import microseconds, moment
 from redrive.drivers.postgresql.link import rows
 from redrive.drivers.postgresql.pool import Connection
 from redrive.forensics.query import Query
+from redrive.model import LetterId
 from redrive.stores.base import Cursor, Entry, EntryStatus, number_in
 from redrive.stores.postgresql.access import Access
 from redrive.stores.postgresql.codec import clean, unclean
@@ -50,6 +51,15 @@ class PostgresLedger:
             for _, letter, status, at, note in found
         ]
         return entries, str(found[-1][0]) if len(found) == limit else None
+
+    async def of_letter(self, letter: LetterId, replays: Sequence[str]) -> Sequence[Entry]:
+        asked = {"letter": clean(letter), "replays": [clean(replay) for replay in replays]}
+        rows = await self._access.fetch(self._access.sql("of_letter"), asked)
+        found = {
+            unclean(replay): Entry(unclean(replay), letter, EntryStatus(status), moment(at), unclean(note))
+            for replay, status, at, note in rows
+        }
+        return [found[replay] for replay in replays if replay in found]
 
     async def mark(self, entries: Iterable[Entry]) -> None:
         batches = rounds(list(entries), lambda entry: (entry.replay, entry.letter))

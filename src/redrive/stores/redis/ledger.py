@@ -12,6 +12,7 @@ from msgspec.structs import replace
 
 from redrive.clock import microseconds, moment
 from redrive.forensics.query import Query
+from redrive.model import LetterId
 from redrive.stores.base import REPLAYABLE, Cursor, Entry, EntryStatus, number_in
 from redrive.stores.redis.access import Access
 from redrive.stores.redis.letters import RedisLetters
@@ -48,6 +49,17 @@ class RedisLedger:
             for letter, (_, status, at, note) in zip(reply[::2], lines, strict=True)
         ]
         return entries, str(lines[-1][0]) if len(lines) == limit and lines else None
+
+    async def of_letter(self, letter: LetterId, replays: Sequence[str]) -> Sequence[Entry]:
+        if not replays:
+            return []
+        packed = await self._access.commands([("HGET", self._lines(replay), letter) for replay in replays])
+        lines = [
+            (replay, msgspec.msgpack.decode(line))
+            for replay, line in zip(replays, packed, strict=True)
+            if line is not None
+        ]
+        return [Entry(replay, letter, EntryStatus(status), moment(at), note) for replay, (_, status, at, note) in lines]
 
     async def mark(self, entries: Iterable[Entry]) -> None:
         rest = iter(entries)

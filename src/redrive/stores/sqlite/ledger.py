@@ -10,8 +10,9 @@ from typing import Any
 from redrive.clock import microseconds, moment
 from redrive.drivers.sqlite.database import clauses
 from redrive.forensics.query import Query
+from redrive.model import LetterId
 from redrive.stores.base import Cursor, Entry, EntryStatus, number_in
-from redrive.stores.sqlite.access import Access
+from redrive.stores.sqlite.access import Access, as_json
 from redrive.stores.sqlite.letters import SqliteLetters
 from redrive.stores.sqlite.query import arms, numbered
 
@@ -52,6 +53,14 @@ class SqliteLedger:
         rows = await self._access.read(lambda connection: connection.execute(statement, parameters).fetchall())
         entries = [Entry(replay, letter, EntryStatus(status), moment(at), note) for _, letter, status, at, note in rows]
         return entries, str(rows[-1][0]) if len(rows) == limit else None
+
+    async def of_letter(self, letter: LetterId, replays: Sequence[str]) -> Sequence[Entry]:
+        asked = {"letter": letter, "replays": as_json(replays)}
+        rows = await self._access.read(lambda connection: connection.execute(_SQL["of_letter"], asked).fetchall())
+        found = {
+            replay: Entry(replay, letter, EntryStatus(status), moment(at), note) for replay, status, at, note in rows
+        }
+        return [found[replay] for replay in replays if replay in found]
 
     async def mark(self, entries: Iterable[Entry]) -> None:
         rows = [

@@ -177,3 +177,7 @@ SELECT facts FROM versions WHERE letter_id = ? ORDER BY number;
 
 -- name: version
 SELECT facts, body FROM versions WHERE letter_id = ? AND number = ?;
+
+-- name: of_letter
+SELECT replay, status, at, note FROM ledger
+WHERE letter_id = :letter AND replay IN (SELECT value FROM json_each(:replays));

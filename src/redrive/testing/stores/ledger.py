@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 from msgspec.structs import replace
 
+from redrive.forensics.query import Query
 from redrive.model import State
 from redrive.stores.base import REPLAYABLE, Entry, EntryStatus, Store
 from redrive.testing.builders import make_letter, make_message
@@ -89,6 +90,21 @@ class Ledger:
         assert await store.ledger.tally("r") == expected
         assert await store.ledger.tally("other") == {EntryStatus.SELECTED: 10}
         assert await store.ledger.tally("nobody's") == {}
+
+    async def test_the_replays_of_a_letter_are_found(self, store: Store) -> None:
+        first, second = recorded = [make_letter(make_message()) for _ in range(2)]
+        await store.letters.record(recorded)
+        await store.ledger.freeze("both", Query(ids=(first.id, second.id)), now=START)
+        await store.ledger.freeze("one", Query(ids=(first.id,)), now=START)
+        await store.ledger.mark([Entry("one", first.id, EntryStatus.SKIPPED, LATER, "it was gone")])
+        found = await store.ledger.of_letter(first.id, ["one", "never", "both"])
+        told = [(entry.replay, entry.letter, entry.status, entry.note) for entry in found]
+        assert told == [
+            ("one", first.id, EntryStatus.SKIPPED, "it was gone"),
+            ("both", first.id, EntryStatus.SELECTED, ""),
+        ]
+        assert [entry.replay for entry in await store.ledger.of_letter(second.id, ["one", "both"])] == ["both"]
+        assert not await store.ledger.of_letter(first.id, [])
 
     async def test_the_ledger_outlives_its_letters(self, store: Store) -> None:
         await store.letters.record([make_letter()])
