@@ -40,11 +40,8 @@ from redrive.service.planning import Plan, plan_of
 from redrive.service.redacting import off_loop
 from redrive.service.repairs import Repairs
 from redrive.service.seen import seen_app
-<<<<<<< HEAD
 from redrive.service.series import OfSeries
-=======
 from redrive.service.shown_settings import ShownSetting, shown_settings
->>>>>>> live
 from redrive.stores.base import Cursor, Entry, EntryStatus, Group
 from redrive.stores.paging import every_page
 from redrive.telemetry.events import LettersMoved, LettersPruned
