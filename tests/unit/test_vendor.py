@@ -36,10 +36,10 @@ def test_a_changed_a_missing_and_a_strange_file_are_named(copy: Path) -> None:
 
 def test_every_import_of_a_library_is_a_file_beside_it() -> None:
     for script in vendor.VENDOR.glob("*.js"):
-        for found in vendor._IMPORT.finditer(script.read_text()):
+        for found in vendor.IMPORT.finditer(script.read_text()):
             assert (vendor.VENDOR / found[3]).is_file(), (script.name, found[3])
 
 
 def test_a_library_that_imports_what_is_not_vendored_is_refused() -> None:
     with pytest.raises(SystemExit, match="imports 'react'"):
-        vendor._served("x.js", b'import{h}from"react";')
+        vendor.served("x.js", b'import{h}from"react";')
