@@ -16,7 +16,7 @@ const NAMES = { "15m": "15 minutes", "1h": "hour", "24h": "24 hours", "7d": "7 d
 export default function Overview() {
   useTitle("Overview");
   const last = query.value.get("last") ?? "24h";
-  const overview = useResource("overview", { last }, { on: ["letters", "groups", "replays", "incidents", "sources"] });
+  const overview = useResource("overview", { last }, { on: ["letters", "groups", "replays", "incidents", "sources"], every: 15 });
   const choose = (name) => setQuery({ last: name, since: null, until: null }, { replace: false });
   return html`
     <${Head} title="Overview" about="What is dying now, over all brokers"><${Tabs} label="Time" tabs=${LASTS} chosen=${last} choose=${choose} /><//>
@@ -65,7 +65,7 @@ function Over({ last }) {
   const by = query.value.get("by") ?? "outcome";
   const since = query.value.get("since");
   const until = query.value.get("until");
-  const series = useResource("series", since && until ? { since, until, by } : { last, by }, { on: ["letters"] });
+  const series = useResource("series", since && until ? { since, until, by } : { last, by }, { on: ["letters"], every: 60 });
   const zoom = (from, to) => setQuery({ since: iso(from), until: iso(Math.max(to, from + 60)) }, { replace: false });
   const aside = html`${since && html`<button type="button" class="button" onClick=${() => setQuery({ since: null, until: null }, { replace: false })}>Whole ${NAMES[last] ?? last}</button>`}
     <${Tabs} label="Drawn by" tabs=${BYS} chosen=${by} choose=${(name) => setQuery({ by: name })} />`;
