@@ -66,7 +66,7 @@ _BESIDE = {
     "preact/hooks": "./hooks.js",
     "@preact/signals-core": "./signals-core.js",
 }
-_IMPORT = re.compile(r"""(\bfrom\s*|\bimport\s*\(?\s*)(["'])([@\w./-]+)\2""")
+IMPORT = re.compile(r"""(\bfrom\s*|\bimport\s*\(?\s*)(["'])([@\w./-]+)\2""")
 _SOURCE_MAP = re.compile(r"\n?//# sourceMappingURL=\S+\n?")
 
 
@@ -79,22 +79,22 @@ def fetch(package: Package) -> dict[str, bytes]:
         if (found := _sum(tarball.read_bytes())) != package.sha256:
             raise SystemExit(f"{package.name}@{package.version} has the hash {found}, not the one that is pinned")
         with tarfile.open(tarball) as opened:
-            return {name: _served(name, _member(opened, path)) for path, name in package.files.items()}
+            return {name: served(name, _member(opened, path)) for path, name in package.files.items()}
 
 
 def _member(opened: tarfile.TarFile, path: str) -> bytes:
     file = opened.extractfile(f"package/{path}")
     if file is None:
-        raise SystemExit(f"{opened.name} has no {path}")
+        raise SystemExit(f"the package has no {path}: it may have moved in this version")
     return file.read()
 
 
-def _served(name: str, content: bytes) -> bytes:
+def served(name: str, content: bytes) -> bytes:
     """The file with imports that a browser finds, and without a source map that is not there."""
     if not name.endswith(".js"):
         return content
     text = _SOURCE_MAP.sub("\n", content.decode())
-    return _IMPORT.sub(lambda found: f"{found[1]}{found[2]}{_path_of(name, found[3])}{found[2]}", text).encode()
+    return IMPORT.sub(lambda found: f"{found[1]}{found[2]}{_path_of(name, found[3])}{found[2]}", text).encode()
 
 
 def _path_of(name: str, imported: str) -> str:
@@ -118,7 +118,7 @@ def write() -> None:
 
 def wrong() -> list[str]:
     """What in vendor/ is missing, changed, or not of a package."""
-    pinned = dict(reversed(line.split("  ")) for line in (VENDOR / SUMS).read_text().splitlines())
+    pinned = {name: found for found, name in (line.split("  ") for line in (VENDOR / SUMS).read_text().splitlines())}
     named = {name for package in PACKAGES for name in package.files.values()}
     there = {path.name for path in VENDOR.iterdir() if path.name != SUMS and not path.name.endswith(".d.ts")}
     found = [f"{name} is not of a pinned package" for name in sorted(there - named)]

@@ -92,7 +92,8 @@ async def test_a_dialog_gives_the_focus_back(page: Page) -> None:
     await link.focus()
     await page.keyboard.press("Control+k")
     await expect(page.locator(".palette-input")).to_be_focused()
-    await page.keyboard.press("Escape")
+    await page.keyboard.type("some")
+    await page.keyboard.press("Escape")  # once: the field does not take it to be emptied
     await expect(link).to_be_focused()
 
 

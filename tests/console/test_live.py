@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 
 import pytest
 from playwright.async_api import Browser, expect
@@ -74,6 +75,17 @@ async def test_one_panel_that_fails_blanks_no_other(browser: Browser, server: Se
     await expect(page.locator("#differs .trouble")).to_contain_text("this cannot be shown", timeout=SOON)
     await expect(page.locator("#notes .trouble")).to_contain_text("this cannot be shown", timeout=SOON)
     await expect(page.locator("#typical pre")).to_contain_text("Traceback", timeout=SOON)
+    await page.close()
+
+
+async def test_a_browser_whose_clock_is_wrong_by_an_hour_counts_by_the_servers(
+    browser: Browser, server: Server, shop: Shop
+) -> None:
+    (group, *_) = await shop.app.store.letters.groups(Query())
+    page = await browser.new_page()
+    await page.add_init_script("const real = Date.now; Date.now = () => real() + 3_600_000;")
+    await page.goto(at(server, f"/groups/{group.id}#token={await token_of(shop, Role.VIEWER)}"))
+    await expect(page.locator("#summary time").first).to_have_text(re.compile(r"^(now|\d+[sm] ago) "))
     await page.close()
 
 

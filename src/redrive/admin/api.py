@@ -21,7 +21,19 @@ from redrive import console
 from redrive.access.actors import Actor
 from redrive.access.logins import Logins
 from redrive.access.tokens import Tokens
-from redrive.admin import approvals, events, fairness, groups, health, incidents, letters, openapi, queues, replays
+from redrive.admin import (
+    approvals,
+    events,
+    fairness,
+    groups,
+    health,
+    incidents,
+    letters,
+    openapi,
+    queues,
+    replays,
+    series,
+)
 from redrive.admin import tokens as token_routes
 from redrive.admin.access import Door, actor_of, authorize, check_roles, is_loopback, make_safe, only_this_machine
 from redrive.admin.background import Background
@@ -37,6 +49,7 @@ _ALL = (
     *_PROBES,
     letters.router,
     groups.router,
+    series.router,
     replays.router,
     approvals.router,
     incidents.router,

@@ -3,23 +3,33 @@
 from __future__ import annotations
 
 from datetime import timedelta
+from enum import StrEnum
 from typing import Annotated
 
 from litestar import Router, get, post
 from litestar.di import NamedDependency
-from litestar.params import FromPath, FromQuery, JSONBody
+from litestar.params import FromPath, FromQuery, JSONBody, QueryParameter
 from msgspec import Meta, Struct
 
 from redrive.access.actors import Actor, Role
 from redrive.admin.letters import Limit
+from redrive.admin.series import span_of
 from redrive.admin.wire import from_url
 from redrive.forensics.differs import Differences
 from redrive.forensics.marks import Mark
 from redrive.forensics.notes import GroupNote
 from redrive.forensics.query import Query
-from redrive.service import FixReport, GroupView, Service
+from redrive.service import FixReport, GroupView, Service, TrendView
 
 _Why = Annotated[str, Meta(max_length=2000)]
+
+
+class Sorting(StrEnum):
+    """What groups are sorted by."""
+
+    LETTERS = "letters"  # the largest first
+    LAST_SEEN = "last_seen"  # what died last first
+    FIRST_SEEN = "first_seen"  # the newest first
 
 
 class Fixing(Struct, frozen=True, forbid_unknown_fields=True):
@@ -61,10 +71,15 @@ async def list_groups(
     filters: NamedDependency[Query],
     limit: Limit = 50,
     with_muted: FromQuery[bool] = False,
-) -> list[GroupView]:
-    """Letters with one cause are one group; the largest first. Those that are muted are left out, unless they are asked
-    for: `/api/muted-groups` has them."""
-    return list(await service.groups(filters, limit=limit, with_muted=with_muted))
+    spark: Annotated[int | None, QueryParameter(ge=2, le=200)] = None,
+    last: FromQuery[str] = "24h",
+    sort: FromQuery[Sorting] = Sorting.LETTERS,
+) -> list[TrendView]:
+    """Letters with one cause are one group; the largest first, or sorted otherwise. Those that are muted are left out,
+    unless they are asked for: `/api/muted-groups` has them. With `spark` each has so many counts of the `last` time,
+    and its trend."""
+    span = span_of(last)
+    return await service.trends(filters, last=span, spark=spark, limit=limit, with_muted=with_muted, sort=sort.value)
 
 
 @get("/muted-groups", role=Role.VIEWER)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
 from typing import Any
 
 from litestar import Request, Response, Router, get
@@ -48,7 +47,7 @@ async def is_alive() -> Alive:
 async def is_ready(request: Request[Any, Any, Any], service: NamedDependency[Service]) -> Response[Ready]:
     """200 if store and transports could do their work now, else 503. Which one could not, and why, is said to who has a
     token, and on loopback."""
-    return await readiness(request, await check_all(service))
+    return await readiness(request, await service.check_backends())
 
 
 @get("/metrics", role=Role.VIEWER, whole=True, free_on_loopback=True, any_parameters=True, media_type="text/plain")
@@ -75,19 +74,6 @@ async def _may_see(request: Request[Any, Any, Any]) -> bool:
         return await sees_details(request)
     except Unavailable:
         return False  # the store is away, so nobody can say whose token that is
-
-
-async def check_all(service: Service) -> dict[str, str]:
-    """What the store and every transport say of themselves: `ok`, or why not. All are asked at once."""
-    app = service.app
-
-    def checked(name: str) -> Callable[[], Awaitable[None]]:
-        return lambda: app.transport(name).check()
-
-    backends: dict[str, Callable[[], Awaitable[None]]] = {"store": lambda: app.store.check()}
-    backends |= {f"transports.{name}": checked(name) for name in app.transport_names}
-    answers = await ask_each(backends, patience=_PATIENCE, masked=service.redactor.text)
-    return dict.fromkeys(backends, "ok") | {silent.backend: silent.why for silent in answers.unanswered}
 
 
 async def measured(service: Service, metrics: Metrics) -> Measured:

@@ -36,7 +36,7 @@ function Palette() {
     if (event.key === "Enter") event.preventDefault(), take(found[chosen]);
   };
   return html`<${Dialog} title="Go to" close=${close} id="palette">
-    <input class="palette-input" type="search" autofocus placeholder="A page, a group, a letter, or any text" aria-label="Where to"
+    <input class="palette-input" type="text" autofocus placeholder="A page, a group, a letter, or any text" aria-label="Where to"
       role="combobox" aria-expanded="true" aria-controls="palette-list" aria-activedescendant=${`palette-${chosen}`} autocomplete="off" spellcheck=${false}
       value=${typed} onInput=${(/** @type {any} */ event) => (setTyped(event.target.value), setAt(0))} onKeyDown=${press} />
     <ul id="palette-list" class="palette-list" role="listbox" aria-label="Places">${found.map((place, index) => html`

@@ -18,10 +18,11 @@ const SHARE = 10; // and so many times what the last answer took
  * cancelled: at another address, or when the page is left.
  * @param {string | null} path under /api; null asks nothing
  * @param {import("./api.js").Parameters} [parameters]
- * @param {{on?: string[]}} [options] of letters, groups, replays, incidents, sources, approvals
+ * @param {{on?: string[], every?: number}} [options] on: of letters, groups, replays, incidents, sources, approvals; every:
+ *   seconds after which it asks in any case, for what changes without anybody saying so: a backend that goes away, `last=24h`
  * @returns {Resource<any>}
  */
-export function useResource(path, parameters = {}, { on = [] } = {}) {
+export function useResource(path, parameters = {}, { on = [], every = 0 } = {}) {
   const key = path === null ? "" : path + JSON.stringify(parameters);
   const [state, setState] = useState({ key, path, data: /** @type {any} */ (null), error: /** @type {Problem | null} */ (null), loading: true });
   const asking = useRef(/** @type {AbortController | null} */ (null));
@@ -77,6 +78,11 @@ export function useResource(path, parameters = {}, { on = [] } = {}) {
       before = seen;
     });
   }, [load, names]);
+
+  useEffect(() => {
+    const beat = every ? setInterval(() => document.hidden || later(), 1000 * every) : 0;
+    return () => clearInterval(beat);
+  }, [load, every]);
 
   const fresh = state.path === path;
   return { data: fresh ? state.data : null, error: fresh ? state.error : null, loading: state.loading || state.key !== key, reload: load };

@@ -1,18 +1,19 @@
 // Who are you: a token, or a login where the server has one.
 
-import { dropToken, get, keepToken } from "./api.js";
+import { dropToken, keepToken } from "./api.js";
 import { Dialog } from "./dialog.js";
 import { html, useEffect, useState } from "./lib.js";
-import { recognise } from "./live.js";
+import { follow, recognise } from "./live.js";
 import { asksToSignIn, me } from "./state.js";
+
+/** @typedef {{people: boolean, login: string | null, issuer: string | null}} Ways as /api/login answers */
 
 export function SignIn() {
   const why = asksToSignIn.value;
-  const [login, setLogin] = useState(/** @type {{url?: string, name?: string} | null} */ (null));
+  const [ways, setWays] = useState(/** @type {Ways | null} */ (null));
   const [busy, setBusy] = useState(false);
   useEffect(() => {
-    // a server without logins has no such route
-    if (why !== null) fetch("/api/login").then((answer) => (answer.ok ? answer.json() : null)).then(setLogin, () => setLogin(null));
+    if (why !== null) fetch("/api/login").then((answer) => (answer.ok ? answer.json() : null)).then(setWays, () => setWays(null));
   }, [why !== null]);
   if (why === null) return null;
   const submit = async (/** @type {SubmitEvent} */ event) => {
@@ -26,7 +27,8 @@ export function SignIn() {
     if (asksToSignIn.value !== null) form.querySelector("input")?.select();
   };
   return html`<${Dialog} title="Sign in" must close=${() => undefined} id="sign-in">
-    ${login?.url && html`<p><a class="button primary" href=${login.url} target="_self">Sign in${login.name ? ` with ${login.name}` : ""}</a></p><p class="faint">or with a token:</p>`}
+    ${ways?.login && html`<p><a class="button primary" id="sign-in-link" href=${wayBack(ways.login)} onClick=${dropToken}>Sign in${ways.issuer ? ` with ${new URL(ways.issuer).host}` : ""}</a></p>
+      <p class="faint">or with a token:</p>`}
     <form onSubmit=${submit}>
       ${why && html`<p class="caution" id="sign-in-why" role="alert">${why}</p>`}
       <p class="faint">The server printed an address with a token when it started. Or make one:
@@ -36,11 +38,17 @@ export function SignIn() {
     </form><//>`;
 }
 
-/** Forgets the token of this tab, and ends the login if there is one. */
+/** The login, and back to the page that was asked for. */
+const wayBack = (/** @type {string} */ login) => `${login}?to=${encodeURIComponent(location.pathname + location.search)}`;
+
+/** Forgets the token of this tab, and ends the session if there is one: here, and where it began. */
 export async function signOut() {
-  if (me.value?.csrf) await fetch("/api/logout", { method: "POST", headers: { "X-CSRF-Token": me.value.csrf } }).catch(() => undefined);
+  const csrf = me.value?.csrf;
+  const answer = csrf ? await fetch("/logout", { method: "POST", headers: { "X-CSRF-Token": csrf } }) : null;
   dropToken();
   me.value = null;
-  get("me").catch(() => undefined);
   asksToSignIn.value = "";
+  follow();
+  const at = answer?.ok ? (await answer.json()).at_issuer : null;
+  if (at) location.assign(at);
 }

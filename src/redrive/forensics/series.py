@@ -1,8 +1,8 @@
 """What died, was retried and was resolved over time, as counts by minute, hour and day. Pure.
 
-A store counts as letters come, by minute (`Count`); rolled up, each count stands in a row of its minute, its hour and its
-day, once by source, category and outcome, and once by group (`rows_of`). `points_of` is the reference: every store answers
-a `SeriesQuery` as it does.
+A store counts as letters come, by minute (`Count`). Rolled up, each count stands in a row of its minute, its hour and
+its day: once by source, category and outcome, and once by group (`rows_of`). `points_of` is the reference: every store
+answers a `SeriesQuery` as it does.
 """
 
 from __future__ import annotations
@@ -109,8 +109,8 @@ def floored(seconds: int, step: int) -> int:
 
 
 def buried(letters: Iterable[Letter], again: Iterable[Letter] = ()) -> list[Count]:
-    """The counts of letters that were recorded, and of known ones that died again. A letter that only waits in the store
-    is not dead, and is not counted."""
+    """The counts of letters that were recorded, and of known ones that died again. A letter that only waits in the
+    store is not dead, and is not counted."""
     repeats = [letter for letter in again if letter.reason not in WAITING]
     kinds = Counter(
         [
@@ -224,8 +224,8 @@ def starts(since: int, until: int, step: int) -> list[int]:
 
 
 def lines(points: Iterable[Point], at: Sequence[int], *, most: int, always: Sequence[str] = ()) -> list[Line]:
-    """A line for each name, with zeros where nothing was counted, the largest first; what is more than so many is summed
-    up as one. `always`: these have a line in any case."""
+    """A line for each name, with zeros where nothing was counted, the largest first; what is more than so many is
+    summed up as one. `always`: these have a line in any case."""
     places = {start: place for place, start in enumerate(at)}
     counts: dict[str, list[int]] = {name: [0] * len(at) for name in always}
     for point in points:
@@ -272,7 +272,7 @@ class Window(Struct, frozen=True):
 def window_of(last: timedelta, number: int, now: datetime) -> Window:
     """A sparkline of so many buckets that ends now."""
     width = max(int(last.total_seconds()) // number, MINUTE)
-    step = max(step for step in STEPS if step <= width)
+    step = max((step for step in STEPS if step <= width and width % step <= width / 8), default=MINUTE)
     width = floored(width, step)
     end = floored(int(now.timestamp()), step) + step
     return Window(end - width * number, width, number, step)

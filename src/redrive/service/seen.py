@@ -25,13 +25,15 @@ from redrive.flow.storms import KIND as STORMS
 from redrive.forensics.marks import KIND as MARKS
 from redrive.forensics.notes import KIND as NOTES
 from redrive.forensics.query import Query
-from redrive.forensics.scope import Scope, reaches
+from redrive.forensics.scope import Scope, exact, reaches
+from redrive.forensics.series import DAY, By, Point, SeriesQuery
 from redrive.model import Letter, LetterId, Owner, State, letter_id
-from redrive.stores.base import Cursor, Document, Group, Letters, Page, Store, Tally
+from redrive.stores.base import Cursor, Document, Group, Letters, Page, Series, Store, Tally
 from redrive.upkeep.heartbeat import KIND as BEATS
 
 _PAGE = 500
 _MOST = 1000
+NO_SERIES = "counts over time are of whole sources, and you reach a part of them only: there are none to show"
 
 
 class SeenLetters:
@@ -202,6 +204,28 @@ class SeenLedger:
         return getattr(self._ledger, name)  # all else is of a replay that was found, so it is theirs
 
 
+class SeenSeries:
+    """Counts over time of the sources that somebody reaches whole: of a tenant, or a system, there are none."""
+
+    def __init__(self, series: Series, scope: Scope) -> None:
+        self._series = series
+        self._scope = scope
+        self.note = NO_SERIES if scope.tenants or scope.systems else ""
+
+    async def read(self, query: SeriesQuery) -> Sequence[Point]:
+        if self.note:
+            return []
+        names = exact(self._scope.sources) if query.sources is None else query.sources
+        if names is None:
+            known = await self._series.read(SeriesQuery(step=DAY, since=0, until=query.until, by=By.SOURCE))
+            names = tuple({point.name for point in known})
+        theirs = tuple(name for name in names if reaches(self._scope.sources, name))
+        return await self._series.read(replace(query, sources=theirs))
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._series, name)  # who adds or prunes is no actor
+
+
 class SeenStore:
     """A store of which somebody sees a part."""
 
@@ -211,6 +235,7 @@ class SeenStore:
         self.letters = SeenLetters(store.letters, actor.scope, transports)
         self.documents = SeenDocuments(store, self.letters, actor)
         self.ledger = SeenLedger(store, self.letters)
+        self.series = SeenSeries(store.series, actor.scope)
         self._store = store
 
     async def check(self) -> None:

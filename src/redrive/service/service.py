@@ -36,11 +36,11 @@ from redrive.service.acting import acts
 from redrive.service.asking import bounded
 from redrive.service.edits import Edits
 from redrive.service.four_eyes import FourEyes
-from redrive.service.groups import OfGroups
 from redrive.service.planning import Plan, plan_of
 from redrive.service.redacting import off_loop
 from redrive.service.repairs import Repairs
 from redrive.service.seen import seen_app
+from redrive.service.series import OfSeries
 from redrive.service.shown_settings import ShownSetting, shown_settings
 from redrive.stores.base import Cursor, Entry, EntryStatus, Group
 from redrive.stores.paging import every_page
@@ -87,7 +87,7 @@ class RetryReport(ReplayReport, frozen=True):
     letters: list[RetriedLetter]
 
 
-class Service(OfGroups):
+class Service(OfSeries):
     """Everything that can be asked of Redrive, and done with it."""
 
     def __init__(self, app: Redrive, *, unanswered: Callable[[Unanswered], None] = lambda backend: None) -> None:
@@ -339,15 +339,6 @@ class Service(OfGroups):
     async def replay_report(self, id: str) -> ReplayReport:
         replay = await self.replays.get(id)
         return ReplayReport(self._masked(replay), await self.app.store.ledger.tally(id))
-
-    def _masked(self, replay: Replay) -> Replay:
-        """The replay as it is shown: errors of letters may hold secrets."""
-        if replay.paused is None:
-            return replay
-        text = self.redactor.text
-        cases = tuple(replace(case, before=text(case.before), now=text(case.now)) for case in replay.paused.compared)
-        paused = replace(replay.paused, why=text(replay.paused.why), compared=cases)
-        return replace(replay, paused=paused)
 
     async def replay_entries(
         self, id: str, *, status: EntryStatus | None = None, after: Cursor | None = None, limit: int = 50

@@ -1,8 +1,8 @@
 """The interface to a database: what a store promises, split by noun so that none of it is wide.
 
 A store keeps letters (`Letters`), what their messages were before they were edited (`Versions`), the ledger of replays
-(`Ledger`), small documents (`Documents`: replays, tokens, the audit trail) and what happened over time (`Series`). Every
-method raises StoreUnavailable, and no error of its driver, when it cannot now.
+(`Ledger`), small documents (`Documents`: replays, tokens, the audit trail) and what happened over time (`Series`).
+Every method raises StoreUnavailable, and no error of its driver, when it cannot now.
 """
 
 from __future__ import annotations
@@ -269,9 +269,9 @@ class Documents(Protocol):
 class Series(Protocol):
     """Keeps what was buried, retried and resolved over time, by minute, hour and day.
 
-    What is buried and resolved is counted where it is written: by `Letters.record`, at the time that a letter was created,
-    and by `Letters.move` to RESOLVED. In one step with it where `counted_exactly`, and otherwise after it, so that a crash
-    between the two loses counts, and letters never. Recording the same failure twice counts once.
+    What is buried and resolved is counted where it is written: by `Letters.record`, at the time that a letter was
+    created, and by `Letters.move` to RESOLVED. In one step with it where `counted_exactly`, and otherwise after it, so
+    that a crash between the two loses counts, and letters never. Recording the same failure twice counts once.
     """
 
     async def add(self, counts: Sequence[Count]) -> None:

@@ -82,9 +82,9 @@ class MemoryStore:
 class MemoryLetters:
     """Keeps letters in a dictionary; what is due is found in a heap, and pages in a list that is in order of age."""
 
-    def __init__(self, series: MemorySeries) -> None:
+    def __init__(self, series: MemorySeries | None = None) -> None:
         self.searchable = DEFAULT
-        self._series = series
+        self._series = MemorySeries() if series is None else series
         self._letters: dict[LetterId, Letter] = {}
         self._order: dict[LetterId, int] = {}
         self._numbers = count(1)

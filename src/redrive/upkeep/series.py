@@ -1,7 +1,7 @@
 """Counts over time: what a worker adds to them, and what upkeep does with them.
 
-What is buried and resolved is counted by the store, with the letters. What is retried is counted here, in the process, and
-written every second and at a clean end: whoever is killed loses a second of it.
+What is buried and resolved is counted by the store, with the letters. What is retried is counted here, in the process,
+and written every second and at a clean end: whoever is killed loses a second of it.
 """
 
 from __future__ import annotations
@@ -85,7 +85,7 @@ async def prune_series(store: Store, clock: Clock, kept: Kept) -> None:
         await store.series.prune(step, int((now - kept.of(step)).timestamp()))
 
 
-# -- letters from before -------------------------------------------------------------------------------------------------
+# -- letters from before -----------------------------------------------------------------------------------------------
 
 
 class Past(Struct, frozen=True):
@@ -115,7 +115,8 @@ async def count_past(store: Store, clock: Clock, kept: Kept) -> None:
             return  # another process does it
         await store.series.add(buried(letters))
         document, past = replace(document, version=document.version + 1), new
-        await clock.sleep(_PAUSE)
+        if not done:
+            await clock.sleep(_PAUSE)
 
 
 async def _begin(store: Store, clock: Clock) -> Document:

@@ -21,7 +21,7 @@ export default function Groups() {
   const text = useRested(typed.trim());
   useEffect(() => setQuery({ text }), [text]);
   const filters = { text: asked.get("text"), sources: asked.getAll("sources"), categories: asked.getAll("categories"), states: every ? [] : OPEN };
-  const groups = useResource("groups", { ...filters, with_muted: every, limit: 100, spark: 24, last, sort }, { on: ["groups", "letters"] });
+  const groups = useResource("groups", { ...filters, with_muted: every, limit: 100, spark: 24, last, sort }, { on: ["groups", "letters"], every: 60 });
 
   return html`
     <${Head} title="Groups" about="Letters that died of one cause are one group, over all brokers">

@@ -16,7 +16,7 @@ const NAMES = { "15m": "15 minutes", "1h": "hour", "24h": "24 hours", "7d": "7 d
 export default function Overview() {
   useTitle("Overview");
   const last = query.value.get("last") ?? "24h";
-  const overview = useResource("overview", { last }, { on: ["letters", "groups", "replays", "incidents", "sources"] });
+  const overview = useResource("overview", { last }, { on: ["letters", "groups", "replays", "incidents", "sources"], every: 15 });
   const choose = (name) => setQuery({ last: name, since: null, until: null }, { replace: false });
   return html`
     <${Head} title="Overview" about="What is dying now, over all brokers"><${Tabs} label="Time" tabs=${LASTS} chosen=${last} choose=${choose} /><//>
@@ -32,21 +32,22 @@ export default function Overview() {
 /** What does not answer, above all else: the numbers below are without it. */
 function Away({ backends }) {
   const away = backends.filter((backend) => !backend.ok);
-  return html`<div id="away" role="status">${away.length > 0 && html`<div class="trouble"><p><strong>Not everything answers</strong>: what is shown is from the others.</p>
+  return html`<div id="away" class="away" role="status">${away.length > 0 && html`<div class="trouble"><p><strong>Not everything answers</strong>: what is shown is from the others.</p>
     <ul>${away.map((backend) => html`<li key=${backend.name}><strong>${backend.name}</strong>: ${backend.why}</li>`)}</ul></div>`}</div>`;
 }
 
 function Totals({ overview, last }) {
   if (overview.data === null) return html`<${Panel} from=${overview} />`;
-  const { totals, waiting, oldest, retry_success: success } = overview.data;
-  const stat = (name, about, to, tone) => html`<${Stat} name=${about} value=${short(totals[name].now)} tone=${tone} to=${to} about=${html`<${Change} ...${totals[name]} last=${last} good=${name === "resolved"} />`} />`;
+  const { totals, waiting, oldest, retry_success: success, note } = overview.data;
+  const stat = (name, about, to, tone) => html`<${Stat} name=${about} value=${totals[name] ? short(totals[name].now) : "–"} tone=${totals[name]?.now ? tone : undefined} to=${to}
+    about=${totals[name] ? html`<${Change} ...${totals[name]} last=${last} good=${name === "resolved"} />` : note || "not known now"} />`;
   return html`<section class="stats" id="totals" aria-label="Totals">
-    ${stat("buried", "Buried", href("/letters"), totals.buried.now ? "red" : undefined)}
+    ${stat("buried", "Buried", href("/letters"), "red")}
     ${stat("retried", "Retried")}
-    ${stat("resolved", "Resolved", href("/letters?states=resolved"), totals.resolved.now ? "green" : undefined)}
-    <${Stat} name="Open letters" value=${short(waiting)} to=${href("/letters?states=pending&states=retrying&states=replaying&states=exhausted")} about="not resolved, sent or archived" />
+    ${stat("resolved", "Resolved", href("/letters?states=resolved"), "green")}
+    <${Stat} name="Open letters" value=${waiting === null ? "–" : short(waiting)} to=${href("/letters?states=pending&states=retrying&states=replaying&states=exhausted")} about="not resolved, sent or archived" />
     <${Stat} name="Oldest" to=${oldest ? href(`/letters/${oldest.id}`) : undefined} value=${oldest ? html`<${Time} at=${oldest.created_at} />` : "–"} about=${oldest ? `in ${oldest.source}, ${exact(oldest.created_at)}` : "nothing is open"} />
-    <${Stat} name="Retry success" value=${percent(success)} about=${success === null ? "nothing was retried" : "of what was sent back"} />
+    <${Stat} name="Retry success" value=${percent(success)} about=${success === null ? "nothing came back" : "of letters that came back"} />
   </section>`;
 }
 
@@ -64,15 +65,20 @@ function Over({ last }) {
   const by = query.value.get("by") ?? "outcome";
   const since = query.value.get("since");
   const until = query.value.get("until");
-  const series = useResource("series", since && until ? { since, until, by } : { last, by }, { on: ["letters"] });
+  const series = useResource("series", since && until ? { since, until, by } : { last, by }, { on: ["letters"], every: 60 });
   const zoom = (from, to) => setQuery({ since: iso(from), until: iso(Math.max(to, from + 60)) }, { replace: false });
   const aside = html`${since && html`<button type="button" class="button" onClick=${() => setQuery({ since: null, until: null }, { replace: false })}>Whole ${NAMES[last] ?? last}</button>`}
     <${Tabs} label="Drawn by" tabs=${BYS} chosen=${by} choose=${(name) => setQuery({ by: name })} />`;
   const about = since && until ? `${exact(since)} to ${exact(until)}` : by === "outcome" ? "drag over a time to look closer" : "buried letters; drag over a time to look closer";
   return html`<${Panel} id="over-time" title="Over time" about=${about} from=${series} aside=${aside}
-    empty=${(found) => !found.lines.length && html`<${Empty} title="Nothing happened in this time">Letters that are buried, retried or resolved are counted here.<//>`}>
-    ${(found) => html`<${StackedChart} series=${found} zoom=${zoom} label=${`Letters over time by ${found.by}`} />`}<//>`;
+    empty=${(found) => !found.lines.some((line) => line.total) && html`<${Empty} title="Nothing happened in this time">${found.note || "Letters that are buried, retried or resolved are counted here."}<//>`}>
+    ${(found) => html`<${StackedChart} series=${inOrder(found)} zoom=${zoom} label=${`Letters over time by ${found.by}`} />${found.note && html`<p class="faint">${found.note}</p>`}`}<//>`;
 }
+
+const OUTCOMES = ["buried", "retried", "resolved"];
+
+/** Outcomes are always stacked in one order, whichever is the largest; the server puts the largest first. */
+const inOrder = (series) => (series.by === "outcome" ? { ...series, lines: [...series.lines].sort((one, other) => OUTCOMES.indexOf(one.name) - OUTCOMES.indexOf(other.name)) } : series);
 
 const iso = (seconds) => new Date(1000 * seconds).toISOString();
 
@@ -93,7 +99,7 @@ const columns = (last) => [
 
 const Replays = ({ overview }) => html`<${Panel} id="running" title="Replays" from=${overview} aside=${html`<a href=${href("/replays")}>All replays</a>`}
   empty=${({ replays }) => !replays.length && html`<p class="faint">None is running or paused.</p>`}>
-  ${({ replays }) => html`<ul class="stack">${replays.map((one) => html`<${ReplayRow} key=${(one.replay ?? one).id} replay=${one.replay ?? one} tally=${one.tally ?? one.entries ?? {}} />`)}</ul>`}<//>`;
+  ${({ replays }) => html`<ul class="stack">${replays.map(({ replay, entries }) => html`<${ReplayRow} key=${replay.id} replay=${replay} tally=${entries} />`)}</ul>`}<//>`;
 
 const Incidents = ({ overview }) => html`<${Panel} id="incidents" title="Incidents" from=${overview} aside=${html`<a href=${href("/incidents")}>All incidents</a>`}
   empty=${({ incidents }) => !incidents.length && html`<p class="faint">None is open.</p>`}>

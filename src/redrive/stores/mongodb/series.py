@@ -1,7 +1,7 @@
 """Counts over time in two collections: what came since, a document for each batch, and what is summed up.
 
-There is no transaction here: a batch is taken away before it is summed up, so a crash between the two loses its counts, and
-nothing is counted twice.
+There is no transaction here: a batch is taken away before it is summed up, so a crash between the two loses its counts,
+and nothing is counted twice.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class MongoSeries:
             await self._access.counted.insert_one({"counts": Binary(packed(counts))})
 
     async def read(self, query: SeriesQuery) -> Sequence[Point]:
-        """Read what waits first: what is summed up meanwhile is then counted twice for that answer, and never left out."""
+        """Read what waits first: what is summed up meanwhile is counted twice in that answer, and never left out."""
         groups = list(query.groups) if query.by is By.GROUP else [""]
         wanted: Fields = {"step": query.step, "group": {"$in": groups}, "at": {"$gte": query.since, "$lt": query.until}}
         names = {"source": query.sources, "category": query.categories, "outcome": query.outcomes}

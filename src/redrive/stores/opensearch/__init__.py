@@ -25,7 +25,8 @@ if TYPE_CHECKING:
 
 
 class OpenSearchStore:
-    """Letters are in `index`, the rest in `index-ledger`, `index-documents` and `index-series`; all are made when first needed.
+    """Letters are in `index`, the rest in `index-ledger`, `index-documents` and `index-series`; all are made when first
+    needed.
 
     The client may be a blocking one, which is asked in threads. It is the caller's: closing the store leaves it open,
     unless `owned`. How long one request may take is the client's; `timeout` is how long an index that no node serves

@@ -273,8 +273,8 @@ class OpenSearchLetters:
         return found[0].letter.version if found else 0
 
     async def _rejoin(self, letters: Sequence[Letter]) -> list[Letter]:
-        """Join them to known letters, again where somebody wrote or deleted one at the same time. Returns those that died
-        anew, as they are now."""
+        """Join them to known letters, again where somebody wrote or deleted one at the same time. Returns those that
+        died anew, as they are now."""
         left = {letter.id: letter for letter in letters}
         joined: list[Letter] = []
         while left:

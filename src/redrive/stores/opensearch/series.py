@@ -1,7 +1,7 @@
 """Counts over time in an index of their own: what came since, a document for each batch, and what is summed up.
 
-There is no transaction here: a batch is taken away before it is summed up, so a crash between the two loses its counts, and
-nothing is counted twice.
+There is no transaction here: a batch is taken away before it is summed up, so a crash between the two loses its counts,
+and nothing is counted twice.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ class OpenSearchSeries:
             await self._access.write(self._index, [Action(Op.CREATE, batch, msgspec.json.encode(source))])
 
     async def read(self, query: SeriesQuery) -> Sequence[Point]:
-        """Read what waits first: what is summed up meanwhile is then counted twice for that answer, and never left out."""
+        """Read what waits first: what is summed up meanwhile is counted twice in that answer, and never left out."""
         await self._fresh()
         points: Counter[tuple[int, str]] = Counter()
         async for hits in self._access.pages(self._index, _waiting(), size=_PAGE):

@@ -28,7 +28,7 @@ class SqliteSeries:
     async def read(self, query: SeriesQuery) -> Sequence[Point]:
         names = {"source": query.sources, "category": query.categories, "outcome": query.outcomes}
         wanted = {name: as_json(values) for name, values in names.items() if values is not None}
-        narrower = "".join(f" AND {name} IN (SELECT value FROM json_each(:{name}))" for name in wanted)
+        narrower = "".join(f" AND {name} IN (SELECT value FROM json_each(:{name}))" for name in wanted)  # noqa: S608
         statement = _SQL["read"].replace("{name}", _COLUMNS[query.by]).replace("{narrower}", narrower)
         groups = as_json(query.groups if query.by is By.GROUP else ("",))
         parameters = {"step": query.step, "since": query.since, "until": query.until, "groups": groups, **wanted}

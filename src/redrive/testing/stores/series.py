@@ -6,6 +6,7 @@ import asyncio
 import random
 from collections.abc import Sequence
 from datetime import timedelta
+from typing import Any
 
 from msgspec.structs import replace
 
@@ -163,8 +164,8 @@ def _many(rng: random.Random) -> list[Count]:
     ]
 
 
-_SPANS = [{"since": NOW - days * DAY, "until": NOW} for days in (1, 30, 100)]
-_NARROWED: list[dict[str, tuple[str, ...]]] = [
+_SPANS: list[dict[str, Any]] = [{"since": NOW - days * DAY, "until": NOW} for days in (1, 30, 100)]
+_NARROWED: list[dict[str, Any]] = [
     {},
     {"sources": ("mail",)},
     {"sources": ("mail", "nobody"), "outcomes": ("buried", "resolved")},
