@@ -16,7 +16,7 @@ from msgspec import Struct
 
 from benchmarks import samples
 from benchmarks.harness import say, scratch
-from redrive.drivers.sqlite.database import SCHEMA_VERSION, clauses, sql
+from redrive.drivers.sqlite.database import SCHEMA_VERSION, SCRIPTS, clauses, sql
 from redrive.model import Letter
 from redrive.stores.shape import NATIVE
 from redrive.stores.sqlite.access import Access
@@ -28,6 +28,7 @@ _COUNTED = """
 INSERT INTO tallies SELECT group_id, source, state, category, count(*) FROM letters GROUP BY 1, 2, 3, 4;
 INSERT INTO groups SELECT group_id, error_type, error_message, category, min(updated_at), max(updated_at) FROM letters
 GROUP BY group_id;
+INSERT INTO unsearched (seq) SELECT seq FROM letters;
 """
 INSERT = _SQL["insert"].partition("ON CONFLICT")[0]
 PRAGMAS = ("journal_mode=WAL", "synchronous=FULL", "cache_size=-16000", "wal_autocheckpoint=1000", "temp_store=MEMORY")
@@ -64,7 +65,7 @@ def letters_table() -> str:
 
 
 def _all_scripts() -> str:
-    return "\n\n".join(sql("redrive.drivers.sqlite", name) for name in ("schema", "versions"))
+    return "\n\n".join(sql("redrive.drivers.sqlite", name) for name in SCRIPTS)
 
 
 def rows(letters: Iterable[Letter]) -> Iterator[tuple[object, ...]]:

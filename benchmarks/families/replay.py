@@ -159,7 +159,7 @@ def rate(per_second: float) -> Callable[[Scale], Measured]:
 
 
 async def _kept(per_second: float, count: int) -> float:
-    """Letters a second from the first batch to the last, which goes when its time has come."""
+    """Letters a second from the first batch to the last, which goes when the time of those before it is over."""
     with _directory() as directory:
         async with _app("embedded", directory) as app:
             source = await _source("embedded", app, directory)
@@ -169,7 +169,7 @@ async def _kept(per_second: float, count: int) -> float:
             seen: list[tuple[float, int]] = []
             await service.run_replay(replay.id, progress=lambda done: seen.append((time.perf_counter(), done)))
             went = [pair for pair in seen if pair[1]]
-            return sum(done for _, done in went[1:]) / (went[-1][0] - went[0][0])
+            return sum(done for _, done in went[:-1]) / (went[-1][0] - went[0][0])
 
 
 # -- planning --------------------------------------------------------------------------------------------------------

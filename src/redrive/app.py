@@ -31,6 +31,8 @@ from redrive.flow.signing import use_key
 from redrive.flow.storms import StormGuard
 from redrive.flow.threads import InThisThread, Threads
 from redrive.flow.validate import GivenHeaders, bytes_of, headers_of, moment_of, priority_of, text_of
+from redrive.forensics.failures import FailureMask
+from redrive.forensics.redact import Redactor
 from redrive.forensics.searchable import Searchable
 from redrive.limits import Fair, Limits, Rate
 from redrive.model import Holds, Message, MessageId
@@ -98,6 +100,7 @@ class Redrive:
         self.clock: Clock = clock or SystemClock()
         self.events = Events()
         self.classify = classifier or Classifier()
+        self._mask = FailureMask(Redactor.of(self.settings.redact))
         self.handlers: dict[str, Handler] = {}
         self.span: Span | None = None
         self.batch_span: BatchSpan | None = None
@@ -480,6 +483,7 @@ class Redrive:
             dead_letter_place=place,
             holds=self._key_holds(handler, transport, place),
             storm=self._storm_guard(handler),
+            mask=self._mask,
         )
         return in_transactions(context) if handler.exactly_once else context
 

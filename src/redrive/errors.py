@@ -14,6 +14,7 @@ RedriveError
 │   ├── ReplayExists         a replay of that id was made of another selection
 │   ├── UnknownIncident      no such incident
 │   ├── NoWayBack            the transport that a letter goes back through is not configured here
+│   ├── NotReplayable        a letter is in a state in which it is not sent back
 │   ├── NotFound             no such thing of a system
 │   ├── ChangedMeanwhile     a letter is not as it was when it was read: nothing was written
 │   ├── MessageTooLarge      over the body limit
@@ -129,6 +130,13 @@ class NoWayBack(UsageError):
             f"(there is {', '.join(sorted(known))}): set `transports.{transport}`{f' to {like}' if like else ''} "
             f"(REDRIVE_TRANSPORTS_{transport.upper().replace('-', '_')}), or retry it where it is"
         )
+
+
+class NotReplayable(UsageError):
+    """A letter is resolved, archived or on its way: it is not sent back."""
+
+    def __init__(self, letter_id: str, state: str) -> None:
+        super().__init__(f"letter {letter_id} is {state}: only pending, exhausted and sent ones are sent back")
 
 
 class NotFound(UsageError):

@@ -123,7 +123,10 @@ class Message(Struct, frozen=True, gc=False):
 
     def header(self, name: str) -> bytes | None:
         """The last value of that name, as a broker would resolve a repeat."""
-        return next((value for key, value in reversed(self.headers) if key == name), None)
+        for key, value in reversed(self.headers):  # a plain loop: it is asked of every message, and a generator costs
+            if key == name:
+                return value
+        return None
 
     @property
     def was_sent_back(self) -> bool:

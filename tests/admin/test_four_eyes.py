@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -11,12 +12,16 @@ import pytest
 from litestar import Litestar
 from msgspec.structs import replace
 
-from redrive.access.actors import Role
+from redrive.access.actors import Actor, Role, Via
+from redrive.access.approvals import Approval, Approvals, ApprovalState
 from redrive.access.tokens import Tokens
 from redrive.admin.api import create_api
 from redrive.config.settings import Access
+from redrive.model import letter_id
 from redrive.service import Service
-from tests.admin.asking import running
+from redrive.stores.base import Entry, EntryStatus
+from redrive.testing.clock import ManualClock
+from tests.admin.asking import asking, running
 from tests.admin.conftest import Client, Shop
 
 pytestmark = pytest.mark.asyncio
@@ -35,6 +40,21 @@ async def api(shop: Shop, tokens: Tokens) -> AsyncIterator[Litestar]:
     made = create_api(Service(shop.app), tokens=tokens)
     async with running(made):
         yield made
+
+
+@pytest.fixture
+async def client(api: Litestar, tokens: Tokens) -> AsyncIterator[Client]:
+    """A client of somebody with that role, each time somebody else; or with that text for a token."""
+    made: list[httpx.AsyncClient] = []
+
+    async def as_(role: Role | str | None) -> httpx.AsyncClient:
+        text = (await tokens.create(f"{role} {len(made)}", role))[1] if isinstance(role, Role) else role
+        made.append(asking(api, text))
+        return made[-1]
+
+    yield as_
+    for http in made:
+        await http.aclose()
 
 
 async def _archive_all(client: httpx.AsyncClient) -> dict[str, Any]:
@@ -115,3 +135,58 @@ async def test_what_nobody_looked_at_expires(client: Client, shop: Shop, buried:
     await shop.app.store.documents.put("approval", waiting["id"], {**document.body, "expires_at": document.body["at"]})
     assert (await bob.get(f"/api/approvals/{waiting['id']}")).json()["state"] == "expired"
     assert (await bob.post(f"/api/approvals/{waiting['id']}/approve")).status_code == 400
+
+
+async def test_a_person_with_two_tokens_of_one_name_is_one(client: Client, tokens: Tokens, buried: list[str]) -> None:
+    ann, again = [await client((await tokens.create(name, Role.OPERATOR))[1]) for name in ("Ann Lee", "ann  lee")]
+    waiting = await _archive_all(ann)
+    for decision in ("approve", "refuse"):
+        answer = await again.post(f"/api/approvals/{waiting['id']}/{decision}", json={"reason": "x"})
+        assert (answer.status_code, "same person" in answer.text) == (403, True), answer.text
+
+
+@pytest.mark.parametrize("change", ["widened", "gone", "no list"])
+async def test_a_selection_that_was_changed_in_the_store_is_not_carried_out(
+    client: Client, shop: Shop, buried: list[str], change: str
+) -> None:
+    documents = shop.app.store.documents
+    ann, bob = await client(Role.OPERATOR), await client(Role.OPERATOR)
+    waiting = await _archive_all(ann)
+    [part] = await documents.list("approval-part")
+    if change == "gone":
+        await documents.delete(part.kind, part.id)
+    else:
+        lines = [*part.body["letters"][1:], ["another", 0, "exhausted"]] if change == "widened" else 5
+        await documents.put(part.kind, part.id, {"letters": lines})
+    answer = await bob.post(f"/api/approvals/{waiting['id']}/approve")
+    assert (answer.status_code, "not what was frozen" in answer.text) == (400, True), answer.text
+    assert (await bob.get("/api/stats")).json()["open"] == len(buried)
+
+
+async def test_a_replay_whose_ledger_was_widened_is_not_carried_out(
+    client: Client, shop: Shop, buried: list[str]
+) -> None:
+    ann, bob = await client(Role.OPERATOR), await client(Role.OPERATOR)
+    answer = await ann.post("/api/replays", json={"query": {"tenants": ["acme"]}, "all": True, "id": "mine"})
+    assert answer.status_code == 202, answer.text
+    now = shop.app.clock.now()
+    entry = Entry(replay="mine", letter=letter_id("orders", buried[3]), status=EntryStatus.SELECTED, at=now)
+    await shop.app.store.ledger.mark([entry])
+    done = await bob.post(f"/api/approvals/{answer.json()['approval']['id']}/approve")
+    assert (done.status_code, "changed it in the store" in done.text) == (400, True), done.text
+    assert (await ann.get("/api/replays/mine")).json()["replay"]["state"] == "paused"
+
+
+async def test_a_yes_for_what_is_to_be_written_does_not_last_for_ever(shop: Shop) -> None:
+    """A repair that was approved and never carried out waits anew, past the time that approvals have."""
+    clock = ManualClock()
+    approvals = Approvals(shop.app.store.documents, clock)
+    ann, bob = [Actor(id=name, name=name, role=Role.OPERATOR, via=Via.TOKEN) for name in ("ann", "bob")]
+    now = clock.now()
+    asked = Approval(id="a", action="repair", by=ann, at=now, expires_at=now + timedelta(hours=1), total=2, digest="d")
+    await approvals.ask(asked)
+    await approvals.approve("a", bob)
+    assert await approvals.approved("repair", "d") is not None
+    await clock.advance(timedelta(hours=1).total_seconds())
+    assert await approvals.approved("repair", "d") is None
+    assert (await approvals.get("a")).state is ApprovalState.EXPIRED

@@ -30,11 +30,17 @@ from tests.admin.conftest import Shop
 
 OURS, THEIRS = "mail.out", "vault"
 SCOPES = [Scope(sources=("mail.*",)), Scope(tenants=("acme",)), Scope(sources=("mail.*", "v*"), tenants=("ac?e",))]
-_WHOLE = {
+_WHOLE = {  # cannot be narrowed: those who reach a part are refused
     "GET /metrics",
     "GET /api/settings",
     "GET /api/doctor",
-}  # cannot be narrowed: those who reach a part are refused
+    "GET /api/audit/lines",
+    "GET /api/audit/checkpoint",
+    "GET /api/repairs",
+    "GET /api/repairs/{id}",
+    "POST /api/repairs",
+    "POST /api/repairs/{id}/undo",
+}
 _BODIES: dict[str, Any] = {
     "/api/replays": {"query": {}, "all": True},
     "/api/replays/plan": {"query": {}},
@@ -50,6 +56,11 @@ _BODIES: dict[str, Any] = {
     "/api/letters/unarchive": {"query": {}, "all": True},
     "/api/replays/{id}/pace": {"rate": 1},
     "/api/letters/{id}/undo": {"version": 0},
+    "/api/letters/{id}/preview": {"version": 0, "body": "1"},
+    "/api/letters/purge": {"query": {}, "all": True},
+    "/api/count": {"groups": ["nothing"]},
+    "/api/export": {},
+    "/api/audit/verify": {"seq": 1, "hash": "", "at": "", "key": "", "signature": ""},
     "/api/letters/{id}/unmask": {"reason": "x"},
     "/api/approvals/{id}/refuse": {"reason": "x"},
 }

@@ -32,6 +32,29 @@ async def test_a_viewer_learns_no_secret_by_searching_for_its_parts(client: Clie
     assert plan.json().get("count", 0) == 0
 
 
+async def test_a_right_guess_is_answered_as_a_wrong_one_is(client: Client, shop: Shop) -> None:
+    """Every route that takes a text, as the API itself lists them: status, body and headers tell nothing of a guess."""
+    await shop.app.send("orders", {"id": 1, "password": _SECRET})
+    await shop.until(MessageBuried)
+    http = await client(Role.VIEWER)
+    routes = (await http.get("/openapi.json")).json()["paths"]
+    asked = [
+        path
+        for path, ways in routes.items()
+        if any(parameter["name"] == "text" for parameter in ways.get("get", {}).get("parameters", ()))
+    ]
+    assert {"/api/letters", "/api/groups"} <= set(asked)
+    right, wrong = f'password":"{_SECRET[:4]}', f'password":"{_SECRET[:3]}x'
+    for path in asked:
+        for more in ({}, {"limit": "1"}, {"oldest_first": "true"}, {"after": "nonsense"}, {"sources": "orders"}):
+            told = []
+            for text in (right, wrong):
+                answer = await http.get(path, params={"text": text, **more})
+                body = answer.text.replace(text, "?").replace(text.replace('"', '\\"'), "?")
+                told.append((answer.status_code, body, answer.headers.get("content-length")))
+            assert told[0] == told[1], (path, more)
+
+
 async def test_a_list_without_an_end_is_refused(client: Client) -> None:
     http = await client(Role.OPERATOR)
     many = [f"m{n}" for n in range(1001)]

@@ -7,11 +7,13 @@ from pathlib import Path
 
 from tests.cli.world import World
 
+BOTH_HOMES = True
 
-def test_a_direct_access_is_named_and_the_trail_is_proven(world: World, tmp_path: Path) -> None:
+
+def test_a_direct_access_is_named_and_the_trail_is_proven(world: World, home: str, tmp_path: Path) -> None:
     world.shell("archive", world.id("new"), "--yes")
     [act] = world.shell.json("audit")["audit"]
-    assert (act["action"], act["outcome"], act["via"]) == ("archive", "done", "store")
+    assert (act["action"], act["outcome"], act["via"]) == ("archive", "done", "store" if home == "store" else "token")
     head = tmp_path / "head.json"
     head.write_text(world.shell("audit", "checkpoint").stdout)
     world.shell("unarchive", world.id("new"), "--yes")

@@ -13,6 +13,8 @@ from redrive.model import State
 from tests.actors import acting
 from tests.cli.world import Shell, World, letter
 
+BOTH_HOMES = True
+
 
 @pytest.fixture
 def begun(shell: Shell) -> Shell:

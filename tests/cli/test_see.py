@@ -14,7 +14,10 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from redrive.model import State
+from tests.cli.served import on_a_store
 from tests.cli.world import RAW, Shell, World, letter
+
+BOTH_HOMES = True
 
 
 def _ago(**span: int) -> str:
@@ -103,6 +106,7 @@ def test_pages_follow_each_other_and_say_how(world: World) -> None:
     assert len(ids) == 5
 
 
+@on_a_store
 def test_the_next_page_keeps_global_options(world: World) -> None:
     url = f"sqlite:///{world.shell.place}/redrive.db"
     page = world.shell("--store", url, "letters", "--limit=2", "--after", "9999999999999999.1")
@@ -117,6 +121,7 @@ def test_a_letter_is_found_by_its_id_its_beginning_or_its_message(world: World, 
     assert world.shell.json("show", wanted)["id"] == id
 
 
+@on_a_store
 def test_an_id_that_means_two_letters_names_them(world: World) -> None:
     twins = [letter(9, source="orders"), letter(9, source="mails")]
     world.shell.keep(twins)
@@ -223,6 +228,7 @@ def test_groups_say_what_to_type_next(world: World) -> None:
         world.shell(*words, *(["--dry-run"] if words[0] == "replay" else []))
 
 
+@on_a_store
 def test_groups_repeat_the_database_in_their_commands(world: World) -> None:
     url = f"sqlite:///{world.shell.place}/redrive.db"
     assert f"redrive --store {url} letters --group" in world.shell("groups", "--store", url).stdout
@@ -242,6 +248,7 @@ def test_groups_are_of_open_letters_unless_asked_otherwise(world: World) -> None
     assert states("--state", "resolved") == {"resolved"}
 
 
+@on_a_store
 def test_stats_count_letters_and_queues(world: World) -> None:
     world.shell("send", "orders", "x")
     found = world.shell.json("stats")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import signal
 import sys
 from collections.abc import Sequence
 from datetime import UTC, datetime
@@ -18,7 +19,7 @@ from redrive.integrations.courier import Courier, batches
 from redrive.integrations.letters import failure_of, failure_told, letter_of
 from redrive.integrations.reporter import Reporter
 from redrive.integrations.reports import Died, Noted, Succeeded, packed
-from redrive.integrations.spool import Spool, default_directory
+from redrive.integrations.spool import Spool, default_directory, filesystem_of
 from redrive.model import Letter, Message, State, letter_id
 from redrive.stores.base import EntryStatus, Letters
 from redrive.stores.memory import MemoryStore
@@ -368,3 +369,69 @@ def test_a_store_that_nobody_else_sees_and_a_spool_that_is_a_file_are_refused(tm
     (tmp_path / "file").touch()
     with pytest.raises(ConfigError, match="spool="):
         Reporter(url_in(tmp_path), spool=tmp_path / "file")
+
+
+@pytest.fixture
+def synced(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The files and directories that were asked to be on disk, by name."""
+    names: list[str] = []
+    fsync = os.fsync
+
+    def spied(opened: int) -> None:
+        names.append(Path(os.readlink(f"/proc/self/fd/{opened}")).name)
+        fsync(opened)
+
+    monkeypatch.setattr(os, "fsync", spied)
+    return names
+
+
+def test_a_report_whose_message_is_acknowledged_next_is_on_disk_before(tmp_path: Path, synced: list[str]) -> None:
+    spool = Spool(tmp_path / "spool")
+    spool.put(b"x")
+    [file] = spool.waiting(10)
+    if filesystem_of(spool.directory) in ("ext4", "xfs"):
+        assert synced == [file.name]  # under its last name: that is in the same journal
+    else:
+        assert synced == [f".{file.stem}", "spool"]
+
+
+async def test_a_worker_whose_message_was_acknowledged_before_waits_for_no_disk(
+    tmp_path: Path, synced: list[str]
+) -> None:
+    """While the store is away, the courier asks the disk for what waits, once for each report."""
+    spool = Spool(tmp_path / "spool")
+    spool.put(packed(Died(made("t1"))), waits=False)
+    assert synced == []
+
+    def away() -> MemoryStore:
+        raise StoreUnavailable("store", "away")
+
+    courier = Courier(spool, away)
+    running = asyncio.create_task(courier.run())
+    await until(lambda: synced == [spool.waiting(1)[0].name, "spool"], what="it is on disk")
+    spool.put(packed(Died(made("t2"))), waits=False)
+    await until(lambda: synced.count(spool.waiting(2)[1].name) == 1, what="so is the next")
+    courier.end()
+    await running
+    assert synced.count(spool.waiting(1)[0].name) == 1
+
+
+async def test_a_report_that_waited_for_no_disk_survives_the_kill_of_its_worker(tmp_path: Path) -> None:
+    code = """
+import os, signal, sys
+from redrive.integrations.reporter import Reporter
+from tests.integrations.test_ground import made
+reporter = Reporter(sys.argv[1], spool=sys.argv[2])
+reporter.delivers = False
+assert reporter.died(made("t1"), waits=False)
+os.kill(os.getpid(), signal.SIGKILL)
+"""
+    process = await asyncio.create_subprocess_exec(
+        sys.executable, "-c", code, url_in(tmp_path), str(tmp_path / "spool"), cwd=Path(__file__).parents[2]
+    )
+    assert await process.wait() == -signal.SIGKILL
+    reporter = Reporter(url_in(tmp_path), spool=tmp_path / "spool")
+    reporter.start()
+    await until(lambda: waiting(reporter.directory) == 0, what="it is delivered")
+    reporter.close()
+    assert [letter.message.id for letter in await all_letters(url_in(tmp_path))] == ["t1"]

@@ -57,6 +57,9 @@ def test_every_command_shows_its_help_without_its_extra_and_names_it(bare: str) 
         "bullmq": "bullmq",
         "up": "server",
         "demo": "server",
+        "login": "remote",
+        "logout": "remote",
+        "whoami": "remote",
     }
     for words, (_, told) in said.items():
         extra = needs.get(words.partition(" ")[0], "")

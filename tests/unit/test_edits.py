@@ -220,7 +220,7 @@ async def propose(service: Service, tmp_path: Path, spool: Spool, text: str = FI
     file = tmp_path / "fix.py"
     file.write_text(text)
     async with Script(file, timeout=timedelta(seconds=30), memory=512 << 20) as script:
-        return await service.repairs.propose(ALL, script, spool)
+        return await service.repairs.propose(ALL, script, spool, actor=acting("ann"))
 
 
 async def apply(service: Service, tmp_path: Path) -> Repair:

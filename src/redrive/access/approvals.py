@@ -13,6 +13,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Callable, Sequence
 from datetime import datetime
 from enum import StrEnum
+from hashlib import sha256
 from typing import Any
 
 import msgspec
@@ -62,6 +63,7 @@ class Approval(Struct, frozen=True, kw_only=True):
     query: Query | None = None  # how it was selected; what is carried out is what was frozen
     replay: str | None = None  # whose ledger has the selection
     parts: int = 0  # documents that have it
+    selection: str = ""  # the digest of what they say: whoever changes one of them later lets nothing be done
     places: tuple[tuple[str, str], ...] = ()  # sources and tenants of the letters
     state: ApprovalState = ApprovalState.WAITING
     decided_by: Actor | None = None
@@ -70,7 +72,23 @@ class Approval(Struct, frozen=True, kw_only=True):
     result: str = ""
 
     def is_over(self, now: datetime) -> bool:
+        """Whether nobody said anything in time, or whoever asked did not come again in as much time after a yes."""
+        if self.state is ApprovalState.APPROVED and self.digest and self.decided_at is not None:
+            return self.decided_at + (self.expires_at - self.at) <= now
         return self.state is ApprovalState.WAITING and self.expires_at <= now
+
+
+class Digest:
+    """Of a selection, part by part."""
+
+    def __init__(self) -> None:
+        self._hash = sha256()
+
+    def add(self, part: Sequence[Frozen]) -> None:
+        self._hash.update(msgspec.json.encode(part) + b"\n")
+
+    def text(self) -> str:
+        return self._hash.hexdigest()
 
 
 class NeedsApproval(UsageError):
@@ -96,17 +114,34 @@ class Approvals:
         await self._documents.put(KIND, approval.id, _body(approval), expect=0)
         return await self.get(approval.id)
 
-    async def freeze(self, approval: str, number: int, letters: Sequence[Letter]) -> None:
-        """Write down a part of the selection."""
-        lines = [[letter.id, letter.version, str(letter.state)] for letter in letters]
-        await self._documents.put(PARTS, _part(approval, number), {"letters": lines})
+    async def freeze(self, approval: str, number: int, letters: Sequence[Letter]) -> list[Frozen]:
+        """Write down a part of the selection; returns it."""
+        lines = [Frozen(letter.id, letter.version, str(letter.state)) for letter in letters]
+        await self._documents.put(PARTS, _part(approval, number), {"letters": msgspec.to_builtins(lines)})
+        return lines
 
     async def frozen(self, approval: Approval) -> AsyncIterator[list[Frozen]]:
         """The selection, part by part."""
         for number in range(approval.parts):
             part = await self._documents.get(PARTS, _part(approval.id, number))
-            if part is not None:
-                yield msgspec.convert(part.body["letters"], list[Frozen])
+            try:
+                lines = [] if part is None else msgspec.convert(part.body["letters"], list[Frozen])
+            except (KeyError, msgspec.ValidationError):
+                lines = []  # it was changed, and the digest says so
+            yield lines
+
+    async def check_frozen(self, approval: Approval) -> None:
+        """Raise UsageError if the selection is not what was frozen when it was asked for."""
+        if not approval.selection:  # asked for by a version before there was a digest
+            return
+        digest = Digest()
+        async for part in self.frozen(approval):
+            digest.add(part)
+        if digest.text() != approval.selection:
+            raise UsageError(
+                f"the selection of {approval.id} is not what was frozen when it was asked for: somebody has changed it "
+                f"in the store, and nothing was done. Ask for it again, and look at `redrive audit verify`"
+            )
 
     async def get(self, id: str) -> Approval:
         return (await self._load(id))[0]
@@ -200,6 +235,11 @@ def check_second(approval: Approval, actor: Actor) -> None:
     """Raise NotAllowed for who may not decide: whoever asked, a viewer, and who does not reach all of it."""
     if is_same(approval.by, actor):
         raise NotAllowed("whoever asked for it cannot decide it: a second person has to")
+    if _named(approval.by) == _named(actor):
+        raise NotAllowed(
+            f"{approval.by.name!r} asked for it, and may be the same person with another token: somebody else has to "
+            f"decide, and two people whose tokens have one name each need a name of their own"
+        )
     if not actor.role.allows(Role.OPERATOR):
         raise NotAllowed(f"this needs the role {Role.OPERATOR}, and {actor.name!r} is {actor.role}")
     if actor.scope.is_everything:
@@ -208,6 +248,10 @@ def check_second(approval: Approval, actor: Actor) -> None:
         raise NotAllowed("this selection reaches further than can be checked: somebody without a scope has to decide")
     if not all(actor.scope.has(source=source, tenant=tenant) for source, tenant in approval.places):
         raise NotAllowed("some of these letters are out of your scope: somebody who reaches them all has to decide")
+
+
+def _named(actor: Actor) -> str:
+    return " ".join(actor.name.casefold().split())
 
 
 def places_of(letters: Sequence[Letter], known: set[tuple[str, str]]) -> None:

@@ -33,8 +33,8 @@ class Logins:
         """How many are remembered."""
         return len(self._failed)
 
-    async def failed(self, address: str) -> None:
-        """Tell of a wrong token, and return when it may be answered."""
+    async def failed(self, address: str) -> int:
+        """Tell of a wrong token, and return, when it may be answered, how often that address failed."""
         times = self._failed.pop(address, 0) + 1
         self._failed[address] = times
         if len(self._failed) > _ADDRESSES:
@@ -42,6 +42,7 @@ class Logins:
         self._told(address, times)
         if (pause := pause_after(times)) and self._waiting < _WAITING:
             await self._wait(pause)
+        return times
 
     async def _wait(self, pause: float) -> None:
         self._waiting += 1

@@ -93,7 +93,7 @@ class Tokens:
             raise UsageError("a token needs a name: say who will use it, such as 'ci'")
         if expires_at is not None and expires_at <= max(self._clock.now(), not_before or self._clock.now()):
             raise UsageError("a token that has expired before it begins opens nothing: let it expire later")
-        _check_scope(scope)
+        check_scope(scope)
         stored, text = self._made(name.strip(), role)
         stored = replace(stored, scope=scope, may_unmask=unmask, expires_at=expires_at, not_before=not_before)
         await self._documents.put(KIND, stored.id, _body(stored), expect=0)
@@ -185,7 +185,8 @@ def actor_of_token(token: Token) -> Actor:
     )
 
 
-def _check_scope(scope: Scope) -> None:
+def check_scope(scope: Scope) -> None:
+    """Refuse patterns that no name could be of, and more of them than anybody reads."""
     for patterns in (scope.sources, scope.tenants, scope.systems):
         for pattern in patterns:
             if not pattern.strip() or len(pattern) > _LONGEST_PATTERN or not pattern.isprintable():

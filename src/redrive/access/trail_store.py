@@ -18,6 +18,7 @@ from msgspec import Struct
 
 from redrive.access.actors import Actor, Role, Via
 from redrive.access.trail import (
+    START,
     Broken,
     Checkpoint,
     Head,
@@ -61,7 +62,7 @@ class Filter(Struct, frozen=True, kw_only=True):
             and (not self.action or self.action == line.action)
             and (self.outcome is None or self.outcome is line.outcome)
             and (not self.about or self.about in line.about or self.about in line.detail)
-            and (self.since is None or datetime.fromisoformat(line.at) >= self.since)
+            and (self.since is None or (at := _at(line)) is None or at >= self.since)
         )
 
 
@@ -85,6 +86,10 @@ class Anchor(Struct, frozen=True, kw_only=True):
     """What retention left of the lines that it removed: the place behind which the chain goes on."""
 
     checkpoint: Checkpoint
+
+
+_NO_ANCHOR = Checkpoint(seq=0, hash=START, at="", key="", signature="")
+"""What stands for an anchor that was changed so that it cannot be read. The chain goes on behind its newest line."""
 
 
 class Trail:
@@ -262,7 +267,13 @@ class Trail:
         made = {"key": secrets.token_hex(32)}
         await self._documents.put(KEY, KEY, made, expect=0)
         document = await self._documents.get(KEY, KEY)
-        return bytes.fromhex((document.body if document else made)["key"])
+        try:
+            return bytes.fromhex((document.body if document else made)["key"])
+        except (KeyError, TypeError, ValueError):
+            raise UsageError(
+                "the key of the trail in the store was changed, and is none any more: what it signed cannot be proven; "
+                "set access.trail_key to a key that is not kept there"
+            ) from None
 
     # -- retention -----------------------------------------------------------------------------------------------
 
@@ -289,7 +300,8 @@ class Trail:
             after = page[-1].id
             for block in page:
                 line = _read(_lines_of(block)[-1])
-                if line is None or datetime.fromisoformat(line.at) >= before or line.seq >= last:
+                at = None if line is None else _at(line)
+                if line is None or at is None or at >= before or line.seq >= last:
                     return end
                 end = _end_of(block)
         return end
@@ -305,7 +317,12 @@ class Trail:
 
     async def _anchor(self) -> Checkpoint | None:
         document = await self._documents.get(ANCHOR, ANCHOR)
-        return None if document is None else msgspec.convert(document.body, Anchor).checkpoint
+        if document is None:
+            return None
+        try:
+            return msgspec.convert(document.body, Anchor).checkpoint
+        except msgspec.ValidationError:
+            return _NO_ANCHOR  # what was there is gone: its signature does not hold
 
     async def _check_anchor(self, anchor: Checkpoint) -> None:
         try:
@@ -331,10 +348,19 @@ class Trail:
             return 0, False
         last, digest, count = first.about
         found = await self._older(last)
-        return int(count), found[2] != digest
+        return found[0], found[2] != digest or str(found[0]) != count
 
     def _now(self) -> str:
         return self._clock.now().isoformat()
+
+
+def _at(line: Line) -> datetime | None:
+    """When a line says it was written; None if it says nothing that is a time, as only a forged one does."""
+    try:
+        at = datetime.fromisoformat(line.at)
+    except ValueError:
+        return None
+    return at if at.tzinfo is not None else None
 
 
 def _id(seq: int) -> str:
@@ -346,10 +372,11 @@ def _number(id: str) -> int:
 
 
 def _lines_of(block: Document) -> list[Written]:
+    """The lines of a block, at least one: where there are none, one that is none, for the proof to name."""
     try:
-        return msgspec.convert(block.body["lines"], list[Written])
+        return msgspec.convert(block.body["lines"], list[Written]) or [Written("", "")]
     except (KeyError, msgspec.ValidationError):
-        return [Written("", "")]  # a line that is none, for the proof to name
+        return [Written("", "")]
 
 
 def _end_of(block: Document) -> Head:

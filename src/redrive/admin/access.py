@@ -5,27 +5,20 @@ from __future__ import annotations
 import ipaddress
 import re
 from collections.abc import Iterator
-from contextlib import suppress
-from typing import Any, Protocol
+from typing import Any
 
 from litestar import Litestar, Request
-from litestar.connection import ASGIConnection
 from litestar.datastructures import MutableScopeHeaders
 from litestar.exceptions import MethodNotAllowedException
 from litestar.handlers import BaseRouteHandler, HTTPRouteHandler
 from litestar.routes import HTTPRoute
 from litestar.types import Message, Scope
-from msgspec import Struct, field
 
 from redrive.access.actors import Actor, Role
-from redrive.access.logins import Logins
-from redrive.access.tokens import Token, actor_of_token
 from redrive.access.trail import Phase
+from redrive.admin.callers import Connection, Door, caller, is_known, note
 from redrive.admin.problems import Refused
-from redrive.errors import ConfigError, Unavailable
-from redrive.service import Service
-
-Connection = ASGIConnection[Any, Any, Any, Any]
+from redrive.errors import ConfigError
 
 _HOST = re.compile(r"(?:\[(?P<address>[0-9a-fA-F:.]+)\]|(?P<name>[A-Za-z0-9._-]+))(?::[0-9]{1,5})?")
 _SAFE = {
@@ -38,22 +31,6 @@ _SAFE = {
     "Content-Security-Policy": "default-src 'none'; frame-ancestors 'none'",
 }
 """What every answer says to a browser; a file of the console has a policy of its own."""
-
-
-class ChecksTokens(Protocol):
-    """Knows who a token is: those of a store, or another process that has one."""
-
-    async def check(self, text: str) -> Token | None:
-        """The token of that text; None if there is none, or it is revoked."""
-        ...
-
-
-class Door(Struct, frozen=True):
-    """The tokens that are let in, whether only this machine can reach the server, and who failed to come in."""
-
-    tokens: ChecksTokens
-    loopback: bool
-    logins: Logins = field(default_factory=Logins)
 
 
 async def authorize(connection: Connection, handler: BaseRouteHandler) -> None:
@@ -69,10 +46,10 @@ async def authorize(connection: Connection, handler: BaseRouteHandler) -> None:
     role: Role | None = handler.opt["role"]
     if role is None or (door.loopback and handler.opt.get("free_on_loopback")):
         return
-    token = await _token(connection, door)
-    actor = actor_of_token(token)
+    actor = await caller(connection, door)
     if not actor.role.allows(role):
-        await _note_refusal(connection, actor, role)
+        what = f"{connection.scope.get('method', '')} {connection.scope['path_template']} needs the role {role}"
+        await note(connection, actor, "request", what, Phase.REFUSED)
         raise Refused(
             403,
             f"this needs the role {role}, and {actor.name!r} is {actor.role}",
@@ -88,53 +65,10 @@ async def authorize(connection: Connection, handler: BaseRouteHandler) -> None:
     connection.scope["auth"] = actor
 
 
-async def _note_refusal(connection: Connection, actor: Actor, role: Role) -> None:
-    """Write down who asked for what it may not have. A store that is away does not turn a refusal into an error."""
-    service: Service | None = connection.app.state.get("service")
-    if service is None:
-        return
-    what = f"{connection.scope.get('method', '')} {connection.scope['path_template']} needs the role {role}"
-    with suppress(Unavailable):
-        await service.note(actor, "request", what, outcome=Phase.REFUSED)
-
-
 async def sees_details(connection: Connection) -> bool:
-    """Whether an open route may tell this one more than yes or no: it has a token, or only this machine can ask."""
+    """Whether an open route may tell this one more than yes or no: it is known, or only this machine can ask."""
     door: Door = connection.app.state.door
-    text = _bearer(connection)
-    return door.loopback or (bool(text) and await door.tokens.check(text) is not None)
-
-
-async def known_by_now(connection: Connection) -> Actor | None:
-    """Who asks, as the tokens say by now: of an answer that lasts. None: nobody that is let in."""
-    token = await connection.app.state.door.tokens.check(_bearer(connection))
-    return None if token is None else actor_of_token(token)
-
-
-def _bearer(connection: Connection) -> str:
-    scheme, _, text = connection.headers.get("authorization", "").partition(" ")
-    return text.strip() if scheme.lower() == "bearer" else ""
-
-
-async def _token(connection: Connection, door: Door) -> Token:
-    text = _bearer(connection)
-    if not text:
-        raise Refused(
-            401,
-            "this needs a token",
-            "send `Authorization: Bearer rdr_…`; `redrive token create` makes one",
-            'Bearer realm="redrive"',
-        )
-    token = await door.tokens.check(text)
-    if token is None:
-        await door.logins.failed(connection.client.host if connection.client else "")
-        raise Refused(
-            401,
-            "this token is unknown or revoked",
-            "`redrive token list` shows those there are; a one-time token ends with the server that printed it",
-            'Bearer realm="redrive", error="invalid_token"',
-        )
-    return token
+    return door.loopback or await is_known(connection, door)
 
 
 def actor_of(request: Request[Any, Actor, Any]) -> Actor:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from redrive.errors import ConfigError, MissingExtra
 from redrive.service import Service
@@ -29,14 +29,18 @@ from redrive.admin import (
     health,
     incidents,
     letters,
+    login,
     openapi,
     queues,
+    repairs,
     replays,
     series,
+    transfer,
 )
 from redrive.admin import tokens as token_routes
-from redrive.admin.access import Door, actor_of, authorize, check_roles, is_loopback, make_safe, only_this_machine
+from redrive.admin.access import actor_of, authorize, check_roles, is_loopback, make_safe, only_this_machine
 from redrive.admin.background import Background
+from redrive.admin.callers import Door
 from redrive.admin.leaving import ends_when_left
 from redrive.admin.problems import MOST_BYTES, error_answers
 from redrive.admin.wire import StrictRequest, answer_invalid, check_parameters
@@ -44,10 +48,16 @@ from redrive.service.watcher import Watcher
 from redrive.telemetry.events import LoginFailed
 from redrive.telemetry.metrics import Metrics
 
+if TYPE_CHECKING:
+    from redrive.access.people import People
+    from redrive.access.sessions import Sessions
+
 _PROBES = (health.router,)
 _ALL = (
     *_PROBES,
     letters.router,
+    transfer.router,
+    repairs.router,
     groups.router,
     series.router,
     replays.router,
@@ -57,6 +67,7 @@ _ALL = (
     fairness.show_fairness,
     events.follow_changes,
     token_routes.router,
+    login.router,
     console.router,
     openapi.show_openapi,
 )
@@ -80,6 +91,7 @@ def create_api(
     background, watcher = Background(service), Watcher(service)
     tokens = tokens or Tokens(service.app.store.documents, service.app.clock)
     metrics = metrics or Metrics(service.app.events)
+    people, sessions = people_of(service)
 
     def failed(address: str, times: int) -> None:
         service.app.events.emit(LoginFailed(address=address, times=times))
@@ -89,11 +101,13 @@ def create_api(
         yield
         await watcher.aclose()
         await background.aclose()
+        if people is not None:
+            await people.issuer.aclose()
         metrics.close()
 
     return guarded(
         [*(_PROBES if probes_only else _ALL), *routers],
-        Door(tokens, loopback, Logins(failed)),
+        Door(tokens, loopback, Logins(failed), people, sessions),
         dependencies={
             "service": Provide(_seen, sync_to_thread=False),
             "background": _given(background),
@@ -106,6 +120,18 @@ def create_api(
         openapi_config=None if probes_only else openapi.openapi_config(),
         state=State({"service": service, "background": background, "watcher": watcher, "redactor": service.redactor}),
     )
+
+
+def people_of(service: Service) -> tuple[People, Sessions] | tuple[None, None]:
+    """Those whom the identity provider of the settings knows, and their logins at the console; None without one."""
+    oidc = service.app.settings.access.oidc
+    if oidc.issuer is None:
+        return None, None
+    from redrive.access.people import People  # need an extra, which only who has an issuer needs
+    from redrive.access.sessions import Sessions
+
+    people = People(oidc, service.app.clock)
+    return people, Sessions(people, service.app.store.documents, service.app.clock)
 
 
 def guarded(handlers: Sequence[Any], door: Door, **more: Any) -> Litestar:
@@ -139,15 +165,17 @@ def _given(value: object) -> Provide:
     return Provide(lambda: value, sync_to_thread=False)
 
 
-async def admit(tokens: Tokens, host: str) -> str | None:
+async def admit(tokens: Tokens, host: str, *, people: bool = False) -> str | None:
     """Check that a server may listen on that address; returns the one-time token that was made for it, or None.
 
     Without any token an open door on loopback still asks for one, since every program and page on the machine can
-    reach it; on any other address there would be nobody to tell the one-time token to.
+    reach it; on any other address there would be nobody to tell the one-time token to, and people have to sign in.
     """
     if await tokens.any():
         return None
     if not is_loopback(host):
+        if people:
+            return None
         raise ConfigError(
             f"{host} can be reached by others, and there is no token yet: make one with "
             f"`redrive token create --role admin --name me`, or listen on 127.0.0.1"

@@ -19,7 +19,7 @@ from redrive.service import Service
 class No(Struct, frozen=True, forbid_unknown_fields=True):
     """Why not."""
 
-    reason: Annotated[str, Meta(min_length=1, max_length=1000)]
+    reason: Annotated[str, Meta(max_length=1000)]
 
 
 @get("/", role=Role.OPERATOR)

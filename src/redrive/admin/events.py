@@ -24,7 +24,7 @@ from litestar.response import Stream
 
 from redrive import __version__
 from redrive.access.actors import Actor, Role
-from redrive.admin.access import known_by_now
+from redrive.admin.callers import known_by_now, login_of
 from redrive.clock import Clock
 from redrive.service import Service
 from redrive.service.watcher import Listener, Watcher
@@ -44,7 +44,7 @@ async def follow_changes(
 ) -> Response[bytes]:
     """What changes, as it does: `hello`, then `changed` with what to ask for again, and `replay` with how far each is,
     until `bye`. It resumes by `Last-Event-ID`. `seconds` ends it by itself, for who cannot wait for longer."""
-    listener = await watcher.listen(actor, lambda: known_by_now(request))
+    listener = await watcher.listen(actor, lambda: known_by_now(request), login=login_of(request))
     missed = listener.channel.missed(request.headers.get("last-event-id"))
     listener.channel.tell_one(listener, missed)
     told = _told(watcher, listener, service.app.clock, actor, seconds)

@@ -35,7 +35,7 @@ class Sorting(StrEnum):
 class Fixing(Struct, frozen=True, forbid_unknown_fields=True):
     """The version that a group is fixed in."""
 
-    version: Annotated[str, Meta(min_length=1, max_length=100)]
+    version: Annotated[str, Meta(max_length=100)]
     auto: bool = False  # its letters go back by themselves once every worker runs it
     why: _Why = ""
 
@@ -43,8 +43,8 @@ class Fixing(Struct, frozen=True, forbid_unknown_fields=True):
 class Muting(Struct, frozen=True, forbid_unknown_fields=True):
     """For how long nobody is to be told of a group, and why."""
 
-    seconds: Annotated[float, Meta(gt=0, le=366 * 86_400)]
-    why: Annotated[_Why, Meta(min_length=1)]
+    seconds: Annotated[float, Meta(gt=0, le=1000 * 86_400)]
+    why: _Why
 
 
 class Noting(Struct, frozen=True, forbid_unknown_fields=True):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import datetime
 from typing import Annotated, Any
 
 from litestar import Router, get, post
@@ -11,8 +12,8 @@ from msgspec import Meta, Struct
 
 from redrive.access.actors import Actor, Role
 from redrive.access.trail import Phase
-from redrive.access.trail_store import Filter, Verdict
-from redrive.admin.edits import edit_letter, undo_edit
+from redrive.access.trail_store import Filter
+from redrive.admin.edits import edit_letter, preview_edit, undo_edit
 from redrive.admin.problems import Unreadable
 from redrive.admin.wire import from_url
 from redrive.forensics.ancestry import LetterLineage
@@ -45,7 +46,19 @@ class Selected(Struct, frozen=True, forbid_unknown_fields=True):
 class Because(Struct, frozen=True, forbid_unknown_fields=True):
     """Why, for the audit trail."""
 
-    reason: Annotated[str, Meta(min_length=1, max_length=1000)]
+    reason: Annotated[str, Meta(max_length=1000)]
+
+
+class Counted(Struct, frozen=True):
+    """How many letters a query selects."""
+
+    count: int
+
+
+class Purged(Struct, frozen=True):
+    """How many were deleted."""
+
+    purged: int
 
 
 class Archived(Struct, frozen=True):
@@ -69,6 +82,12 @@ async def list_letters(
 ) -> Summaries:
     """Newest first. A list takes its parameter again and again: `states=pending&states=exhausted`."""
     return await service.letters(filters, after=after, limit=limit)
+
+
+@post("/count", role=Role.VIEWER, status_code=200)
+async def count_letters(service: NamedDependency[Service], data: JSONBody[Query]) -> Counted:
+    """How many letters a query selects."""
+    return Counted(await service.count(data))
 
 
 @get("/letters/{id:str}", role=Role.VIEWER)
@@ -98,9 +117,7 @@ async def carry_message(
 ) -> CarriedMessage:
     """The message alone, for `redrive debug --server`: `redacted`, unless whoever asks may unmask and gives a reason,
     which is kept in the audit trail."""
-    if actor.may_unmask and reason:
-        return await service.unmask(id, actor=actor, reason=reason)
-    return await service.carried(id)
+    return await service.message(id, actor=actor, reason=reason)
 
 
 @post("/letters/{id:str}/unmask", role=Role.VIEWER, status_code=200)
@@ -136,6 +153,14 @@ async def unarchive_letters(
     return Unarchived(await service.unarchive(await _query(service, data), actor=actor, every=data.all))
 
 
+@post("/letters/purge", role=Role.ADMIN, status_code=200)
+async def purge_letters(
+    service: NamedDependency[Service], actor: NamedDependency[Actor], data: JSONBody[Selected]
+) -> Purged:
+    """Delete them for good, with all their versions, except those on their way."""
+    return Purged(await service.purge(await _query(service, data), actor=actor, every=data.all))
+
+
 async def _query(service: Service, data: Selected) -> Query:
     if (data.ids is None) == (data.query is None):
         raise Unreadable("say which letters, by `ids` or by `query`, and not by both")
@@ -165,22 +190,13 @@ async def show_audit(
     action: FromQuery[str] = "",
     about: FromQuery[str] = "",
     outcome: FromQuery[Phase | None] = None,
+    since: FromQuery[datetime | None] = None,
 ) -> list[dict[str, Any]]:
     """Who did what, newest first, each act once with its outcome; `began` where that is not known."""
-    only = Filter(actor=actor_has, action=action, about=about, outcome=outcome)
+    if since is not None and since.tzinfo is None:
+        raise Unreadable("since has no time zone", "write it as 2026-01-31T12:00:00Z")
+    only = Filter(actor=actor_has, action=action, about=about, outcome=outcome, since=since)
     return await service.audit(limit, only=only, before=before)
-
-
-@get("/audit/verify", role=Role.ADMIN)
-async def verify_audit(service: NamedDependency[Service]) -> Verdict:
-    """Follow the chain of the trail, and name the first line that is not as it was written."""
-    return await service.trail.verify()
-
-
-@get("/me", role=Role.VIEWER)
-async def show_caller(actor: NamedDependency[Actor]) -> Actor:
-    """Who asks: the name, the role, and what it reaches."""
-    return actor
 
 
 router = Router(
@@ -193,15 +209,16 @@ router = Router(
         carry_message,
         unmask_letter,
         retry_letters,
+        count_letters,
         archive_letters,
+        purge_letters,
         unarchive_letters,
         edit_letter,
+        preview_edit,
         undo_edit,
         show_stats,
         list_sources,
         show_audit,
-        verify_audit,
-        show_caller,
     ],
     dependencies={"filters": from_url(Query)},
     tags=["letters"],

@@ -21,6 +21,7 @@ from redrive.errors import (
     NotAllowed,
     NotFound,
     NotInScope,
+    NotReplayable,
     NoWayBack,
     RedriveError,
     ReplayExists,
@@ -49,6 +50,7 @@ class Problem(Struct, frozen=True):
 
     error: str
     hint: str | None = None
+    kind: str | None = None  # the exception, where it is one of Redrive's: what a client in Python raises again
 
 
 class Refused(HTTPException):
@@ -68,8 +70,10 @@ class Unreadable(BadQuery):
         self.status = status
 
 
-def problem(status: int, error: str, hint: str | None = None, headers: dict[str, str] | None = None) -> Response[bytes]:
-    body = msgspec.json.encode(Problem(error, hint))
+def problem(
+    status: int, error: str, hint: str | None = None, headers: dict[str, str] | None = None, kind: str | None = None
+) -> Response[bytes]:
+    body = msgspec.json.encode(Problem(error, hint, kind))
     return Response(body, status_code=status, headers=headers, media_type="application/json")
 
 
@@ -82,6 +86,7 @@ _ANSWERS: dict[type[RedriveError], tuple[int, str | None]] = {
     ReplayExists: (409, "GET /api/replays/ID shows what it selected"),
     UnknownIncident: (404, "GET /api/incidents lists them"),
     UnknownToken: (404, None),
+    NotReplayable: (409, None),
     NoWayBack: (422, "GET /readyz names the transports of this server"),
     UnknownSource: (422, "GET /api/sources lists them"),
     BadQuery: (422, SEE),
@@ -107,11 +112,11 @@ def error_answers() -> ExceptionHandlersMap:
 
 
 def _says(status: int, hint: str | None) -> Callable[[Request[Any, Any, Any], Exception], Response[bytes]]:
-    return lambda request, error: problem(status, str(error), hint)
+    return lambda request, error: problem(status, str(error), hint, kind=type(error).__name__)
 
 
 def _not_found(request: Request[Any, Any, Any], error: NotFound) -> Response[bytes]:
-    return problem(404, str(error), error.hint)
+    return problem(404, str(error), error.hint, kind="NotFound")
 
 
 def _waits(request: Request[Any, Any, Any], error: NeedsApproval) -> Response[bytes]:
@@ -121,13 +126,14 @@ def _waits(request: Request[Any, Any, Any], error: NeedsApproval) -> Response[by
 
 
 def _unreadable(request: Request[Any, Any, Any], error: Unreadable) -> Response[bytes]:
-    return problem(error.status, str(error), error.hint)
+    return problem(error.status, str(error), error.hint, kind="BadQuery")
 
 
 def _unavailable(request: Request[Any, Any, Any], error: Exception) -> Response[bytes]:
     redactor = request.app.state.redactor
     headers = {"Retry-After": str(_RETRY_AFTER)}
-    return problem(503, redactor.text(str(error)), f"nothing was lost; try again in {_RETRY_AFTER} s", headers)
+    text, hint = redactor.text(str(error)), f"nothing was lost; try again in {_RETRY_AFTER} s"
+    return problem(503, text, hint, headers, kind=type(error).__name__)
 
 
 def _http(request: Request[Any, Any, Any], error: HTTPException) -> Response[bytes]:

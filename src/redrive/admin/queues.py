@@ -80,10 +80,10 @@ async def list_held_keys(
 
 
 @get("/workers", role=Role.VIEWER)
-async def list_workers(service: NamedDependency[Service]) -> list[WorkerView]:
+async def list_workers(service: NamedDependency[Service], patiently: FromQuery[bool] = False) -> list[WorkerView]:
     """Who works on what, since when, with how many messages in hand. A worker that was killed is lost after some
-    seconds, and forgotten after a day."""
-    return await service.workers()
+    seconds, and forgotten after a day. `patiently` looks at one that seems lost until it has had time for a beat."""
+    return await service.workers(patiently=patiently)
 
 
 @get("/queue", role=Role.VIEWER)

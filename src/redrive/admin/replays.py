@@ -12,7 +12,7 @@ from msgspec import Meta, Struct
 
 from redrive.access.actors import Actor, Role
 from redrive.admin.background import Background
-from redrive.admin.letters import Limit
+from redrive.admin.letters import Limit, Named
 from redrive.errors import UsageError
 from redrive.flow.guard import MOST, Guard
 from redrive.flow.replay import Replay
@@ -49,7 +49,7 @@ class Order(Struct, frozen=True, forbid_unknown_fields=True):
     guard: Percent | None = None  # when more percent of a step die again, it pauses
     guarded: bool | None = None
     order: bool = True  # letters of one key one after the other, each when the one before is resolved
-    deadline_seconds: Annotated[float, Meta(gt=0, le=366 * 86_400)] | None = None  # without an outcome: then it pauses
+    deadline_seconds: Annotated[float, Meta(ge=0, le=366 * 86_400)] | None = None  # without an outcome: then it pauses
 
 
 class Why(Struct, frozen=True, forbid_unknown_fields=True):
@@ -103,6 +103,19 @@ async def start_replay(
         ordered=data.order,
         deadline=DEADLINE if data.deadline_seconds is None else timedelta(seconds=data.deadline_seconds),
     )
+    background.run(replay.id)
+    return replay
+
+
+@post("/of-letters", role=Role.OPERATOR, status_code=202)
+async def start_retry(
+    service: NamedDependency[Service],
+    background: NamedDependency[Background],
+    actor: NamedDependency[Actor],
+    data: JSONBody[Named],
+) -> Replay:
+    """A replay of exactly these letters, in the background. One that cannot be sent stops all of them."""
+    replay = await service.start_retry(data.ids, actor=actor)
     background.run(replay.id)
     return replay
 
@@ -189,6 +202,7 @@ router = Router(
     route_handlers=[
         plan_replay,
         start_replay,
+        start_retry,
         list_replays,
         show_replay,
         list_entries,

@@ -92,7 +92,7 @@ class Server:
     async def run(self, started: Callable[[Server], None] = lambda server: None) -> None:
         """Until `stop`, then until what is under way is done."""
         try:
-            self.one_time = await admit(self.tokens, self.host)
+            self.one_time = await admit(self.tokens, self.host, people=self.app.settings.access.oidc.issuer is not None)
             api = create_api(
                 Service(self.app),
                 tokens=self.tokens,

@@ -12,9 +12,10 @@ from litestar.datastructures import State
 
 from redrive.access.actors import Role
 from redrive.access.tokens import Token
-from redrive.admin.access import Door, is_loopback
+from redrive.admin.access import is_loopback
 from redrive.admin.answers import METRICS, READY, TOKEN
 from redrive.admin.api import guarded
+from redrive.admin.callers import Door
 from redrive.admin.health import Ready, is_alive, readiness
 from redrive.admin.server import Uvicorn, config_of, listen
 from redrive.config.settings import Admin

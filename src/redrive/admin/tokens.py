@@ -11,9 +11,10 @@ from litestar.params import FromPath, JSONBody
 from msgspec import Meta, Struct
 
 from redrive.access.actors import EVERYTHING, Actor, Role, Scope
-from redrive.access.tokens import Token, Tokens, UnknownToken
-from redrive.errors import NotInScope
+from redrive.access.tokens import Token, Tokens
 from redrive.service import Service
+from redrive.service.tokens import KeptTokens
+from redrive.service.tokens import NewToken as Wanted
 
 _YEAR = 366 * 86_400
 
@@ -26,6 +27,8 @@ class NewToken(Struct, frozen=True, forbid_unknown_fields=True):
     scope: Scope = EVERYTHING
     expires_in_seconds: Annotated[float, Meta(gt=0, le=10 * _YEAR)] | None = None
     not_before: Annotated[datetime, Meta(tz=True)] | None = None
+    begins_in_seconds: Annotated[float, Meta(ge=0, le=_YEAR)] | None = None  # the same as a span
+    unmask: bool = False  # it may see secrets, one letter at a time and with a reason; only who may can give it
 
 
 class Rotation(Struct, frozen=True, forbid_unknown_fields=True):
@@ -42,9 +45,11 @@ class Made(Struct, frozen=True):
 
 
 @get("/", role=Role.ADMIN)
-async def list_tokens(tokens: NamedDependency[Tokens], actor: NamedDependency[Actor]) -> list[Token]:
+async def list_tokens(
+    tokens: NamedDependency[Tokens], service: NamedDependency[Service], actor: NamedDependency[Actor]
+) -> list[Token]:
     """Every token that reaches no more than you do, the oldest first; revoked ones included."""
-    return [token for token in await tokens.list() if actor.scope.covers(token.scope)]
+    return await KeptTokens(service, tokens).list(actor=actor)
 
 
 @post("/", role=Role.ADMIN, status_code=201)
@@ -54,19 +59,17 @@ async def create_token(
     actor: NamedDependency[Actor],
     data: JSONBody[NewToken],
 ) -> Made:
-    """Make a token. It reaches no more than you do."""
-    if not actor.scope.covers(data.scope):
-        raise NotInScope("a token that you make reaches no more than you do: name sources, tenants or systems of yours")
-    now = service.app.clock.now()
-    begins = max(now, data.not_before or now)
-    if begins - now > timedelta(seconds=_YEAR):
-        raise NotInScope("a token begins within a year")
-    expires = None if data.expires_in_seconds is None else begins + timedelta(seconds=data.expires_in_seconds)
-    token, text = await tokens.create(
-        data.name, data.role, scope=data.scope, expires_at=expires, not_before=data.not_before
+    """Make a token. It reaches no more than you do, and sees no more."""
+    wanted = Wanted(
+        name=data.name,
+        role=data.role,
+        scope=data.scope,
+        unmask=data.unmask,
+        begins_in=_span(data.begins_in_seconds),
+        not_before=data.not_before,
+        lives_for=_span(data.expires_in_seconds),
     )
-    await service.note(actor, "token create", f"{token.id} {token.name} {token.role}")
-    return Made(token, text)
+    return Made(*await KeptTokens(service, tokens).create(wanted, actor=actor))
 
 
 @post("/{id:str}/rotate", role=Role.ADMIN, status_code=200)
@@ -78,10 +81,8 @@ async def rotate_token(
     data: JSONBody[Rotation],
 ) -> Made:
     """Give it another secret; the one it has opens until they no longer overlap."""
-    await _check(tokens, actor, id)
-    token, text = await tokens.rotate(id, overlap=timedelta(seconds=data.overlap_seconds))
-    await service.note(actor, "token rotate", f"{token.id} {token.name}")
-    return Made(token, text)
+    overlap = timedelta(seconds=data.overlap_seconds)
+    return Made(*await KeptTokens(service, tokens).rotate(id, overlap=overlap, actor=actor))
 
 
 @delete("/{id:str}", role=Role.ADMIN, status_code=200)
@@ -89,16 +90,11 @@ async def revoke_token(
     tokens: NamedDependency[Tokens], service: NamedDependency[Service], actor: NamedDependency[Actor], id: FromPath[str]
 ) -> Token:
     """From now on it opens nothing, on every server."""
-    await _check(tokens, actor, id)
-    token = await tokens.revoke(id)
-    await service.note(actor, "token revoke", f"{token.id} {token.name}")
-    return token
+    return await KeptTokens(service, tokens).revoke(id, actor=actor)
 
 
-async def _check(tokens: Tokens, actor: Actor, id: str) -> None:
-    """A token that reaches more than the actor does not exist."""
-    if not any(token.id == id and actor.scope.covers(token.scope) for token in await tokens.list()):
-        raise UnknownToken(id)
+def _span(seconds: float | None) -> timedelta | None:
+    return None if seconds is None else timedelta(seconds=seconds)
 
 
 router = Router("/api/tokens", route_handlers=[list_tokens, create_token, rotate_token, revoke_token], tags=["tokens"])

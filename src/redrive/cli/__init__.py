@@ -63,6 +63,9 @@ TABLE = {
     "Admin": {
         "doctor": (".doctor:doctor", "What is configured, reachable and unsafe; how to mend it"),
         "audit": (".audit:audit", "Who did what, and the proof that nobody has changed it since"),
+        "login": (".login:login", "Log in to a server: on another device, or with a token"),
+        "logout": (".login:logout", "Forget the login of a server"),
+        "whoami": (".login:whoami", "Who a server takes you for, and what you may do there"),
         "token": (".tokens:token", "Tokens of the admin API: create, list, revoke"),
         "keys": (".keys:keys", "Keys that sign what is sent back: rotate"),
         "alerts": (
@@ -76,7 +79,7 @@ TABLE = {
     },
 }
 
-EXTRAS = {"up": "server", "demo": "server"}
+EXTRAS = {"up": "server", "demo": "server", "login": "remote", "whoami": "remote"}
 
 EPILOG = """\b
 A first session, in an empty directory:

@@ -92,6 +92,56 @@ class Lineage(Struct, frozen=True, kw_only=True):
     ] = ""
 
 
+class Oidc(Struct, frozen=True, kw_only=True):
+    """Who signs people in, and what their claims mean. Without an issuer there are tokens only."""
+
+    issuer: Annotated[str | None, About("The address of the identity provider, as its tokens name it (`iss`)", 1)] = (
+        None
+    )
+    audience: Annotated[str, About("Whom access tokens have to be for (`aud`)", least=1)] = "redrive"
+    client_id: Annotated[str | None, About("The client that the console signs in as; without it, nobody there", 1)] = (
+        None
+    )
+    client_secret: Annotated[
+        str | None, About("The secret of that client; none if it is a public one", 1, is_secret=True)
+    ] = None
+    cli_client_id: Annotated[str | None, About("The public client of the command line, for the device flow", 1)] = None
+    scopes: Annotated[tuple[str, ...], About("What is asked for at a login")] = ("openid", "profile", "email")
+    algorithms: Annotated[tuple[str, ...], About("How tokens may be signed; with a public key only")] = (
+        "RS256",
+        "PS256",
+        "ES256",
+        "EdDSA",
+    )
+    leeway: Annotated[
+        timedelta, About("How far the clocks may be apart", least=timedelta(), most=timedelta(minutes=5))
+    ] = timedelta(seconds=30)
+    role_claim: Annotated[
+        str, About("The claim with roles or groups; a dot goes into it, as in `realm_access.roles`", least=1)
+    ] = "roles"
+    roles: Annotated[tuple[str, ...], About("Which value of it is which role; the highest one counts")] = (
+        "redrive-admin=admin",
+        "redrive-operator=operator",
+        "redrive-viewer=viewer",
+    )
+    unmask: Annotated[tuple[str, ...], About("Values of it that let somebody unmask a letter")] = ("redrive-unmask",)
+    sources_claim: Annotated[
+        str | None, About("The claim with the sources that somebody reaches; `*` is all, none at all is refused", 1)
+    ] = None
+    tenants_claim: Annotated[str | None, About("The same of tenants", 1)] = None
+    systems_claim: Annotated[str | None, About("The same of systems", 1)] = None
+    name_claim: Annotated[str, About("The claim with the name that is shown", least=1)] = "preferred_username"
+    console: Annotated[
+        str | None, About("The address of the console as browsers have it; needed behind a proxy", least=1)
+    ] = None
+    session: Annotated[timedelta, About("How long a login at the console lasts", least=timedelta(minutes=1))] = (
+        timedelta(hours=12)
+    )
+    recheck: Annotated[timedelta, About("How soon the console notices that somebody's role is taken", least=TICK)] = (
+        timedelta(minutes=5)
+    )
+
+
 class Access(Struct, frozen=True, kw_only=True):
     """What is written down of acts, and which of them wait for a second person."""
 
@@ -105,6 +155,7 @@ class Access(Struct, frozen=True, kw_only=True):
     approve_within: Annotated[timedelta, About("How long such an act waits before it expires", least=TICK)] = timedelta(
         hours=24
     )
+    oidc: Oidc = Oidc()
 
 
 class Logs(Struct, frozen=True, kw_only=True):
@@ -216,6 +267,13 @@ class Settings(Struct, frozen=True, kw_only=True):
     transports: Annotated[dict[str, str], _TRANSPORT] = field(
         default_factory=lambda: {"default": "sqlite:///redrive.db"}
     )
+    server: Annotated[
+        str | None,
+        About("A server that commands ask instead of a database, such as https://redrive.example.org", least=1),
+    ] = None
+    ca_file: Annotated[
+        str | None, About("The certificate, as PEM, of the authority that signed that server's", least=1)
+    ] = None
     worker: Annotated[
         str,
         About(
@@ -362,10 +420,10 @@ def value_at(settings: Settings, path: str) -> Any:
     section, _, name = path.partition(".")
     if section in system_sections():
         return getattr(settings.of(system_sections()[section]), name)
-    value: Any = getattr(settings, section)
-    if not name:
-        return value
-    return value[name] if isinstance(value, dict) else getattr(value, name)
+    value: Any = settings
+    for part in path.split("."):
+        value = value[part] if isinstance(value, dict) else getattr(value, part)
+    return value
 
 
 def _described(key: Key, settings: Settings, sources: Mapping[str, str]) -> Described:
@@ -385,7 +443,7 @@ def _keys(struct: type[Struct], prefix: str) -> Iterator[Key]:
         if isinstance(default, dict):
             yield from (Key(f"{item.name}.{name}", str, value, _TRANSPORT) for name, value in default.items())
         elif isinstance(default, Struct):
-            yield from _keys(type(default), f"{item.name}.")
+            yield from _keys(type(default), f"{prefix}{item.name}.")
         else:
             yield _key(f"{prefix}{item.name}", hint, default)
 

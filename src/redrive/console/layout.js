@@ -48,7 +48,7 @@ function Menu() {
     <div class="foot">
       <${Schemes} />
       ${me.value && html`<p id="who" class="who"><strong>${me.value.name}</strong><span class="faint">${me.value.role}</span></p>
-        <button type="button" class="button quiet" aria-label="Sign out" title="Sign out" onClick=${signOut}><${Icon} name="out" /></button>`}
+        <button type="button" class="button quiet" id="sign-out" aria-label="Sign out" title="Sign out" onClick=${signOut}><${Icon} name="out" /></button>`}
     </div></nav>`;
 }
 

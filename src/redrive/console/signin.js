@@ -45,10 +45,10 @@ const wayBack = (/** @type {string} */ login) => `${login}?to=${encodeURICompone
 export async function signOut() {
   const csrf = me.value?.csrf;
   const answer = csrf ? await fetch("/logout", { method: "POST", headers: { "X-CSRF-Token": csrf } }) : null;
+  const at = answer?.ok ? (await answer.json()).at_issuer : null;
   dropToken();
   me.value = null;
   asksToSignIn.value = "";
   follow();
-  const at = answer?.ok ? (await answer.json()).at_issuer : null;
   if (at) location.assign(at);
 }

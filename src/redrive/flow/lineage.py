@@ -9,6 +9,7 @@ header, so that whatever carries the id carries its proof.
 from __future__ import annotations
 
 from datetime import datetime
+from functools import lru_cache
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -23,7 +24,6 @@ from redrive.model import (
     Reason,
     State,
     letter_id,
-    with_headers,
 )
 from redrive.proof import ring
 
@@ -85,8 +85,14 @@ def _parts(value: bytes) -> tuple[str, bytes, str]:
 
 def _signed(origin: Lineage, source: str, message_id: str) -> tuple[object, ...]:
     """What is signed, all of it."""
-    texts = (text.encode("utf-8", "surrogatepass").hex() for text in (source, message_id))
-    return (origin.letter, *texts, origin.retries, origin.replay, origin.by_hand, origin.version)
+    id = message_id.encode("utf-8", "surrogatepass").hex()
+    return origin.letter, _hex(source), id, origin.retries, origin.replay, origin.by_hand, origin.version
+
+
+@lru_cache(maxsize=256)
+def _hex(source: str) -> str:
+    """Of a name that many messages share."""
+    return source.encode("utf-8", "surrogatepass").hex()
 
 
 def _proof(origin: Lineage, source: str, message_id: str) -> bytes:
@@ -110,21 +116,20 @@ def sent_back(letter: Letter, *, now: datetime, replay: str | None = None, by_ha
     retries = letter.retries - (was_parked and letter.state is State.RETRYING)
     replay = letter.replay if replay is None and was_parked else replay
     is_first = letter.reason is Reason.PARKED and not retries and replay is None
-    headers = with_headers(
-        letter.message.headers,
-        redrive_letter=_proof(
-            Lineage(letter.id, retries, replay, by_hand, letter.version), letter.message.source, letter.message.id
-        ),
-        redrive_retries=str(retries).encode(),
-        redrive_replay=None if replay is None else replay.encode(),
-        redrive_by_hand=b"1" if by_hand else None,
-        redrive_version=str(letter.version).encode() if letter.version else None,
-    )
+    message = letter.message
+    origin = Lineage(letter.id, retries, replay, by_hand, letter.version)
+    ours = [(LETTER, _proof(origin, message.source, message.id)), (RETRIES, b"%d" % retries)]
+    if replay is not None:
+        ours.append((REPLAY, replay.encode()))
+    if by_hand:
+        ours.append((BY_HAND, b"1"))
+    if letter.version:
+        ours.append((VERSION, b"%d" % letter.version))
     return replace(
-        letter.message,
-        headers=headers,
-        expires_at=letter.message.expires_at if is_first else None,
-        attempt=letter.message.attempt if was_parked else 1,
+        message,
+        headers=(*(pair for pair in message.headers if pair[0] not in _OURS), *ours),
+        expires_at=message.expires_at if is_first else None,
+        attempt=message.attempt if was_parked else 1,
         enqueued_at=now,
     )
 

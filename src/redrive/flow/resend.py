@@ -60,7 +60,7 @@ class Resend:
         self._clock = clock
         self._to = to
         self._owner = owner
-        self._lease = lease
+        self.lease = lease
         self._replay = replay
         self._fits = fits
 
@@ -68,7 +68,7 @@ class Resend:
         """Claim letters: they are ours until they are confirmed or undone, or the lease ends."""
         now = self._clock.now()
         await load_keys(self._store, now)  # before anything is ours: what goes back is signed
-        until = now + self._lease
+        until = now + self.lease
         return await self._letters.claim(
             query, to=self._to, owner=self._owner, now=now, until=until, limit=limit, replay=self._replay
         )

@@ -11,6 +11,7 @@ import re
 from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
+from redrive.forensics.prose import PROSE
 from redrive.forensics.secrets import MASK, NOTHING
 from redrive.forensics.shapes import Span
 
@@ -20,32 +21,54 @@ _LONGEST_ELEMENT = 4096
 _KEY_CHARS = bytes(
     107 if code > 127 or chr(code).isalnum() or chr(code) in "_.-$?" else 32 for code in range(256)
 )  # 107 is k; "?" stands for what is no ASCII
+_LETTERS = bytes(code if 97 <= code <= 122 else 32 for code in range(256))
+_LONG = 4096
 _QUOTE = r"(?P<escape>\\*)(?P<quote>[\"'`]|&quot;|&\#34;)"
 _SIGNS = re.compile(
     r"""(?P<before>\\*(?:["'`]|&quot;|&\#34;)|\])? \s{0,8}
         (?: (?P<colon>:)(?![:=]) | (?P<sign>=>|:=|=(?![=~])|%3[AaDd]) | (?P<space>\ (?=["'])) ) [ \t]{0,8} """,
     re.VERBOSE,
 )
+_BARE = r"""[^\s,;&"'`)}\]\\<>] | \\(?![nrtu"'\\]) | [,;](?=[^\s,;&="'`:()\[\]{}<>\\]++(?:\s|\Z)) | <(?![A-Za-z/!?])"""
+"""Of a value without quotes; a comma is one of its own only where nothing that follows is assigned."""
 _VALUE = re.compile(
     rf"""(?P<prefix>[bBuUrRfF]{{1,2}}(?=\\*["']))? {_QUOTE}
        | (?P<call>[A-Za-z_][\w.]{{0,64}}\() | (?P<open>[\[{{(])
-       | (?P<bare>(?:(?:bearer|basic|token|digest)\ +)? (?:[^\s,;&"'`)}}\]\\<>]|\\(?![nrtu"'\\]))++)""",
+       | (?P<bare>(?:(?:bearer|basic|token|digest)\ +)? (?:{_BARE})++)""",
     re.VERBOSE | re.IGNORECASE,
 )
-_WORD = re.compile(r"(?:[^\s\"'`\\<>]|\\(?![nrtu\"'\\]))++")
+_WORD = re.compile(r"(?:[^\s\"'`\\<>]|\\(?![nrtu\"'\\])|\\\\|<(?![A-Za-z/!?]))++")
 _REST_OF_LINE = re.compile(r"(?:[^\n\r\\]|\\(?![nr]))*+")
 _REST_OF_JSON_LINE = re.compile(r"(?:[^\n\r\\\"]|\\(?![nr\"])|\\\\)*+")
 _BLOCK = re.compile(r"[|>][+-]?[ \t]*\n((?:[ \t]+[^\n]*(?:\n|\Z)|[ \t]*\n)+)")
+_LONGEST_SETTING = 4096
+_ASSIGNS = re.compile(r"[\s&;,?]\s?[\w.-]{1,64}[\"']?\s?[=:]")
+_EXPORTS = re.compile(r"(?:export|set|setx|env|arg|declare -x)[ \t]{1,4}\Z", re.IGNORECASE)
+_RAISED = re.compile(r"[ \t]{0,8}[A-Za-z_][\w.$]{0,120}:[ \t]\Z")
+_NAMES_ONLY = re.compile(r"[A-Za-z_.,=*\s()\[\]]*+\Z")
+_CALLS = re.compile(r"[A-Za-z_][\w.]{0,64}\([A-Za-z_.,()]*\Z")
+_LONGEST_LINE = 512
+_CODE = re.compile(r"(?:await|not|new|lambda|yield|if|async|typeof)\Z")
+_TOLD = re.compile(
+    r"""\)=\((?P<row>[^)\n]{1,4096}+)\)
+      | (?P<field>(?:\r?\n|\\n)[ \t]{1,8}[^\n\[(]{0,300}[\[(][^\n\]]{0,300}?\binput_value=)
+      | (?P<beside>(?:\r?\n|\\n)[ \t]{1,40}value:[ \t]{1,8})
+      | [ ](?:is|was)[ ][\"'`]?(?P<said>[^\s\"'`<>\\]{4,256}+)""",
+    re.VERBOSE,
+)
+_NAMED_PLAINLY = re.compile(r"\b(?:name|key):[ \t]{1,8}\Z")
 _NUMBER = re.compile(r"-?[\d.eE+-]++\Z")
-_ARGUMENT = re.compile(r"\s{1,4}(?P<plain>(?![-|&<>])[^\s\"'`\\]++)|\s{1,4}(?=[\"'])|\\*[\"'],\s{0,8}(?=\\*[\"'])")
+_ARGUMENT = re.compile(
+    r"\s{1,4}(?P<plain>(?!--|-[A-Za-z](?:\s|\Z)|[|&<>])(?:[^\s\"'`\\]|\\(?![nr\"'\\]))++)|\s{1,4}(?=[\"'])|\\*[\"'],\s{0,8}(?=\\*[\"'])"
+)
 _TAG = re.compile(r"(?:\s[^<>]{0,512}+)?(?<!/)>")
 _PAIR_NAMES = r"(?:name|key|k|field|header|param|parameter|variable|property|id)"
 _PAIR_VALUES = r"(?:value|val|v|content|data|text|default)"
 _NAMED = re.compile(rf"\\*[\"']?{_PAIR_NAMES}\\*[\"']?\s{{0,8}}(?::|=>|=)\s{{0,8}}[bu]?\\*[\"']\Z", re.IGNORECASE)
-_PAIRED = re.compile(
-    rf"\\*[\"']\s{{0,8}},?\s{{0,8}}[^{{}}\[\]<>]{{0,200}}?\\*[\"']?\b{_PAIR_VALUES}\\*[\"']?\s{{0,8}}(?::|=>|=)\s{{0,8}}",
-    re.IGNORECASE,
-)
+_AFTER_NAME = re.compile(r"\\*[\"']\s{0,8},?\s{0,8}")
+_PAIRED = re.compile(rf"{_PAIR_VALUES}\\*[\"']?\s{{0,8}}(?::|=>|=)\s{{0,8}}", re.IGNORECASE)
+_BORDERS = re.compile(r"[{}\[\]<>]")
+_FAR = 200
 _VALUE_BEFORE = re.compile(
     rf"\b{_PAIR_VALUES}\\*[\"']?\s{{0,8}}(?::|=>|=)\s{{0,8}}(?P<value>\\*[\"'](?:[^\"'\\]|\\.){{0,512}}[\"']|[\w.+-]{{1,64}})"
     rf"\s{{0,8}},?\s{{0,8}}[^{{}}<>]{{0,100}}\Z",
@@ -60,146 +83,6 @@ _PART = re.compile(
 _PART_END = re.compile(r"(?:\\r|\r)?(?:\\n|\n)--")
 _CLOSES = {"[": "]", "{": "}", "(": ")"}
 _BRACKETS = re.compile(r"[\[\]{}()\"']")
-_PROSE = frozenset(
-    (
-        *(
-            "a",
-            "an",
-            "and",
-            "are",
-            "argument",
-            "as",
-            "at",
-            "authentication",
-            "be",
-        ),
-        *(
-            "been",
-            "being",
-            "but",
-            "by",
-            "can",
-            "cannot",
-            "column",
-            "could",
-            "did",
-        ),
-        *(
-            "do",
-            "does",
-            "empty",
-            "enter",
-            "error",
-            "expected",
-            "expired",
-            "failed",
-            "field",
-        ),
-        *(
-            "for",
-            "found",
-            "from",
-            "given",
-            "had",
-            "has",
-            "have",
-            "header",
-            "here",
-        ),
-        *(
-            "how",
-            "if",
-            "in",
-            "incorrect",
-            "input",
-            "invalid",
-            "is",
-            "it",
-            "its",
-        ),
-        *(
-            "length",
-            "line",
-            "lookup",
-            "mandatory",
-            "may",
-            "mismatch",
-            "missing",
-            "must",
-            "name",
-        ),
-        *(
-            "needed",
-            "neither",
-            "never",
-            "new",
-            "no",
-            "none",
-            "nor",
-            "not",
-            "null",
-        ),
-        *(
-            "of",
-            "off",
-            "old",
-            "on",
-            "only",
-            "optional",
-            "or",
-            "our",
-            "policy",
-        ),
-        *(
-            "please",
-            "read",
-            "refused",
-            "rejected",
-            "required",
-            "reset",
-            "see",
-            "set",
-            "shall",
-        ),
-        *(
-            "should",
-            "string",
-            "that",
-            "the",
-            "their",
-            "then",
-            "there",
-            "this",
-            "to",
-        ),
-        *(
-            "too",
-            "two",
-            "type",
-            "undefined",
-            "unexpected",
-            "unknown",
-            "unset",
-            "use",
-            "value",
-        ),
-        *(
-            "was",
-            "were",
-            "what",
-            "when",
-            "which",
-            "while",
-            "will",
-            "with",
-            "without",
-        ),
-        *(
-            "wrong",
-            "your",
-        ),
-    )
-)
 
 
 class Key(NamedTuple):
@@ -215,7 +98,7 @@ def keys_in(text: str, lower: str, stems: tuple[str, ...], is_secret: Callable[[
     """Every secret key of the text, in order; `is_secret` says "", "weak" or "strong"."""
     plain = text.encode("ascii", "replace").translate(_KEY_CHARS)
     found: dict[int, Key] = {}
-    for stem in stems:
+    for stem in stems if len(text) < _LONG else _present(stems, lower):
         place = lower.find(stem)
         while place >= 0:
             start = plain.rfind(b" ", max(place - _LONGEST_KEY, 0), place) + 1
@@ -229,6 +112,12 @@ def keys_in(text: str, lower: str, stems: tuple[str, ...], is_secret: Callable[[
                     found[start] = Key(name, start, start + len(name), kind == "weak")
             place = lower.find(stem, max(end, place + 1))
     return [found[start] for start in sorted(found)]
+
+
+def _present(stems: tuple[str, ...], lower: str) -> list[str]:
+    """Those that may be in a long text: to look into each word once is faster than to look for each stem in all."""
+    words = b" ".join(set(lower.encode("ascii", "replace").translate(_LETTERS).split()))
+    return [stem for stem in stems if not (stem.isascii() and stem.isalpha()) or stem.encode() in words]
 
 
 def _past_escape(text: str, start: int) -> int:
@@ -264,14 +153,42 @@ class _Around:
         signs = _SIGNS.match(text, key.end)
         if signs is not None:
             return self._assignment(signs)
+        if (told := _TOLD.match(text, key.end)) is not None:
+            return self._told(told)
         return self._pair() if self._before in "\"'`" else None
+
+    def _told(self, told: re.Match[str]) -> Span | None:
+        """What pydantic, PostgreSQL, Kubernetes and people write instead of an assignment."""
+        if told["row"]:
+            return (*told.span("row"), MASK)
+        if told["said"]:
+            said = told["said"].rstrip(".,;:!?)")
+            return (told.start("said"), told.start("said") + len(said), MASK) if _looks_random(said) else None
+        if told["beside"] and _NAMED_PLAINLY.search(self._text[max(self._key.start - 16, 0) : self._key.start]) is None:
+            return None
+        return self._value(told.end(), quoted=False)
 
     def _assignment(self, signs: re.Match[str]) -> Span | None:
         if signs["space"]:
             return None if self._key.weak else self._value(signs.end(), quoted=False)
         if signs["colon"] and not signs["before"]:
             return self._line(signs.end())
+        if signs["sign"] in ("=", ":=") and not signs["before"] and self._begins_line():
+            return self._setting(signs.end())
+        if signs["before"] == "`" and self._text[signs.end() : signs.end() + 1] not in tuple("`\"'"):
+            return None  # a word of a sentence: "`token`: what a program shows"
         return self._value(self._over_lines(signs), quoted=bool(signs["before"]) and bool(signs["colon"]))
+
+    def _setting(self, place: int) -> Span | None:
+        """`key=value` that begins its line: to the end of the line, unless something else is assigned on it."""
+        text = self._text
+        span = self._value(place, quoted=False)
+        if span is None or span[0] != place or text[place : place + 1] in tuple("[{("):
+            return span
+        rest = (_REST_OF_JSON_LINE if self._json else _REST_OF_LINE).match(text, place, place + _LONGEST_SETTING)
+        if rest is None or "(" in rest[0] or _ASSIGNS.search(rest[0]) or _is_prose(rest[0].partition(" ")[2]):
+            return span
+        return place, max(span[1], place + len(rest[0].rstrip())), MASK
 
     def _over_lines(self, signs: re.Match[str]) -> int:
         """In JSON a value may stand on the next line."""
@@ -288,6 +205,11 @@ class _Around:
             return self._value(place, quoted=False)
         if text[place - 1 : place] == ":" and not self._begins_line() and self._key.weak:
             return None  # a:b is no assignment, where a may be anything
+        if (end := self._quoted_until(place)) is not None:
+            return (place, end, MASK) if not _is_prose(text[place:end]) else None
+        if self._is_raised() and not _ASSIGNS.search(text, place, place + 256):
+            rest = _REST_OF_LINE.match(text, place)
+            return None if rest is None or _is_prose(rest[0]) else (place, place + len(rest[0].rstrip()), MASK)
         if self._begins_line():
             if (block := _BLOCK.match(text, place)) is not None:
                 return block.start(), block.end(), f"{MASK}\n" if block[1].endswith("\n") else MASK
@@ -297,18 +219,38 @@ class _Around:
             return rest.start(), rest.start() + len(rest[0].rstrip()), MASK
         return self._word(place)
 
+    def _quoted_until(self, place: int) -> int | None:
+        """Where the text ends that the key begins: `raise Refused("password: a b")`."""
+        if self._json or self._before not in "\"'":
+            return None
+        end = self._text.find(self._before, place, place + _LONGEST_LINE)
+        return None if end < 0 or "\n" in self._text[place:end] or end == place else end
+
+    def _is_raised(self) -> bool:
+        """Whether only the name of an error stands before the key on its line."""
+        text, start = self._text, self._key.start
+        line = max(text.rfind("\n", max(start - 132, 0), start) + 1, 0)
+        return bool(line or start < 132) and _RAISED.fullmatch(text, line, start) is not None
+
     def _word(self, place: int) -> Span | None:
         word = _WORD.match(self._text, place)
         if word is None:
             return None
         said = word[0].rstrip(".,;:)]}!?")
-        if said.lower() in _PROSE or not said or (self._key.weak and not _looks_random(said)):
+        if said.lower() in PROSE or not said or _CALLS.match(said) or (self._key.weak and not _looks_random(said)):
             return None
         return word.start(), word.start() + len(said), MASK
 
     def _begins_line(self) -> bool:
         start = self._key.start
-        while start and self._text[start - 1] in " \t-":
+        if (
+            start
+            and self._text[start - 1] in " \t"
+            and (export := _EXPORTS.search(self._text[max(start - 16, 0) : start]))
+        ):
+            start -= len(export[0])
+        least = max(start - _LONGEST_LINE, 0)
+        while start > least and self._text[start - 1] in " \t-":
             start -= 1
         return (
             not start
@@ -327,16 +269,21 @@ class _Around:
         wrapped = self._quoted(MASK) if quoted else MASK
         if found["call"]:
             end = text.find(")", found.end(), found.end() + _MOST)
-            empty = text[found.end() : found.end() + 1] == ")"
-            return None if empty else (place, end + 1 if end >= 0 else found.end(), MASK)
+            names = _NAMES_ONLY.match(text, found.end(), end if end >= 0 else found.end() + _LONGEST_LINE)
+            return None if names else (place, end + 1 if end >= 0 else found.end(), MASK)
         if found["open"]:
             end = _closed(text, place)
             says = text[place:end].strip("[]{}() \t\r\n")
             return (place, end, wrapped) if says and text[place:end] != MASK else None
         bare = found["bare"]
-        if bare.lower() in NOTHING or bare.lower().startswith(("os.environ", "self.", "none")):
+        if bare.lower() in NOTHING or bare.lower().startswith(("os.environ", "self.", "none")) or self._is_code(bare):
             return None
         return place, found.end(), wrapped
+
+    def _is_code(self, bare: str) -> bool:
+        """Whether the value is a name: `password=password`, `token=settings.token`, `session = await f()`."""
+        name = self._key.name.rpartition(".")[2].lower()
+        return bare.lower() == name or bare.lower().endswith(f".{name}") or _CODE.match(bare) is not None
 
     def _quoted(self, mask: str) -> str:
         """The mask in the quotes that the key has."""
@@ -349,6 +296,9 @@ class _Around:
 
     def _text_value(self, found: re.Match[str]) -> Span | None:
         start = found.end()
+        if self._text.startswith(2 * found["quote"], start) and not found["escape"]:  # three of them
+            end = self._text.find(3 * found["quote"], start + 2)
+            return start + 2, end if end >= 0 else len(self._text), MASK
         end = _text_end(self._text, start, len(found["escape"]), found["quote"])
         return start, end, MASK
 
@@ -373,8 +323,8 @@ class _Around:
             if (part := _PART.match(text, key.end)) is not None:
                 last = _PART_END.search(text, part.end(), part.end() + _MOST)
                 return part.end(), last.start() if last else min(len(text), part.end() + _MOST), MASK
-            if (paired := _PAIRED.match(text, key.end)) is not None:
-                return self._value(paired.end(), quoted=True)
+            if (paired := self._paired()) is not None:
+                return self._value(paired, quoted=True)
             if (tag := re.compile(r"[\"'][^<>]{0,200}>").match(text, key.end)) is not None:
                 end = text.find("<", tag.end(), tag.end() + _MOST)
                 return tag.end(), end if end >= 0 else len(text), MASK
@@ -384,10 +334,27 @@ class _Around:
             return span if span is not None and re.compile(r"\\*[\"']\s*[\])]").match(text, span[1]) else None
         return None
 
+    def _paired(self) -> int | None:
+        """Where the value of a name begins that stands behind it."""
+        text, after = self._text, _AFTER_NAME.match(self._text, self._key.end)
+        if after is None:
+            return None
+        border = _BORDERS.search(text, after.end(), after.end() + _FAR)
+        last = border.start() if border is not None else after.end() + _FAR
+        for found in _PAIRED.finditer(text, after.end(), last):
+            if not text[found.start() - 1].isalnum():
+                return found.end()
+        return None
+
     def _value_before(self) -> Span | None:
         text, key = self._text, self._key
         names = key.start - len((_NAMED.search(text[max(key.start - 40, 0) : key.start]) or [""])[0])
         offset = max(names - 768, 0)
+        opened = text.rfind("{", offset, names)
+        opened = opened if opened >= 0 else text.rfind("<", offset, names)
+        if opened < 0 and text.find("(", offset, names) < 0:
+            return None
+        offset = max(offset, opened)
         for place in reversed([found.start() for found in re.finditer(r"(?i)\bv(?:al|alue)?\b", text[offset:names])]):
             found = _VALUE_BEFORE.match(text, offset + place, names)
             if found is not None:
@@ -437,7 +404,7 @@ def _is_escaped(text: str, place: int) -> bool:
 def _is_prose(text: str) -> bool:
     """Whether it reads as words rather than as a secret."""
     words = text.split()
-    return len(words) > 1 and words[0].lower().strip(".,;:") in _PROSE
+    return len(words) > 1 and words[0].lower().strip(".,;:") in PROSE
 
 
 def _looks_random(word: str) -> bool:

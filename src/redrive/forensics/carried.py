@@ -31,6 +31,7 @@ class CarriedMessage(Struct, frozen=True, kw_only=True):
     priority: int
     enqueued_at: datetime
     origin: str
+    version: int = 0  # how often it was edited
 
 
 def carried(letter: Letter, redactor: Redactor, *, raw: bool) -> CarriedMessage:
@@ -53,6 +54,7 @@ def carried(letter: Letter, redactor: Redactor, *, raw: bool) -> CarriedMessage:
         priority=message.priority,
         enqueued_at=message.enqueued_at,
         origin=message.origin,
+        version=letter.version,
     )
 
 

@@ -169,3 +169,23 @@ def _index(array: list[Json], part: str, *, at_end: bool = False) -> int:
     if int(part) >= len(array) + at_end:
         raise LookupError(f"the array has {len(array)} items: there is no {part}")
     return int(part)
+
+
+def patch_between(old: Json, new: Json, path: str = "") -> list[Operation]:
+    """The operations that make the one of the other, and touch nothing that is the same in both."""
+    if same(old, new):
+        return []
+    if isinstance(old, dict) and isinstance(new, dict):
+        gone = [Operation("remove", f"{path}/{_escaped(name)}") for name in old if name not in new]
+        added = [Operation("add", f"{path}/{_escaped(name)}", new[name]) for name in new if name not in old]
+        both = [name for name in new if name in old]
+        inner = [step for name in both for step in patch_between(old[name], new[name], f"{path}/{_escaped(name)}")]
+        return [*gone, *added, *inner]
+    if isinstance(old, list) and isinstance(new, list) and len(old) == len(new):
+        pairs = enumerate(zip(old, new, strict=True))
+        return [step for place, (left, right) in pairs for step in patch_between(left, right, f"{path}/{place}")]
+    return [Operation("replace", path, new)]
+
+
+def _escaped(name: str) -> str:
+    return name.replace("~", "~0").replace("/", "~1")

@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING
 from redrive.errors import ConfigError
 from redrive.forensics.assigned import Key, assigned, keys_in
 from redrive.forensics.binaries import PREVIEW, behind, in_hex, is_binary, unpacked, wide_text
+from redrive.forensics.percent import Encoded
+from redrive.forensics.prefixes import anywhere
 from redrive.forensics.secrets import KEYS, MASK, STEMS, WEAK, folded, stems_of
 from redrive.forensics.shapes import Span, numbered, shaped
 from redrive.model import Headers
@@ -25,7 +27,7 @@ _UNIQUE = re.compile(r"[0-9a-f]{8}-(?:[0-9a-f]{4}-){3}[0-9a-f]{12}|[0-9a-f]{1,12
 _ESCAPED = re.compile(r"\\u00([2-7][0-9A-Fa-f])")
 _LONGEST_HEADER = 16 << 10
 _LONGEST_WORD = 4096
-_REMEMBERED = 512  # characters of a text that is worth remembering: errors of a group repeat themselves
+_REMEMBERED = 2048  # characters of a text that is worth remembering: errors of a group repeat themselves
 _LOOKED_AT = 4  # times of what is shown: masks may be shorter than what they mask
 _MOST_PATTERNED = 32 << 10  # characters that a pattern of a user sees at once
 _ENDS = (b" ", b"\t", b"\n", b",", b";", b"&", b'"', b"'")
@@ -115,6 +117,8 @@ class Redactor:
         """Where secrets may be in bytes that are read as if they were a text."""
         lower = _lower(text)
         yield from ((start, end) for start, end, _ in self._spans(text))
+        if self._defaults:
+            yield from anywhere(text)
         yield from (behind(key.end) for key in self._keys_in(text, lower))
 
     # -- inside --------------------------------------------------------------------------------------------------------
@@ -124,14 +128,22 @@ class Redactor:
         spans = self._spans(plain)
         return _replaced(plain, spans) if spans else text
 
-    def _spans(self, text: str) -> list[Span]:
+    def _spans(self, text: str, *, is_decoded: bool = False) -> list[Span]:
         lower, is_json = _lower(text), text.lstrip()[:1] in ("{", "[")
         found = list(assigned(text, self._keys_in(text, lower), is_json))
         if self._defaults:
             found += shaped(text, lower)
             found += _as_values(text, numbered(text), is_json)
         found += self._of_patterns(text)
+        if "%" in text and not is_decoded:
+            found += self._encoded(text)
         return found
+
+    def _encoded(self, text: str) -> Iterator[Span]:
+        """Words that hold a secret once they are decoded; each is masked as a whole."""
+        encoded = Encoded(text)
+        spans = self._spans(encoded.text, is_decoded=True) if encoded.text else []
+        return ((start, end, MASK) for start, end in encoded.holding(spans))
 
     def _keys_in(self, text: str, lower: str) -> list[Key]:
         return keys_in(text, lower, self._stems, self._kind)

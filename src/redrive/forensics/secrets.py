@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import math
 import re
+from collections import Counter
 
 MASK = "[redacted]"
 
 KEYS: tuple[str, ...] = (
     *("authorization", "proxy_authorization", "auth", "cookie", "cookies", "set_cookie", "session", "session_id"),
-    *("password", "passwords", "passwd", "passphrase", "passcode", "pass", "pwd", "pin", "otp", "totp"),
+    *("password", "passwords", "passwd", "passphrase", "passcode", "pass", "pwd", "pw", "pin", "otp", "totp"),
+    *("passwort", "kennwort"),
     *("credential", "credentials", "secret", "secrets", "client_secret", "token", "jwt", "bearer"),
     *("api_key", "access_key", "account_key", "private_key", "secret_key", "session_key", "signing_key"),
     *("encryption_key", "shared_key", "license_key", "master_key", "webhook_url", "connection_string"),
@@ -25,9 +28,8 @@ NOTHING = frozenset({"", "none", "null", "nil", "true", "false", "undefined", "[
 """Under a secret key and yet no secret; that a password is missing may be the whole story."""
 
 STEMS: tuple[str, ...] = (
-    *("pass", "pwd", "pin", "otp", "auth", "cred", "cookie", "session", "secret", "token", "jwt", "bearer"),
-    *("api", "access", "account", "private", "signing", "encrypt", "shared", "license", "master", "webhook"),
-    *("connection", "sig", "card", "cvv", "cvc", "ssn", "social", "iban"),
+    *("pass", "pw", "kennwort", "pin", "otp", "auth", "cred", "cookie", "session", "secret", "token", "jwt", "bearer"),
+    *("key", "webhook", "connection", "sig", "card", "cvv", "cvc", "ssn", "social", "iban"),
 )
 """Each of KEYS has one of these in it: what is looked for first."""
 
@@ -74,3 +76,9 @@ def is_ssn(text: str) -> bool:
     """A number that the United States could have given to somebody."""
     area, group, serial = text.split("-")
     return area not in ("000", "666") and area < "900" and group != "00" and serial != "0000"
+
+
+def is_random(text: str, least: float) -> bool:
+    """Whether its characters are as mixed as those of a key."""
+    counts = Counter(text).values()
+    return -sum(count / len(text) * math.log2(count / len(text)) for count in counts) >= least

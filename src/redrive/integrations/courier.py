@@ -54,6 +54,7 @@ class Courier:
         self._ending = asyncio.Event()
         self._pause = Pause(_SHORTEST_PAUSE, _LONGEST_PAUSE)
         self._is_down = False
+        self._safe: set[Path] = set()  # those that wait, and are known to be on disk
 
     def wake(self) -> None:
         """There is something to deliver."""
@@ -89,8 +90,18 @@ class Courier:
         while files := await asyncio.to_thread(self._spool.waiting, _LISTED):
             for batch in batches(files):
                 if not await self._deliver_or_wait(batch):
+                    await self._keep_safe(files)
                     return
                 self._note_up()
+
+    async def _keep_safe(self, files: Sequence[Path]) -> None:
+        """What has to wait survives a crash of the machine, also if its worker did not wait for the disk."""
+        new = [file for file in files if file not in self._safe]
+        try:
+            await asyncio.to_thread(self._spool.sync, new)
+        except OSError:
+            log.exception("letters wait in %s, and may not survive a crash of this machine", self._spool.directory)
+        self._safe = set(files)
 
     async def _deliver_or_wait(self, files: Sequence[Path]) -> bool:
         """Whether all of these were delivered. What cannot be delivered now stays, and holds up none beside it."""

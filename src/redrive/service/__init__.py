@@ -9,9 +9,12 @@ groups.py    how groups stand, and what people say of them: fixed in a version, 
 series.py    what happened over time, and the overview
 planning.py  what a replay would do
 service.py   letters, replays, incidents
+changes.py   letters edited by their ids; tokens.py makes and revokes tokens
+home.py      what a store here and a server elsewhere both offer: what the command line asks
 """
 
 from redrive.service.groups import FixReport, GroupView
+from redrive.service.home import Home
 from redrive.service.planning import Plan
 from redrive.service.series import Asked, Overview, SeriesView, TrendView
 from redrive.service.service import ReplayReport, RetryReport, Service, Summaries, check_every
@@ -21,6 +24,7 @@ __all__ = [
     "Asked",
     "FixReport",
     "GroupView",
+    "Home",
     "Overview",
     "PauseReport",
     "Plan",

@@ -10,7 +10,16 @@ from typing import TYPE_CHECKING
 from msgspec.structs import replace
 
 from redrive.access.actors import Actor
-from redrive.access.approvals import Approval, Approvals, ApprovalState, Frozen, NeedsApproval, is_same, places_of
+from redrive.access.approvals import (
+    Approval,
+    Approvals,
+    ApprovalState,
+    Digest,
+    Frozen,
+    NeedsApproval,
+    is_same,
+    places_of,
+)
 from redrive.errors import NotFound, UsageError
 from redrive.flow.replay_document import Replay
 from redrive.forensics.query import Query
@@ -77,14 +86,20 @@ class FourEyes:
 
     async def seen_by(self, actor: Actor, limit: int = 50) -> list[Approval]:
         """What an actor may know of, newest first."""
-        return [approval for approval in await self.approvals.list(limit) if _reaches(actor, approval)]
+        return [self._masked(approval) for approval in await self.approvals.list(limit) if _reaches(actor, approval)]
 
     async def seen(self, id: str, actor: Actor) -> Approval:
         """That one, if the actor may know of it."""
         approval = await self.approvals.get(id)
         if not _reaches(actor, approval):
             raise NotFound(f"nothing waits for an approval as {id!r}", "GET /api/approvals lists what does")
-        return approval
+        return self._masked(approval)
+
+    def _masked(self, approval: Approval) -> Approval:
+        """As it is shown: tenants, reasons and answers are texts of people and messages."""
+        text = self._asking.redactor.text
+        places = tuple((source, text(tenant)) for source, tenant in approval.places)
+        return replace(approval, places=places, why=text(approval.why), result=text(approval.result))
 
     # -- deciding ------------------------------------------------------------------------------------------------
 
@@ -120,13 +135,14 @@ class FourEyes:
 
     async def _ask(self, action: str, query: Query, actor: Actor, *, reason: str, what: str) -> Approval:
         made = self._made(action, actor, 0, reason=reason, what=what)
-        parts, total = 0, 0
+        parts, total, digest = 0, 0, Digest()
         places: set[tuple[str, str]] = set()
         async for page in every_page(self._app.store.letters, query, size=_PART, oldest_first=True):
-            await self.approvals.freeze(made.id, parts, page)
+            digest.add(await self.approvals.freeze(made.id, parts, page))
             places_of(page, places)
             parts, total = parts + 1, total + len(page)
-        wanted = replace(made, query=query, parts=parts, total=total, places=tuple(sorted(places)))
+        selection = {"parts": parts, "total": total, "selection": digest.text()}
+        wanted = replace(made, query=query, places=tuple(sorted(places)), **selection)
         return await self.approvals.ask(wanted)
 
     def _made(self, action: str, actor: Actor, total: int, *, reason: str, what: str) -> Approval:
@@ -147,6 +163,7 @@ class FourEyes:
     async def _carry_out(self, approval: Approval) -> str:
         service, by = self._asking, approval.by
         if approval.replay is not None:
+            await self._check_ledger(approval.replay, approval.total)
             await service.replays.resume(approval.replay, actor=str(by), approved=True)
             return f"replay {approval.replay} runs"
         do: dict[str, Callable[[Query], Awaitable[int]]] = {
@@ -156,6 +173,7 @@ class FourEyes:
         }
         if approval.action not in do:
             raise UsageError(f"{approval.action!r} is nothing that this version carries out")
+        await self.approvals.check_frozen(approval)
         total, skipped = 0, Counter[str]()
         async for part in self.approvals.frozen(approval):
             ids = await self._unchanged(part, skipped)
@@ -163,6 +181,15 @@ class FourEyes:
                 total += await do[approval.action](Query(ids=tuple(ids)))
         why = "".join(f"; {count:,} skipped: {reason}" for reason, count in sorted(skipped.items()))
         return f"{total:,} of {approval.total:,} letters{why}"
+
+    async def _check_ledger(self, replay: str, total: int) -> None:
+        """Raise UsageError if lines were added to the ledger, or taken away, since it was asked for."""
+        found = sum((await self._app.store.ledger.tally(replay)).values())
+        if found != total:
+            raise UsageError(
+                f"replay {replay} was asked for with {total:,} letters, and its ledger has {found:,}: somebody has "
+                f"changed it in the store, and nothing was sent. Cancel it, and look at `redrive audit verify`"
+            )
 
     async def _unchanged(self, part: Sequence[Frozen], skipped: Counter[str]) -> list[LetterId]:
         """The letters that are still as they were when they were selected."""
@@ -194,4 +221,5 @@ def _reaches(actor: Actor, approval: Approval) -> bool:
 
 
 def _told(approval: Approval) -> str:
-    return f"{approval.action} of {approval.total:,} letters, asked for by {approval.by}"
+    frozen = f", selection {approval.selection[:16]}" if approval.selection else ""
+    return f"{approval.action} of {approval.total:,} letters{frozen}, asked for by {approval.by}"

@@ -260,10 +260,11 @@ class OfSeries(OfGroups):
         return [Going(self._masked(replay), await self.app.store.ledger.tally(replay.id)) for replay in going]
 
     def _masked(self, replay: Replay) -> Replay:
-        """The replay as it is shown: errors of letters may hold secrets."""
+        """The replay as it is shown: errors of letters may hold secrets, and so may reasons."""
+        text = self.redactor.text
+        replay = replace(replay, reason=text(replay.reason))
         if replay.paused is None:
             return replay
-        text = self.redactor.text
         cases = tuple(replace(case, before=text(case.before), now=text(case.now)) for case in replay.paused.compared)
         paused = replace(replay.paused, why=text(replay.paused.why), compared=cases)
         return replace(replay, paused=paused)

@@ -14,13 +14,15 @@ from msgspec.structs import replace
 
 from redrive.access.actors import Actor
 from redrive.access.approvals import Approvals, NeedsApproval
+from redrive.access.tokens import Tokens
+from redrive.access.trail import Checkpoint, Phase
 from redrive.access.trail import Line as TrailLine
-from redrive.access.trail import Phase
-from redrive.access.trail_store import BEGAN, Filter
+from redrive.access.trail_store import BEGAN, Filter, Verdict
 from redrive.alerts.incidents import Incident, Incidents, IncidentState
 from redrive.answers import Unanswered, ask_each
 from redrive.app import Redrive
-from redrive.errors import NotAllowed, NotInScope, NoWayBack, UnknownLetter, UsageError
+from redrive.clock import Clock
+from redrive.errors import NotAllowed, NotInScope, NotReplayable, NoWayBack, UnknownLetter, UsageError
 from redrive.flow.guard import Guard
 from redrive.flow.held import held_key_of
 from redrive.flow.replay import Progress, Replay
@@ -34,6 +36,7 @@ from redrive.model import UNRESOLVED, Letter, LetterId, Message, State
 from redrive.registry import schemes_of
 from redrive.service.acting import acts
 from redrive.service.asking import bounded
+from redrive.service.changes import Changes
 from redrive.service.edits import Edits
 from redrive.service.four_eyes import FourEyes
 from redrive.service.planning import Plan, plan_of
@@ -42,15 +45,16 @@ from redrive.service.repairs import Repairs
 from redrive.service.seen import seen_app
 from redrive.service.series import OfSeries
 from redrive.service.shown_settings import ShownSetting, shown_settings
-from redrive.stores.base import Cursor, Entry, EntryStatus, Group
-from redrive.stores.paging import every_page
+from redrive.service.tokens import KeptTokens
+from redrive.stores.base import REPLAYABLE, Cursor, Entry, EntryStatus, Group
+from redrive.stores.paging import every_letter, every_page
 from redrive.telemetry.events import LettersMoved, LettersPruned
 from redrive.transports.base import HasSources
 
 if TYPE_CHECKING:
     from redrive.doctor import Diagnosis
 
-_BATCH = 500
+_BATCH, _SOME = 500, 100
 LARGE = 5000
 """Letters from which on a replay is frozen in the background, where that is asked for."""
 _COUNTED = 1.0  # seconds in which they are to be counted: what takes longer is large
@@ -94,11 +98,17 @@ class Service(OfSeries):
         super().__init__(app, unanswered=unanswered)
         self.incidents = Incidents(app.store.documents, app.clock, app.events)
         self.edits = Edits(self)
+        self.changes = Changes(self)
         self.repairs = Repairs(self, self.edits)
+        self.tokens = KeptTokens(self, Tokens(app.store.documents, app.clock))
         self._use(FourEyes(self, Approvals(app.store.documents, app.clock)))
 
     def _use(self, four_eyes: FourEyes) -> None:
         self.four_eyes = self.edits.four_eyes = self.repairs.four_eyes = four_eyes
+
+    @property
+    def clock(self) -> Clock:
+        return self.app.clock
 
     def seen_by(self, actor: Actor) -> Service:
         """The service as that actor sees it: what is out of its scope does not exist, and is not acted on."""
@@ -194,6 +204,17 @@ class Service(OfSeries):
         letter = await self.find(id)
         await self.note(actor, "unmask", _shown_of(letter.message), about=[letter.id])
         return carried(letter, self.redactor, raw=True)
+
+    async def message(self, id: LetterId, *, actor: Actor, reason: str) -> CarriedMessage:
+        """The message of a letter: as it is for who may see secrets and says why, masked for everybody else."""
+        if actor.may_unmask and reason:
+            return await self.unmask(id, actor=actor, reason=reason)
+        return await self.carried(id)
+
+    async def whole_letters(self, query: Query, *, actor: Actor, limit: int | None = None) -> AsyncIterator[Letter]:
+        """The letters themselves, oldest first, to run code of a user on them: for who may see secrets."""
+        async for letter in every_letter(self.app.store.letters, query, limit=limit, size=_SOME, oldest_first=True):
+            yield letter
 
     async def named(self, ids: Iterable[LetterId]) -> Query:
         """Exactly those letters, named as `letter` takes it; one that does not exist is an error."""
@@ -336,6 +357,10 @@ class Service(OfSeries):
         """Replays, newest first, with their secrets masked."""
         return [self._masked(replay) for replay in await self.replays.list(limit)]
 
+    async def replay_now(self, id: str) -> Replay:
+        """The replay as it is now, with its secrets masked."""
+        return self._masked(await self.replays.get(id))
+
     async def replay_report(self, id: str) -> ReplayReport:
         replay = await self.replays.get(id)
         return ReplayReport(self._masked(replay), await self.app.store.ledger.tally(id))
@@ -347,6 +372,15 @@ class Service(OfSeries):
         await self.replays.get(id)
         entries, more = await self.app.store.ledger.entries(id, status=status, after=after, limit=bounded(limit))
         return [replace(entry, note=self.redactor.text(entry.note)) for entry in entries], more
+
+    async def start_retry(self, ids: Iterable[LetterId], *, actor: Actor) -> Replay:
+        """Freeze a replay of exactly these letters; `run_replay` sends it. One that cannot be sent stops them all."""
+        letters = [await self.find(id) for id in ids]
+        for letter in letters:
+            if letter.state not in REPLAYABLE:
+                raise NotReplayable(letter.id, letter.state)
+        self.check_way_back(letters)
+        return await self.replay(Query(ids=tuple(letter.id for letter in letters)), actor=actor, reason="retry")
 
     async def retry(self, ids: Iterable[LetterId], *, actor: Actor) -> RetryReport:
         """Send these back now: a replay of exactly them. What the report says of each is what its ledger says."""
@@ -488,7 +522,8 @@ class Service(OfSeries):
 
     @acts("note")
     async def annotate(self, id: str, text: str, *, actor: Actor) -> Incident:
-        """Write something down beside an incident."""
+        """Write something down beside an incident; without the secrets in it."""
+        text = self.redactor.text(text)
         incident = await self.incidents.note(id, text, actor=str(actor))
         await self.note(actor, "note", f"{incident.id}: {text}")
         return incident
@@ -504,6 +539,28 @@ class Service(OfSeries):
     ) -> list[dict[str, Any]]:
         """Who did what, newest first: each act once, with its outcome; `began` where that is not known."""
         return [line async for line in self.acts(only or Filter(), limit=limit, before=before)]
+
+    async def verify_audit(self, checkpoint: Checkpoint | None = None) -> Verdict:
+        """Follow the chain of the trail, and name the first line that is not as it was written."""
+        return await self.trail.verify(checkpoint)
+
+    async def audit_checkpoint(self) -> Checkpoint:
+        """The signed head of the chain."""
+        return await self.trail.checkpoint()
+
+    async def audit_lines(self, name: str = "stdout", *, actor: Actor) -> AsyncIterator[bytes]:
+        """Every line of the trail as JSON, oldest first, masked, some at a time; that it was asked for is one too.
+
+        name   of what they are written to
+        """
+        await self.note(actor, "audit export", name)
+        text, some = self.redactor.text, list[bytes]()
+        async for line in self.trail.lines(ascending=True):
+            some.append(msgspec.json.encode(replace(line, detail=text(line.detail), reason=text(line.reason))) + b"\n")
+            if len(some) == _BATCH:
+                yield b"".join(some)
+                some = []
+        yield b"".join(some)
 
     async def acts(self, only: Filter, *, limit: int, before: int | None = None) -> AsyncIterator[dict[str, Any]]:
         """The same one by one, and behind them the lines from before there was a chain."""

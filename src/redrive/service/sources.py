@@ -32,6 +32,7 @@ from redrive.model import Reason, State
 from redrive.service.acting import acts
 from redrive.service.asking import Asking, bounded
 from redrive.service.finding import SourceFinder
+from redrive.service.redacting import each_off_loop, off_loop
 from redrive.transports.base import Depth, Lists, Pausable, Paused, QueueState, TakesTurns, Transport
 from redrive.upkeep.heartbeat import EVERY, Beat, beats
 
@@ -193,12 +194,17 @@ class OfSources(Asking):
         parked = (
             [] if after is not None or state not in (None, QueueState.DELAYED) else await self._parked(source, limit)
         )
+        shown = await each_off_loop(
+            listing.messages,
+            lambda queued: queued_view(queued, self.redactor, holders),
+            lambda queued: len(queued.message.body),
+        )
         return QueuePage(
             source=source,
             transport=name,
             depth=(await its.depths()).get(source, Depth(0, 0, 0)),
             paused=_by_shown_name(await self._ask_pauses()).get(_shown(name, source)),
-            messages=[*(queued_view(queued, self.redactor, holders) for queued in listing.messages), *parked],
+            messages=[*shown, *parked],
             after=listing.after,
             notes=list(listing.notes),
         )
@@ -207,7 +213,8 @@ class OfSources(Asking):
         """The retries of that source that wait in the store, the newest first."""
         query = Query(sources=(source,), states=(State.PENDING,), scheduled=True)
         page = await self.app.store.letters.search(query, limit=limit)
-        return [parked_view(letter, self.redactor) for letter in page.letters if letter.reason is Reason.PARKED]
+        parked = [letter for letter in page.letters if letter.reason is Reason.PARKED]
+        return await off_loop(parked, lambda letter: parked_view(letter, self.redactor))
 
     async def held(self, source: str | None = None, *, limit: int = 50) -> list[HeldView]:
         """The keys that a dead letter holds, those with the most behind them first."""

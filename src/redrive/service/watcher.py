@@ -88,10 +88,11 @@ class News(Struct):
 class Listener:
     """One open page."""
 
-    def __init__(self, channel: Channel, actor: Actor, known: Known) -> None:
+    def __init__(self, channel: Channel, actor: Actor, known: Known, login: str) -> None:
         self.channel = channel
         self.actor = actor
         self.known = known
+        self.login = login
         self.news = News()
         self.woken = asyncio.Event()
 
@@ -244,8 +245,11 @@ class Watcher:
     def listeners(self) -> list[Listener]:
         return [listener for channel in self._channels.values() for listener in channel.listeners]
 
-    async def listen(self, actor: Actor, known: Known) -> Listener:
-        """Hear of changes from now on. `known` says who that is by then: who is another one hears no more.
+    async def listen(self, actor: Actor, known: Known, *, login: str = "") -> Listener:
+        """Hear of changes from now on.
+
+        known   says who that is by then: who is another one hears no more
+        login   what they came in with: those with the same one are asked for once
 
         Raises TooManyListeners where as many listen as may, in all or under one name."""
         everybody = self.listeners
@@ -257,7 +261,7 @@ class Watcher:
         channel = await self._channel(actor)
         if self._before is None and self._ended is None:  # what changes from now on is a change
             self._before = await look_at(self._service.app.store, self._service.trail)
-        listener = Listener(channel, actor, known)
+        listener = Listener(channel, actor, known, login)
         channel.listeners.append(listener)
         if self._ended is not None:
             listener.end(self._ended)
@@ -356,14 +360,14 @@ class Watcher:
 
     async def _check_who(self) -> None:
         """End those whose token is over, or who are somebody else by now."""
-        asked: dict[str, Actor | None] = {}
+        asked: dict[tuple[str, str], Actor | None] = {}
         for listener in self.listeners:
-            was = listener.actor
-            if was.id not in asked:
-                asked[was.id] = await listener.known()
-            now = asked[was.id]
+            was, key = listener.actor, (listener.actor.id, listener.login)
+            if key not in asked:
+                asked[key] = await listener.known()
+            now = asked[key]
             if now is None:
-                listener.end("this token is over: it was revoked, or has expired")
+                listener.end("this token or login is over: it was revoked or ended, or has expired")
             elif (now.role, now.scope) != (was.role, was.scope):
                 listener.end(f"your role or what you reach has changed: you are {now.role} now")
 

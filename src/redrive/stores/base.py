@@ -41,6 +41,7 @@ class StoreFeatures(Struct, frozen=True, kw_only=True):
     shared: bool  # several processes can work on it at once
     counted_groups: bool  # group counters are kept as letters come, not computed when asked
     counted_exactly: bool = False  # what is buried and resolved is counted in one step with being written
+    indexed_texts: bool = False  # a text is found by an index; otherwise by looking at one letter after the other
 
 
 class Page(Struct, frozen=True):
@@ -92,7 +93,8 @@ class Letters(Protocol):
         self, query: Query, *, after: Cursor | None = None, limit: int = 50, oldest_first: bool = False
     ) -> Page:
         """One page, newest first if not asked otherwise, by the time they were created; paging with the cursor neither
-        repeats nor misses a letter that stays as it is."""
+        repeats nor misses a letter that stays as it is. Only a page without a cursor is the last: one for a text may be
+        short, or empty, since no more letters are looked at for it than a person would wait for."""
         ...
 
     async def count(self, query: Query) -> int:

@@ -12,6 +12,7 @@ from msgspec.structs import replace
 
 from redrive.forensics.query import Query
 from redrive.forensics.scope import exact, reaches
+from redrive.model import Letter
 from redrive.stores.base import Group, Letters
 
 Known = Callable[[], Awaitable[Iterable[str]]]
@@ -56,10 +57,10 @@ async def described_within(letters: Letters, query: Query, groups: Sequence[Grou
 
 async def _described(letters: Letters, query: Query, group: Group) -> Group | None:
     only = replace(query, groups=(group.id,))
-    oldest, newest = [await letters.search(only, limit=1, oldest_first=way) for way in (True, False)]
-    if not oldest.letters or not newest.letters:
+    oldest, newest = [await _end(letters, only, oldest_first=way) for way in (True, False)]
+    if oldest is None or newest is None:
         return None  # its last letter has just left
-    first, last = oldest.letters[0].failures[0], newest.letters[0].last
+    first, last = oldest.failures[0], newest.last
     return replace(
         group,
         error_type=last.type,
@@ -70,3 +71,13 @@ async def _described(letters: Letters, query: Query, group: Group) -> Group | No
         first_version=first.version,
         last_version=last.version,
     )
+
+
+async def _end(letters: Letters, query: Query, *, oldest_first: bool) -> Letter | None:
+    """The oldest, or the newest, letter that the query selects; pages before it may be empty."""
+    after = None
+    while True:
+        page = await letters.search(query, after=after, limit=1, oldest_first=oldest_first)
+        if page.letters or page.after is None:
+            return page.letters[0] if page.letters else None
+        after = page.after

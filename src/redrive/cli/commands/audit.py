@@ -8,18 +8,17 @@ from typing import Any
 
 import click
 import msgspec
-from msgspec.structs import replace
 from rich.text import Text
 
-from redrive.access.trail import Checkpoint, Phase, read_checkpoint
+from redrive.access.trail import Phase, read_checkpoint
 from redrive.access.trail_store import Filter, Verdict
 from redrive.cli.exits import NOTHING, WRONG, Stopped
 from redrive.cli.lazy import common
 from redrive.cli.options import as_json, moment, span
 from redrive.cli.output import age, line, say, show, table, tell_json, write
 from redrive.cli.session import actor as whoever
-from redrive.cli.session import ask
-from redrive.service import Service
+from redrive.cli.session import ask, ask_store
+from redrive.service import Home, Service
 
 
 @click.group(invoke_without_command=True)
@@ -83,7 +82,7 @@ def verify(checkpoint: Path | None, as_json: bool) -> None:
     the database wrote all of it anew.
     """
     kept = None if checkpoint is None else read_checkpoint(checkpoint.read_bytes())
-    verdict = ask(lambda service: service.trail.verify(kept))
+    verdict = ask(lambda service: service.verify_audit(kept))
     if as_json:
         tell_json(verdict)
     else:
@@ -96,11 +95,7 @@ def verify(checkpoint: Path | None, as_json: bool) -> None:
 @common
 def write_checkpoint() -> None:
     """Write the signed head of the chain to stdout: keep it where nobody with the database can change it."""
-
-    async def work(service: Service) -> Checkpoint:
-        return await service.trail.checkpoint()
-
-    write(msgspec.json.encode(ask(work)) + b"\n")
+    write(msgspec.json.encode(ask(lambda service: service.audit_checkpoint())) + b"\n")
 
 
 @audit.command("export")
@@ -109,16 +104,8 @@ def write_checkpoint() -> None:
 def export_lines(file: Path) -> None:
     """Write every line as JSON, oldest first, with its sequence and the hash of the line before."""
 
-    async def work(service: Service) -> bytes:
-        await service.note(whoever(), "audit export", str(file))
-        lines = service.trail.lines(ascending=True)
-        text = service.redactor.text
-        return b"".join(
-            [
-                msgspec.json.encode(replace(line, detail=text(line.detail), reason=text(line.reason))) + b"\n"
-                async for line in lines
-            ]
-        )
+    async def work(service: Home) -> bytes:
+        return b"".join([part async for part in service.audit_lines(str(file), actor=whoever())])
 
     lines = ask(work)
     if str(file) == "-":
@@ -141,7 +128,7 @@ def prune(older_than: timedelta) -> None:
     async def work(service: Service) -> int:
         return await service.trail.prune(service.app.clock.now() - older_than)
 
-    say(f"{ask(work):,} lines removed")
+    say(f"{ask_store(work):,} lines removed")
 
 
 def _row(act: dict[str, Any]) -> tuple[str | Text, ...]:

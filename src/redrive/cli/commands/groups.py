@@ -19,7 +19,7 @@ from redrive.cli.session import ask, command
 from redrive.forensics.marks import GroupState
 from redrive.forensics.query import Query
 from redrive.model import OPEN
-from redrive.service import GroupView, Service
+from redrive.service import GroupView, Home
 
 
 @click.command()
@@ -54,7 +54,7 @@ def groups(query: Query, limit: int, closed: bool, muted: bool, as_json: bool) -
         say(f"These are the largest {limit}; --limit shows more.")
 
 
-async def _asked(service: Service, query: Query, limit: int, muted: bool) -> tuple[Sequence[GroupView], int]:
+async def _asked(service: Home, query: Query, limit: int, muted: bool) -> tuple[Sequence[GroupView], int]:
     """The groups, and how many are muted."""
     found = await service.groups(query, limit=limit, with_muted=muted)
     return found, len(await service.muted_groups())

@@ -6,7 +6,7 @@ import click
 
 from redrive.cli.lazy import common
 from redrive.cli.output import say
-from redrive.cli.session import Needs, actor, ask
+from redrive.cli.session import Needs, actor, ask_store
 from redrive.flow.signing import rotate as rotate_keys
 from redrive.service import Service
 
@@ -28,7 +28,7 @@ def rotate(drop_old: bool) -> None:
         await service.note(actor(), "keys rotate", "dropped the old ones" if drop_old else f"{count} are accepted")
         return count
 
-    count = ask(work, Needs.NOTHING)
+    count = ask_store(work, Needs.NOTHING)
     if drop_old:
         say("The newest key is the only one now.")
     else:

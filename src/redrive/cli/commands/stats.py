@@ -16,7 +16,7 @@ from redrive.cli.session import ask
 from redrive.forensics.series import By, bars
 from redrive.forensics.stats import SourceStats, Stats
 from redrive.model import State
-from redrive.service import Asked, SeriesView, Service
+from redrive.service import Asked, Home, SeriesView
 from redrive.transports.base import Paused
 
 
@@ -64,7 +64,7 @@ def _past(since: timedelta, as_json: bool) -> None:
     say(outcomes.note or f"Each bar is one {step}; by source, what was buried.")
 
 
-async def _series(service: Service, since: timedelta) -> tuple[SeriesView, SeriesView]:
+async def _series(service: Home, since: timedelta) -> tuple[SeriesView, SeriesView]:
     return await service.series(Asked(last=since)), await service.series(Asked(last=since, by=By.SOURCE))
 
 

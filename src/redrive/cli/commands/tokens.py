@@ -8,7 +8,7 @@ import click
 from rich.text import Text
 
 from redrive.access.actors import Role, Scope
-from redrive.access.tokens import Token, Tokens
+from redrive.access.tokens import Token
 from redrive.cli.exits import NOTHING
 from redrive.cli.lazy import common
 from redrive.cli.options import as_json
@@ -16,7 +16,7 @@ from redrive.cli.output import age, line, say, show, table, tell_json
 from redrive.cli.session import Needs, actor, ask
 from redrive.config.durations import duration
 from redrive.errors import ConfigError, UsageError
-from redrive.service import Service
+from redrive.service.tokens import NewToken
 
 
 @click.group()
@@ -54,22 +54,15 @@ def create(
     begins_in = _span(not_before, "--not-before")
     lives_for = _span(expires, "--expires")
 
-    async def work(service: Service) -> tuple[Token, str]:
-        begins = service.app.clock.now() + (begins_in or timedelta())
-        made = await _tokens(service).create(
-            name,
-            Role(role),
-            unmask=unmask,
-            scope=Scope(sources, tenants, systems),
-            expires_at=None if lives_for is None else begins + lives_for,
-            not_before=None if begins_in is None else begins,
-        )
-        await service.note(
-            actor(), "token create", f"{made[0].id} {made[0].name} {made[0].role}{' may unmask' if unmask else ''}"
-        )
-        return made
-
-    made, text = ask(work, Needs.NOTHING)
+    wanted = NewToken(
+        name=name,
+        role=Role(role),
+        unmask=unmask,
+        scope=Scope(sources, tenants, systems),
+        begins_in=begins_in,
+        lives_for=lives_for,
+    )
+    made, text = ask(lambda service: service.tokens.create(wanted, actor=actor()), Needs.NOTHING)
     if as_json:
         tell_json({"token": text, "id": made.id, "name": made.name, "role": made.role})
         return
@@ -82,7 +75,7 @@ def create(
 @common
 def list_tokens(as_json: bool) -> None:
     """Every token: its role, its use, and whether it still opens."""
-    found = ask(lambda service: _tokens(service).list())
+    found = ask(lambda service: service.tokens.list(actor=actor()))
     if as_json:
         tell_json({"tokens": found})
     elif found:
@@ -111,13 +104,7 @@ def list_tokens(as_json: bool) -> None:
 def rotate(id: str, overlap: str, as_json: bool) -> None:
     """Give a token another secret and print it, once."""
     span = _span(overlap, "--overlap") or timedelta()
-
-    async def work(service: Service) -> tuple[Token, str]:
-        made = await _tokens(service).rotate(id, overlap=span)
-        await service.note(actor(), "token rotate", f"{made[0].id} {made[0].name}")
-        return made
-
-    made, text = ask(work)
+    made, text = ask(lambda service: service.tokens.rotate(id, overlap=span, actor=actor()))
     if as_json:
         tell_json({"token": text, "id": made.id, "name": made.name, "role": made.role})
         return
@@ -130,18 +117,8 @@ def rotate(id: str, overlap: str, as_json: bool) -> None:
 @common
 def revoke(id: str) -> None:
     """From now on this token opens nothing, on every server."""
-
-    async def work(service: Service) -> Token:
-        revoked = await _tokens(service).revoke(id)
-        await service.note(actor(), "token revoke", f"{revoked.id} {revoked.name}")
-        return revoked
-
-    revoked = ask(work)
+    revoked = ask(lambda service: service.tokens.revoke(id, actor=actor()))
     say(f"revoked {revoked.id} ({revoked.name})")
-
-
-def _tokens(service: Service) -> Tokens:
-    return Tokens(service.app.store.documents, service.app.clock)
 
 
 def _span(text: str | None, option: str) -> timedelta | None:

@@ -26,9 +26,9 @@ from redrive.model import letter_id
 T = TypeVar("T")
 Work = Callable[[sqlite3.Connection], T]
 
-_SCRIPTS = ("schema", "versions", "transports", "searchable", "series")
+SCRIPTS = ("schema", "versions", "transports", "searchable", "series")
 """The first makes version 1 out of nothing, each of the others the next out of the one before."""
-SCHEMA_VERSION = len(_SCRIPTS)
+SCHEMA_VERSION = len(SCRIPTS)
 _BUSY_SECONDS = 5.0
 _READERS = 2
 _MOST_TOGETHER = 500
@@ -169,7 +169,7 @@ class Database:
                 connection.execute("BEGIN IMMEDIATE")
                 (version,) = connection.execute("PRAGMA user_version").fetchone()
                 if version < SCHEMA_VERSION:  # nobody else has made it while we waited
-                    for statement in (line for script in _SCRIPTS[version:] for line in _statements_of(script)):
+                    for statement in (line for script in SCRIPTS[version:] for line in _statements_of(script)):
                         connection.execute(statement)
                     connection.execute(f"PRAGMA user_version={SCHEMA_VERSION}")
                 connection.execute("COMMIT")

@@ -11,6 +11,7 @@ from redrive.stores.postgresql.documents import PostgresDocuments
 from redrive.stores.postgresql.ledger import PostgresLedger
 from redrive.stores.postgresql.letters import PostgresLetters
 from redrive.stores.postgresql.series import PostgresSeries
+from redrive.stores.postgresql.texts import NO_INDEX
 from redrive.stores.postgresql.versions import PostgresVersions
 from redrive.stores.shape import NATIVE, Shape
 
@@ -21,7 +22,14 @@ class PostgresStore:
     Nothing connects before the first call; that one makes the tables, or brings them up to date.
     """
 
-    features = StoreFeatures(durable=True, atomic_claims=True, shared=True, counted_groups=True, counted_exactly=True)
+    features = StoreFeatures(
+        durable=True,
+        atomic_claims=True,
+        shared=True,
+        counted_groups=True,
+        counted_exactly=True,
+        indexed_texts=True,
+    )
 
     def __init__(self, url: str, *, shape: Shape = NATIVE) -> None:
         self.url = url
@@ -33,7 +41,12 @@ class PostgresStore:
         self.documents = PostgresDocuments(self._access)
 
     def search_as(self, searchable: Searchable) -> None:
-        self.letters.searchable = searchable
+        self.letters.texts.search_as(searchable)
+
+    async def index_texts(self, most: int) -> int:
+        if most:
+            await self.letters.texts.make_index()
+        return await self.letters.texts.index(most)
 
     async def check(self) -> None:
         """Check by writing: a read can succeed where a full disk or a standby would not. Makes no tables: where there
@@ -47,7 +60,10 @@ class PostgresStore:
 
     async def doubts(self) -> Sequence[Doubt]:
         """What is wrong with the server, for `redrive doctor`."""
-        return await self._access.link.doubts()
+        found = await self._access.link.doubts()
+        if await self.is_made() and not await self.letters.texts.has_index():
+            found.append(NO_INDEX)
+        return found
 
     async def aclose(self) -> None:
         await self._access.link.aclose()

@@ -34,7 +34,7 @@ class Access:
         statement = self.link.sql(_HERE, name)
         for part, text in parts.items():
             statement = statement.replace(f"{{{part}}}", text)
-        return statement
+        return statement.replace("{schema}", self.schema)  # which a part may name, too
 
     async def run(self, work: Work[T]) -> T:
         return await self.link.run(work)

@@ -14,7 +14,6 @@ from redrive.clock import microseconds, moment
 from redrive.drivers.postgresql.link import copy, rows
 from redrive.drivers.postgresql.pool import Connection
 from redrive.forensics.query import Query
-from redrive.forensics.searchable import DEFAULT
 from redrive.forensics.series import buried, resolved
 from redrive.model import Category, Letter, LetterId, Owner, Revision, State, edited, rejoined, version_of
 from redrive.stores.base import AT_REST, MAY_BECOME, Cursor, Group, Page, Tally
@@ -32,11 +31,11 @@ from redrive.stores.postgresql.codec import (
 )
 from redrive.stores.postgresql.query import Condition, beyond, cursor_of, in_order, is_counted, where
 from redrive.stores.postgresql.series import PostgresSeries
+from redrive.stores.postgresql.texts import Texts
 from redrive.stores.postgresql.versions import version_row
 from redrive.stores.rounds import by_id, rounds
 from redrive.stores.scoped import described_within
 from redrive.stores.shape import Shape, decoded
-from redrive.stores.texts import named, page_of
 
 _AT_ONCE = -(1 << 63)
 _TYPES = list(INSERTED.values())
@@ -55,7 +54,7 @@ class PostgresLetters:
         self._access = access
         self._series = series
         self._shape = shape
-        self.searchable = DEFAULT
+        self.texts = Texts(access, self)
 
     async def record(self, letters: Sequence[Letter]) -> None:
         """Record in one transaction: as a rule all are new, and are copied in. Those that are known rejoin theirs."""
@@ -75,9 +74,11 @@ class PostgresLetters:
     async def search(
         self, query: Query, *, after: Cursor | None = None, limit: int = 50, oldest_first: bool = False
     ) -> Page:
-        query = await self._access.within(query)
+        query = await self.plain(query)
         if query.text:
-            return await page_of(self, query, self.searchable, after, limit, oldest_first)
+            ids, behind = await self.texts.look(query, after, limit, oldest_first)
+            page = await self.search(Query(ids=tuple(ids)), limit=max(limit, 1), oldest_first=oldest_first)
+            return Page(page.letters, behind)
         place = beyond(after, oldest_first)
         condition = in_order(query)
         found = await self._fetch(
@@ -218,6 +219,8 @@ class PostgresLetters:
             statement = self._sql("rejoin", inserted=_NAMES, values=_VALUES)
             changed = [dict(zip(INSERTED, row_of(letter, self._shape), strict=True)) for letter in letters]
             await connection.cursor().executemany(statement.encode(), changed)
+            anew = {"ids": sorted(letter.id for letter in letters)}
+            await rows(connection, self._sql("search_anew"), anew)
 
     async def _copy(self, connection: Connection, letters: Sequence[Letter]) -> None:
         if not letters:
@@ -253,8 +256,13 @@ class PostgresLetters:
         return [letter for letter, _ in letters]
 
     async def plain(self, query: Query) -> Query:
-        """The query with its scope as sources and tenants, and its text as ids."""
-        return await named(self, await self._access.within(query), self.searchable)
+        """The query with its scope as sources and tenants, and its text as ids, if few letters have it."""
+        return await self.texts.plain(query)
+
+    async def unsearched(self, limit: int) -> list[tuple[int, Letter]]:
+        """Letters whose text is still to be made, with their marks."""
+        found = await self._fetch("unsearched", {"limit": limit})
+        return [(row[0], letter_of(row[1:], self._shape)) for row in found]
 
     def _sql(self, name: str, **parts: str) -> str:
         return self._access.sql(name, columns=COLUMNS, **parts)

@@ -14,6 +14,7 @@ from msgspec.structs import replace
 from redrive.clock import microseconds
 from redrive.errors import BadQuery
 from redrive.forensics.query import Query
+from redrive.forensics.searchable import folded
 from redrive.model import Category, State
 from redrive.stores.postgresql.codec import clean, keyed
 
@@ -27,6 +28,7 @@ _LISTS = {
     **_KEYED,
 }
 _CONDITIONS = {
+    "text": "EXISTS (SELECT FROM {schema}.texts AS t WHERE t.id = l.id AND t.text LIKE %(text)s)",
     "id_prefix": "starts_with(l.id, %(id_prefix)s)",
     "error_type": "(l.error_type = %(error_type)s OR (strpos(%(error_type)s::text, '.') = 0 "
     "AND right(l.error_type, length(%(error_type)s::text) + 1) = '.' || %(error_type)s::text))",
@@ -56,7 +58,7 @@ class Condition(Struct, frozen=True):
 
 
 def where(query: Query) -> Condition:
-    """The whole query as one condition; its scope and text are told as sources, tenants and ids by now."""
+    """The whole query as one condition; its scope is told as sources and tenants by now."""
     parts: list[str] = []
     parameters: dict[str, Any] = {}
     for name, value in _given(query):
@@ -66,7 +68,7 @@ def where(query: Query) -> Condition:
             parameters[name] = [write(str(wanted)) for wanted in value]
         else:
             parts.append(_CONDITIONS[name])
-            parameters[name] = _parameter(value)
+            parameters[name] = pattern(value) if name == "text" else _parameter(value)
     return Condition(" AND ".join(parts) or "true", parameters)
 
 
@@ -90,6 +92,12 @@ def in_order(query: Query) -> Condition:
     keys = "unnest(%(only_states)s::text[], %(only_categories)s::text[]) AS k (state, category)"
     condition = f"l.state = k.state AND l.category = k.category AND {rest.sql}"
     return Condition(condition, {**rest.parameters, **names}, keys)
+
+
+def pattern(text: str) -> str:
+    """The text as LIKE is asked for it."""
+    escaped = folded(text).replace("\\", "\\\\").replace("%", "\\%").replace("_", "\\_")
+    return f"%{escaped}%"
 
 
 def is_counted(query: Query) -> bool:

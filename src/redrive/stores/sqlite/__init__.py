@@ -19,7 +19,14 @@ from redrive.stores.sqlite.versions import SqliteVersions
 class SqliteStore:
     """Every claim and move is one transaction of the file, so any number of processes may share it."""
 
-    features = StoreFeatures(durable=True, atomic_claims=True, shared=True, counted_groups=True, counted_exactly=True)
+    features = StoreFeatures(
+        durable=True,
+        atomic_claims=True,
+        shared=True,
+        counted_groups=True,
+        counted_exactly=True,
+        indexed_texts=True,
+    )
 
     def __init__(self, url: str, *, shape: Shape = NATIVE) -> None:
         self.url = url

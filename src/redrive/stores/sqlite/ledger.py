@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sqlite3
+from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from datetime import datetime
 from typing import Any
@@ -17,6 +18,7 @@ from redrive.stores.sqlite.letters import SqliteLetters
 from redrive.stores.sqlite.query import arms, numbered
 
 _SQL = clauses(__package__, "letters")
+_STATUS = {str(status): status for status in EntryStatus}
 
 
 class SqliteLedger:
@@ -51,7 +53,7 @@ class SqliteLedger:
         statement = f"SELECT seq, letter_id, status, at, note FROM ledger WHERE {condition} ORDER BY seq LIMIT :limit"  # noqa: S608
         parameters = {"replay": replay, "after": number_in(after), "status": status, "limit": limit}
         rows = await self._access.read(lambda connection: connection.execute(statement, parameters).fetchall())
-        entries = [Entry(replay, letter, EntryStatus(status), moment(at), note) for _, letter, status, at, note in rows]
+        entries = [Entry(replay, letter, _STATUS[status], moment(at), note) for _, letter, status, at, note in rows]
         return entries, str(rows[-1][0]) if len(rows) == limit else None
 
     async def of_letter(self, letter: LetterId, replays: Sequence[str]) -> Sequence[Entry]:
@@ -63,17 +65,22 @@ class SqliteLedger:
         return [found[replay] for replay in replays if replay in found]
 
     async def mark(self, entries: Iterable[Entry]) -> None:
-        rows = [
-            {
-                "replay": e.replay,
-                "letter": e.letter,
-                "status": e.status,
-                "at": microseconds(e.at),
-                "note": e.note,
-            }
-            for e in entries
-        ]
-        await self._access.write(lambda connection: connection.executemany(_SQL["mark"], rows).rowcount)
+        """In one transaction: those that were sent just now as one statement for each note, the others one by one."""
+        sent: dict[tuple[str, datetime, str], list[str]] = defaultdict(list)
+        rows = []
+        for entry in entries:
+            if entry.status is EntryStatus.SENT:
+                sent[entry.replay, entry.at, entry.note].append(entry.letter)
+            else:
+                rows.append((entry.replay, entry.letter, str(entry.status), microseconds(entry.at), entry.note))
+
+        def work(connection: sqlite3.Connection) -> None:
+            for (replay, at, note), ids in sent.items():
+                many = {"replay": replay, "at": microseconds(at), "note": note, "letters": as_json(ids)}
+                connection.execute(_SQL["mark_sent"], many)
+            connection.executemany(_SQL["mark"], rows)
+
+        await self._access.write(work)
 
     async def tally(self, replay: str) -> dict[EntryStatus, int]:
         statement = "SELECT status, count(*) FROM ledger WHERE replay = ? GROUP BY status"

@@ -32,12 +32,14 @@ from redrive.stores.rounds import by_id, rounds
 from redrive.stores.scoped import described_within
 from redrive.stores.shape import Shape, decoded, encoded
 from redrive.stores.sqlite.access import Access, as_json
-from redrive.stores.sqlite.query import arms, cursor_of, is_counted, is_indexed, numbered, position, where
+from redrive.stores.sqlite.query import cursor_of, has_trigram, is_counted, is_indexed, ordered, where
 from redrive.stores.sqlite.series import count
 from redrive.stores.sqlite.texts import Texts
 from redrive.stores.sqlite.versions import version_row
 
 _SQL = clauses(__package__, "letters")
+_ON_THEIR_WAY = (State.RETRYING, State.REPLAYING)
+_STATES = {str(state): state for state in State}  # a lookup: to call an enumeration costs four times that
 _COLUMNS = (
     "seq, created_at, state, updated_at, next_retry_at, expires_at, owner, lease_until, retries, resends, replay, "
     "archived_from, body, document"
@@ -69,15 +71,28 @@ class SqliteLetters:
         self, query: Query, *, after: Cursor | None = None, limit: int = 50, oldest_first: bool = False
     ) -> Page:
         query = await self.texts.plain(query)
-        statement, parameters = _search(query, after, limit, oldest_first)
+        if query.text:
+            seqs, behind = await self.texts.look(query, after, limit, oldest_first)
+            letters, _ = await self._read(_in_order(_LISTED, oldest_first), {"seqs": as_json(map(str, seqs))})
+            return Page(letters, behind)
+        select, parameters = ordered(query, after, limit, oldest_first)
+        statement = _in_order(f"SELECT seq FROM ({select})", oldest_first)  # noqa: S608
+        letters, last = await self._read(statement, parameters, is_search=not is_indexed(query))
+        return Page(letters, last if len(letters) == limit else None)
+
+    async def _read(
+        self, statement: str, parameters: dict[str, Any], *, is_search: bool = False
+    ) -> tuple[tuple[Letter, ...], Cursor | None]:
+        """The letters of a select, and the place of the last."""
         rows = await self._access.read(
-            lambda connection: connection.execute(statement, parameters).fetchall(), is_search=not is_indexed(query)
+            lambda connection: connection.execute(statement, parameters).fetchall(), is_search=is_search
         )
-        letters = tuple(self._letter(row) for row in rows)
-        return Page(letters, cursor_of(rows[-1][1], rows[-1][0]) if len(rows) == limit else None)
+        return tuple(self._letter(row) for row in rows), cursor_of(rows[-1][1], rows[-1][0]) if rows else None
 
     async def count(self, query: Query) -> int:
         query = await self.texts.plain(query)
+        if query.text and has_trigram(query.text) and query == Query(text=query.text):
+            return await self.texts.count(query.text)
 
         def work(connection: sqlite3.Connection) -> int:
             asked = _without_all_transports(connection, query)
@@ -125,14 +140,14 @@ class SqliteLetters:
         query = await self.texts.plain(query)
         state = {"from": as_json(MAY_BECOME[to]), "to": to, "me": owner}
 
-        def work(connection: sqlite3.Connection) -> list[Letter]:
-            found = [self._letter(row) for row in _claimable(connection, query, state, limit)]
+        def work(connection: sqlite3.Connection) -> list[tuple[Any, ...]]:
+            rows = _claimable(connection, query, state, limit)
             update = {"to": to, "me": owner, "until": microseconds(until), "now": microseconds(now), "replay": replay}
-            connection.execute(_SQL["claim"], {**update, "ids": as_json(letter.id for letter in found)})
-            return found
+            connection.execute(_SQL["claim"], {**update, "seqs": msgspec.json.encode([row[0] for row in rows])})
+            return rows
 
-        found = await self._access.write(work)
-        return [claimed(letter, to, owner, now, until, replay) for letter in found]
+        rows = await self._access.write(work)  # read here, while the writer goes on
+        return [claimed(self._letter(row), to, owner, now, until, replay) for row in rows]
 
     async def move(
         self,
@@ -150,10 +165,11 @@ class SqliteLetters:
             "now": microseconds(now),
             "owner": owner,
         }
+        statement = _SQL["confirm" if to in _ON_THEIR_WAY and set(expect) == {to} else "move"]
         counts = to is State.RESOLVED and State.RESOLVED not in expect
 
         def work(connection: sqlite3.Connection) -> list[tuple[str, str, str]]:
-            rows = connection.execute(_SQL["move"], parameters).fetchall()
+            rows = connection.execute(statement, parameters).fetchall()
             if counts:
                 count(connection, resolved([(source, category) for _, source, category in rows], now))
             return rows
@@ -163,8 +179,8 @@ class SqliteLetters:
     async def prune(self, query: Query, *, limit: int) -> Sequence[LetterId]:
         query = await self.texts.plain(query)
         states = AT_REST if query.states is None else tuple(state for state in query.states if state in AT_REST)
-        seqs, parameters = _ordered(replace(query, states=states), None, limit, oldest_first=True)
-        statement = _SQL["prune"].replace("{seqs}", seqs)
+        select, parameters = ordered(replace(query, states=states), None, limit, oldest_first=True)
+        statement = _SQL["prune"].replace("{seqs}", f"SELECT seq FROM ({select})")  # noqa: S608
         rows = await self._access.write(lambda connection: connection.execute(statement, parameters).fetchall())
         return [id for (id,) in rows]
 
@@ -213,10 +229,10 @@ class SqliteLetters:
             connection.execute(_SQL["depend_no_more"], (new.id,))
             connection.executemany(_SQL["depend"], [(new.id, id) for id in new.depends_on])
 
-    def unsearched(self, connection: sqlite3.Connection, limit: int) -> list[tuple[int, Letter]]:
-        """Letters whose text is still to be made, with their seqs."""
+    def unsearched(self, connection: sqlite3.Connection, limit: int) -> list[tuple[int, int, Letter]]:
+        """Letters whose text is still to be made, with their seqs and marks."""
         rows = connection.execute(_UNSEARCHED, {"limit": limit}).fetchall()
-        return [(row[0], self._letter(row)) for row in rows]
+        return [(row[1], row[0], self._letter(row[1:])) for row in rows]
 
     def _get(self, connection: sqlite3.Connection, id: LetterId) -> Letter | None:
         row = connection.execute(_SQL["get"].replace("{columns}", _COLUMNS), {"id": id}).fetchone()
@@ -285,7 +301,7 @@ class SqliteLetters:
         return replace(
             letter,
             message=replace(letter.message, body=body),
-            state=State(state),
+            state=_STATES[state],
             updated_at=moment(updated_at),
             next_retry_at=None if next_retry_at is None else moment(next_retry_at),
             expires_at=None if expires_at is None else moment(expires_at),
@@ -328,6 +344,7 @@ _INSERTED = [
 ]
 
 
+_LISTED = "SELECT CAST(value AS INTEGER) FROM json_each(:seqs)"
 _UNSEARCHED = clauses(__package__, "texts")["unsearched"].replace("{columns}", _COLUMNS)
 _GROUP_ENDS = [_SQL["group_end"].replace("{way}", way) for way in ("ASC", "DESC")]
 
@@ -363,31 +380,10 @@ def _claimable(
     return rows
 
 
-def _search(query: Query, after: Cursor | None, limit: int, oldest_first: bool) -> tuple[str, dict[str, Any]]:
-    seqs, parameters = _ordered(query, after, limit, oldest_first)
+def _in_order(seqs: str, oldest_first: bool) -> str:
+    """The letters of these seqs."""
     way = "ASC" if oldest_first else "DESC"
-    order = f"ORDER BY created_at {way}, seq {way}"
-    return f"SELECT {_COLUMNS} FROM letters WHERE seq IN ({seqs}) {order}", parameters  # noqa: S608
-
-
-def _ordered(query: Query, after: Cursor | None, limit: int, oldest_first: bool) -> tuple[str, dict[str, Any]]:
-    """A select of the first rows: of one condition, or of several that an index answers in order."""
-    way, side = ("ASC", ">") if oldest_first else ("DESC", "<")
-    order = f"ORDER BY created_at {way}, seq {way} LIMIT :limit"
-    parameters: dict[str, Any] = {"limit": limit}
-    selects = []
-    for number, (condition, more) in enumerate(arms(query)):
-        condition, renamed = numbered(condition, more, number)
-        parameters |= renamed
-        if after is not None:
-            condition += f" AND (created_at, seq) {side} (:after_time, :after_seq)"
-        selects.append(f"SELECT * FROM (SELECT created_at, seq FROM letters WHERE {condition} {order})")  # noqa: S608
-    if after is not None:
-        parameters["after_time"], parameters["after_seq"] = position(after)
-    return f"SELECT seq FROM ({' UNION ALL '.join(selects) or _NONE} {order})", parameters  # noqa: S608
-
-
-_NONE = "SELECT created_at, seq FROM letters WHERE 0"
+    return f"SELECT {_COLUMNS} FROM letters WHERE seq IN ({seqs}) ORDER BY created_at {way}, seq {way}"  # noqa: S608
 
 
 def _groups(rows: Iterable[tuple[Any, ...]]) -> list[Group]:

@@ -12,7 +12,7 @@ ON CONFLICT (id) DO NOTHING;
 SELECT coalesce(max(seq), 0) FROM letters;
 
 -- name: unsearched
-INSERT OR IGNORE INTO unsearched SELECT seq FROM letters WHERE seq > ?;
+INSERT OR IGNORE INTO unsearched (seq) SELECT seq FROM letters WHERE seq > ?;
 
 -- name: known
 SELECT id FROM letters WHERE id IN (SELECT value FROM json_each(:ids)) AND seq <= :before;
@@ -112,14 +112,15 @@ WITH RECURSIVE used (priority) AS (
 SELECT priority FROM used WHERE priority IS NOT NULL;
 
 -- name: claimable
+-- Most letters have no parents: the sources are listed only for those that have.
 SELECT {columns} FROM letters
 WHERE {where}
   AND state IN (SELECT value FROM json_each(:from))
   AND (state <> :to OR owner = :me)
-  AND NOT EXISTS (
+  AND (NOT EXISTS (SELECT 1 FROM dependencies WHERE letter_id = letters.id) OR NOT EXISTS (
       SELECT 1 FROM dependencies AS d, (SELECT DISTINCT source FROM tallies) AS s
       JOIN letters AS a ON a.id = letter_id(s.source, d.message_id)
-      WHERE d.letter_id = letters.id AND a.state NOT IN ('resolved', 'archived'))
+      WHERE d.letter_id = letters.id AND a.state NOT IN ('resolved', 'archived')))
 ORDER BY priority, next_retry_at, seq
 LIMIT :limit;
 
@@ -127,7 +128,7 @@ LIMIT :limit;
 UPDATE letters SET state = :to, owner = :me, lease_until = :until, updated_at = :now,
        resends = resends + (state <> :to), retries = retries + (state <> :to AND :to = 'retrying'),
        replay = coalesce(:replay, replay)
-WHERE id IN (SELECT value FROM json_each(:ids));
+WHERE seq IN (SELECT value FROM json_each(:seqs));
 
 -- name: move
 -- From retrying or replaying to pending or exhausted: the claim is undone, nothing was sent.
@@ -141,6 +142,12 @@ UPDATE letters SET state = :to, updated_at = :now, owner = NULL, lease_until = N
 WHERE id IN (SELECT value FROM json_each(:ids))
   AND state IN (SELECT value FROM json_each(:expect))
   AND (:owner IS NULL OR owner = :owner)
+RETURNING id, source, category;
+
+-- name: confirm
+-- A move to the state that it has: what was claimed is on its way. The state is not written, so that no index of it is.
+UPDATE letters SET updated_at = :now, owner = NULL, lease_until = NULL, next_retry_at = NULL, archived_from = NULL
+WHERE id IN (SELECT value FROM json_each(:ids)) AND +state = :to AND (:owner IS NULL OR owner = :owner)
 RETURNING id, source, category;
 
 -- name: prune
@@ -160,9 +167,16 @@ SELECT id, created_at, seq FROM letters WHERE {where} AND +state IN ('pending', 
 
 -- name: mark
 -- An outcome that is known is not overwritten by `sent`, nor by what a repeat of the same batch says.
-INSERT INTO ledger (replay, letter_id, status, at, note) VALUES (:replay, :letter, :status, :at, :note)
+INSERT INTO ledger (replay, letter_id, status, at, note) VALUES (?, ?, ?, ?, ?)
 ON CONFLICT (replay, letter_id) DO UPDATE SET status = excluded.status, at = excluded.at, note = excluded.note
 WHERE excluded.status IN ('resolved', 'failed') OR status IN ('selected');
+
+-- name: mark_sent
+-- As `mark`, of many letters at once.
+INSERT INTO ledger (replay, letter_id, status, at, note)
+SELECT :replay, value, 'sent', :at, :note FROM json_each(:letters) WHERE 1
+ON CONFLICT (replay, letter_id) DO UPDATE SET status = excluded.status, at = excluded.at, note = excluded.note
+WHERE status IN ('selected');
 
 -- name: keep_version
 -- As a crash may have left it, it is written again.

@@ -34,8 +34,7 @@ _CONDITIONS = {
     "error_type": "(error_type = :error_type OR (instr(:error_type, '.') = 0 AND substr(CAST(error_type AS BLOB), "
     "-1 - length(CAST(:error_type AS BLOB))) = CAST('.' || :error_type AS BLOB)))",
     "code": "code = :code",
-    # what only few letters have is found by its index, see texts.py
-    "text": "instr((SELECT text FROM searchable WHERE rowid = letters.seq), :text) > 0",
+    "text": "instr((SELECT c0 FROM searchable_content WHERE id = letters.seq), :text) > 0",  # too short for the index
     "since": "created_at >= :since",
     "before": "created_at < :before",
     "scheduled": "(next_retry_at IS NOT NULL) = :scheduled",
@@ -48,6 +47,9 @@ _NARROW = ("due", "lapsed", "expired", "owner")  # few letters have these, and e
 _NAMED = ("ids", "id_prefix", "message_ids")  # each names few letters by itself
 _FEW = ("groups", "tenants", "sources")  # the narrowest first; each has an index that is in order of time
 _LOOKED_FOR = ("text", "error_type", "code", "transports", "scheduled")  # no index has these
+TRIGRAM = 3
+"""Characters: a shorter text has no entry in the index."""
+_BY_INDEX = "seq IN (SELECT rowid FROM searchable WHERE searchable MATCH :text)"
 COUNTED = frozenset({"states", "sources", "categories", "groups"})
 """The filters that the counters know."""
 
@@ -68,7 +70,7 @@ def where(query: Query) -> Condition:
         if name in _COLUMNS:
             parts.append(f"{wide}{_COLUMNS[name]} IN (SELECT value FROM json_each(:{name}))")  # noqa: S608
         else:
-            parts.append(_CONDITIONS[name])
+            parts.append(_BY_INDEX if name == "text" and has_trigram(value) else _CONDITIONS[name])
         parameters[name] = _parameter(name, value)
     return " AND ".join(parts) or "1", parameters
 
@@ -77,8 +79,18 @@ def _parameter(name: str, value: Any) -> Any:
     if isinstance(value, tuple):
         return msgspec.json.encode(value).decode()
     if name == "text":
-        return folded(value)
+        return phrase(value) if has_trigram(value) else folded(value)
     return microseconds(value) if isinstance(value, datetime) else value
+
+
+def has_trigram(text: str) -> bool:
+    """Whether the index of texts can find it."""
+    return len(folded(text)) >= TRIGRAM
+
+
+def phrase(text: str) -> str:
+    """The text as FTS5 is asked for it: its trigrams, one behind the other."""
+    return '"' + folded(text).replace('"', '""') + '"'
 
 
 def arms(query: Query) -> Iterator[Condition]:
@@ -88,8 +100,8 @@ def arms(query: Query) -> Iterator[Condition]:
     each state and category can, and there are 36 of them at most. So that index serves the whole table, too.
     """
     few = next((name for name in _FEW if 0 < len(getattr(query, name) or ()) <= 50), None)
-    if is_narrow(query) or any(getattr(query, name) is not None for name in _NAMED):
-        yield where(query)
+    if is_narrow(query) or any(getattr(query, name) is not None for name in (*_NAMED, "text")):
+        yield where(query)  # with a text: the index of texts would be asked once for each arm
     elif few is not None:
         yield from (_arm(query, {few: (value,)}) for value in dict.fromkeys(getattr(query, few)))
     else:
@@ -138,6 +150,26 @@ def position(cursor: str) -> tuple[int, int]:
     if found is None:
         raise BadQuery(f"{cursor!r} is not a cursor of this store: use `after` as the page before gave it")
     return int(found[1]), int(found[2])
+
+
+def ordered(query: Query, after: str | None, limit: int, oldest_first: bool) -> Condition:
+    """A select of time and seq of the first letters: of one condition, or of several that an index answers in order."""
+    way, side = ("ASC", ">") if oldest_first else ("DESC", "<")
+    order = f"ORDER BY created_at {way}, seq {way} LIMIT :limit"
+    parameters: dict[str, Any] = {"limit": limit}
+    selects = []
+    for number, (condition, more) in enumerate(arms(query)):
+        condition, renamed = numbered(condition, more, number)
+        parameters |= renamed
+        if after is not None:
+            condition += f" AND (created_at, seq) {side} (:after_time, :after_seq)"
+        selects.append(f"SELECT * FROM (SELECT created_at, seq FROM letters WHERE {condition} {order})")  # noqa: S608
+    if after is not None:
+        parameters["after_time"], parameters["after_seq"] = position(after)
+    return f"SELECT created_at, seq FROM ({' UNION ALL '.join(selects) or _NONE} {order})", parameters  # noqa: S608
+
+
+_NONE = "SELECT created_at, seq FROM letters WHERE 0"
 
 
 def _or_all(wanted: tuple[Any, ...] | None, all: Iterable[Any]) -> tuple[Any, ...]:

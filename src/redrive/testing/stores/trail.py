@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import asyncio
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
 
 from redrive.access.actors import Actor, Role, Via
-from redrive.access.trail import Checkpoint, Phase, said
+from redrive.access.trail import Checkpoint, Head, Phase, body_of, chained, said
 from redrive.access.trail_store import ANCHOR, KIND, OLDER, Filter, Trail
 from redrive.clock import Clock, SystemClock
 from redrive.errors import UsageError
 from redrive.stores.base import Store
+from redrive.testing.clock import START
 from redrive.testing.stores.backend import StoreBackend
 
 EVE = Actor(id="tok1", name="eve", role=Role.OPERATOR, via=Via.TOKEN)
@@ -54,6 +55,48 @@ class AuditTrail:
         trail = await written(store, 4)
         await store.documents.delete(KIND, f"{3:015}")
         assert await _broken(trail) == (3, "removed")
+
+    async def test_a_block_that_was_emptied_is_named_and_stops_nobody(self, store: Store) -> None:
+        trail = await written(store, 4)
+        await store.documents.put(KIND, f"{5:015}", {"lines": []})
+        assert await _broken(trail) == (5, "changed: it is no line of a trail any more")
+        await _append(Trail(store.documents, SystemClock()), "goes on")
+        assert (await anext(trail.lines())).about == ("goes on",)
+
+    async def test_a_block_that_stands_twice_is_named(self, store: Store) -> None:
+        trail = await written(store, 3)
+        block = await store.documents.get(KIND, f"{3:015}")
+        assert block is not None
+        await store.documents.put(KIND, f"{5:015}", block.body)
+        assert await _broken(trail) == (5, "reordered or removed: line 3 stands in its place")
+
+    async def test_an_anchor_or_a_key_that_cannot_be_read_stops_nobody(self, store: Store) -> None:
+        trail = await written(store, 3)
+        await store.documents.put(ANCHOR, ANCHOR, {"checkpoint": 5})
+        await _append(Trail(store.documents, SystemClock()), "goes on")
+        with pytest.raises(UsageError, match="the anchor"):
+            await trail.verify()
+        await store.documents.put("trail-key", "trail-key", {"key": "no hex"})
+        await _append(Trail(store.documents, SystemClock()), "goes on")
+        with pytest.raises(UsageError, match=r"access\.trail_key"):
+            await trail.checkpoint()
+
+    async def test_a_forged_line_without_a_time_stops_no_reader(self, store: Store) -> None:
+        trail = await written(store, 1)
+        forged = said(EVE, "purge", Phase.DONE, at="never", about=("forged",))
+        await trail.append(forged)
+        since = Filter(since=datetime(2020, 1, 1, tzinfo=UTC))
+        assert (await anext(trail.lines(since))).about == ("forged",)
+        assert await trail.prune(datetime(2999, 1, 1, tzinfo=UTC)) == 2  # up to what cannot be told
+
+    async def test_a_chain_that_was_made_anew_with_an_odd_first_line(self, store: Store) -> None:
+        trail = await written(store, 1)
+        begun = said(EVE, "trail begins", Phase.DONE, at=START.isoformat(), about=("", "x", "many"))
+        lines, _ = chained(Head(), [begun])
+        await store.documents.put(KIND, f"{1:015}", body_of(lines))
+        await store.documents.delete(KIND, f"{2:015}")
+        verdict = await trail.verify()
+        assert (verdict.is_whole, verdict.older_changed) == (False, True)
 
     async def test_lines_in_another_order_are_named(self, store: Store) -> None:
         trail = await written(store, 4)

@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from redrive.cli.confirm import confirm
 from redrive.cli.exits import NOTHING, Stopped
-from redrive.cli.follow import Patience, follow_replay, waiting
+from redrive.cli.follow import Patience, follow_replay_here, waiting
 from redrive.cli.lazy import common
 from redrive.cli.options import as_json, rate, span, until_now, yes
 from redrive.cli.output import show, tell_json
@@ -74,7 +74,7 @@ def republish(
         service.app.declare(settings.of(TicketSettings).topic)
         return await service.replay(replace(asked, ids=ids), actor=actor(), rate=pace, reason="tickets republish")
 
-    follow_replay(start, patience, as_json=as_json, settings=on_mongodb(settings))
+    follow_replay_here(start, patience, as_json=as_json, settings=on_mongodb(settings))
 
 
 def _relay(limit: int | None, dry_run: bool, settings: Settings, *, yes: bool, as_json: bool) -> None:
