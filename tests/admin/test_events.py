@@ -181,7 +181,7 @@ async def test_who_reaches_a_part_hears_of_that_part(live: Served) -> None:
 def live_channel(live: Served, scope: Scope) -> Any:
     watcher = live.server.watcher
     assert watcher is not None
-    return next(channel for channel in watcher._channels.values() if channel.actor.scope == scope)
+    return next(listener.channel for listener in watcher.listeners if listener.actor.scope == scope)
 
 
 async def test_it_ends_with_its_token(live: Served) -> None:

@@ -19,6 +19,7 @@ from redrive.admin.api import create_api
 from redrive.clock import SystemClock
 from redrive.config.settings import Access, Settings
 from redrive.flow.replay import Replays, ReplayState
+from redrive.flow.replay_book import ReplayBook
 from redrive.forensics.query import Query
 from redrive.model import Letter, State
 from redrive.service import Service
@@ -93,14 +94,20 @@ async def test_it_can_be_cancelled_while_it_freezes(app: Redrive) -> None:
     assert await app.store.letters.count(Query(states=(State.PENDING,))) == MANY + 3
 
 
+async def _run_all(upkeep: Replaying) -> None:
+    """Begin what nobody runs, and wait until it is done."""
+    before = asyncio.all_tasks()
+    await upkeep.begin()
+    await asyncio.gather(*(asyncio.all_tasks() - before))
+
+
 async def test_upkeep_freezes_what_its_maker_left_and_in_his_scope(app: Redrive) -> None:
     part = Actor(id="t", name="bob", role=Role.OPERATOR, via=Via.TOKEN, scope=Scope(tenants=("corp",)))
     replay = await Service(app).seen_by(part).replay(Query(), actor=part, every=True, later=True)
     assert replay.state is ReplayState.FREEZING
     replays = Replays(app.store, app.transports, app.events, app.clock)
     upkeep = Replaying(replays, app.events, app.clock, owner="upkeep")
-    await upkeep.begin()
-    await asyncio.gather(*upkeep._tasks.values())
+    await _run_all(upkeep)
     assert (await replays.get(replay.id)).total == MANY  # and not the three of somebody else
     assert "mail" not in await app.transport().depths()
 
@@ -154,8 +161,7 @@ async def test_a_crash_while_it_freezes_loses_and_sends_nothing(app: Redrive, tm
     clock = Later()
     after = Replays(app.store, app.transports, app.events, clock)
     upkeep = Replaying(after, app.events, clock, owner="upkeep")
-    await upkeep.begin()
-    await asyncio.gather(*upkeep._tasks.values())
+    await _run_all(upkeep)
     assert await sent(app, "doomed") == {"sent": MANY}
     assert (await app.transport().depths())["orders"].total == MANY
 
@@ -163,7 +169,7 @@ async def test_a_crash_while_it_freezes_loses_and_sends_nothing(app: Redrive, tm
 async def test_one_whose_maker_died_with_it_in_hand_is_cancelled(app: Redrive) -> None:
     replays = Replays(app.store, app.transports, app.events, app.clock)
     replay = await replays.start(Query(sources=("mail",)), actor="ann", id="small")
-    book = replays._book
+    book = ReplayBook(app.store.documents)
     await book.change("small", lambda old: replace(old, state=ReplayState.FREEZING, total=0))
     assert replay.state is ReplayState.RUNNING
 

@@ -82,8 +82,11 @@ async def test_a_read_that_fails_by_itself_is_still_told(database: Database) -> 
         await database.read(lambda connection: connection.execute("SELECT * FROM nowhere"))
 
 
-async def test_a_search_ends_with_its_client_and_letters_are_shown_meanwhile(shop: Shop, buried: list[str]) -> None:
-    database = shop.app.store.letters._access._database  # type: ignore[attr-defined]
+async def test_a_search_ends_with_its_client_and_letters_are_shown_meanwhile(
+    shop: Shop, buried: list[str], request: pytest.FixtureRequest
+) -> None:
+    database = open_database(shop.app.settings.store)  # the one that the store has open
+    request.addfinalizer(lambda: close_database(database))
     searches = [Search(), Search()]
     rest = list(searches)
 

@@ -23,7 +23,9 @@ async def test_what_died_is_counted_by_outcome_source_and_category(
 ) -> None:
     viewer = await client(Role.VIEWER)
     found = (await viewer.get("/api/series", params={"last": "1h"})).json()
-    assert found["step"] == 60 and found["by"] == "outcome" and len(found["at"]) in (61, 62)
+    assert found["step"] == 60
+    assert found["by"] == "outcome"
+    assert len(found["at"]) in (61, 62)
     assert {line["name"]: line["total"] for line in found["lines"]} == {"buried": 4, "retried": 0, "resolved": 0}
     assert all(len(line["counts"]) == len(found["at"]) for line in found["lines"])
     by_source = (await viewer.get("/api/series", params={"by": "source", "last": "24h"})).json()
@@ -40,7 +42,9 @@ async def test_the_overview_tells_what_is_dying_and_what_came_of_it(
     operator = await client(Role.OPERATOR)
     found = (await operator.get("/api/overview")).json()
     assert found["totals"]["buried"] == {"now": 4, "before": 0}
-    assert found["waiting"] == 4 and found["oldest"]["source"] == "orders" and found["retry_success"] is None
+    assert found["waiting"] == 4
+    assert found["oldest"]["source"] == "orders"
+    assert found["retry_success"] is None
     assert [(sum(group["spark"]), len(group["spark"]), group["trend"]) for group in found["groups"]] == [
         (2, 24, "new"),
         (2, 24, "new"),
@@ -54,7 +58,9 @@ async def test_the_overview_tells_what_is_dying_and_what_came_of_it(
     await operator.post("/api/letters/retry", json={"ids": [letters[0]["id"]]})
     await shop.until(LetterResolved)
     found = (await operator.get("/api/overview", params={"last": "1h"})).json()
-    assert found["totals"]["resolved"]["now"] == 1 and found["retry_success"] == 1.0 and found["waiting"] == 3
+    assert found["totals"]["resolved"]["now"] == 1
+    assert found["retry_success"] == 1.0
+    assert found["waiting"] == 3
 
 
 async def test_a_past_is_compared_with_the_time_before(shop: Shop, client: Client) -> None:
@@ -67,7 +73,8 @@ async def test_a_past_is_compared_with_the_time_before(shop: Shop, client: Clien
     )
     viewer = await client(Role.VIEWER)
     totals = (await viewer.get("/api/overview", params={"last": "24h"})).json()["totals"]
-    assert totals["buried"] == {"now": 3, "before": 2} and totals["retried"] == {"now": 0, "before": 9}
+    assert totals["buried"] == {"now": 3, "before": 2}
+    assert totals["retried"] == {"now": 0, "before": 9}
 
 
 async def test_a_backend_that_is_down_is_named_and_fails_nothing(
@@ -81,7 +88,8 @@ async def test_a_backend_that_is_down_is_named_and_fails_nothing(
     monkeypatch.setattr(shop.app.transport("default"), "check", down)
     found = (await (await client(Role.VIEWER)).get("/api/overview")).json()
     [silent] = [backend for backend in found["backends"] if not backend["ok"]]
-    assert silent["name"] == "transports.default" and "nobody is there" in silent["why"]
+    assert silent["name"] == "transports.default"
+    assert "nobody is there" in silent["why"]
     assert found["totals"]["buried"]["now"] == 4
 
 
@@ -94,7 +102,8 @@ async def test_groups_have_a_sparkline_if_asked_and_are_sorted(shop: Shop, clien
     )
     viewer = await client(Role.VIEWER)
     plain = (await viewer.get("/api/groups")).json()
-    assert [group["id"] for group in plain] == ["old", "new"] and plain[0]["spark"] is None
+    assert [group["id"] for group in plain] == ["old", "new"]
+    assert plain[0]["spark"] is None
     asked = {"spark": "24", "last": "24h", "sort": "last_seen"}
     new, old = (await viewer.get("/api/groups", params=asked)).json()
     assert (new["id"], sum(new["spark"]), new["trend"]) == ("new", 1, "new")
@@ -147,4 +156,5 @@ async def test_somebody_gets_the_counts_of_sources_that_they_reach_whole(
     [group] = await asked(some, "/api/groups", spark=24)
     assert sum(group["spark"]) == 2
     of_a_tenant = await asked(Scope(tenants=("acme",)), "/api/series", by="source")
-    assert of_a_tenant["lines"] == [] and "whole sources" in of_a_tenant["note"]
+    assert of_a_tenant["lines"] == []
+    assert "whole sources" in of_a_tenant["note"]

@@ -57,9 +57,9 @@ def differences(here: Sequence[frozenset[Fact]], others: Sequence[frozenset[Fact
         for (field, value), count in mine.items()
         if count >= _LEAST_LETTERS
     ]
-    telling = [fact for fact in found if fact.here >= max(_LEAST_SHARE, _TIMES * fact.elsewhere)]
-    telling.sort(key=lambda fact: (fact.elsewhere - fact.here, fact.field, fact.value))
-    return Differences(len(here), len(others), telling[:_SHOWN] if others else [])
+    marked = [fact for fact in found if fact.here >= max(_LEAST_SHARE, _TIMES * fact.elsewhere)]
+    marked.sort(key=lambda fact: (fact.elsewhere - fact.here, fact.field, fact.value))
+    return Differences(len(here), len(others), marked[:_SHOWN] if others else [])
 
 
 def _all(letter: Letter, redactor: Redactor) -> Iterator[Fact]:

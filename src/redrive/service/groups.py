@@ -183,7 +183,7 @@ class OfGroups(OfSources):
         looked, size, after = 0, 0, None
         while looked < _LOOKED_AT and len(facts) < _SAMPLE and size < _SAMPLED_BYTES:
             page = await self.app.store.letters.search(query, after=after, limit=_PAGE)
-            looked, size = looked + len(page.letters), size + sum(len(one.message.body) for one in page.letters)
+            looked, size = looked + len(page.letters), size + sum(len(letter.message.body) for letter in page.letters)
             letters = [letter for letter in page.letters if wanted(letter)][: _SAMPLE - len(facts)]
             facts += await off_loop(letters, lambda letter: facts_of(letter, self.redactor))
             after = page.after

@@ -1,4 +1,4 @@
-"""A past for demonstrations and tests: letters and counts that lie back in time, written by the code that always does."""
+"""A past for demonstrations and tests: letters and counts that lie back in time, written by the usual code."""
 
 from __future__ import annotations
 

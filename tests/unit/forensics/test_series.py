@@ -87,7 +87,8 @@ def test_a_sparkline_ends_now(last: str, width: int, step: int) -> None:
 
     window = window_of(duration(last), 24, START)
     assert (window.width, window.step, window.number) == (width, step, 24)
-    assert window.start <= NOW - 23 * width and NOW < window.end <= NOW + step
+    assert window.start <= NOW - 23 * width
+    assert NOW < window.end <= NOW + step
     assert window.spark([(window.start, 1), (window.end - step, 2), (window.end, 9), (window.start - 1, 9)]) == [
         1,
         *[0] * 22,

@@ -34,7 +34,7 @@ def note(group: str, text: str | None, as_json: bool) -> None:
     elif text is not None:
         say(f"written down; there are {len(found)} notes of this group" if len(found) > 1 else "written down")
     elif found:
-        show(*(line(f"{age(one.at)}  {one.actor}: {one.text}") for one in found))
+        show(*(line(f"{age(note.at)}  {note.actor}: {note.text}") for note in found))
     if not found:
         say("nobody has written anything beside this group")
         raise click.exceptions.Exit(NOTHING)

@@ -127,17 +127,17 @@ class Series:
         for _ in range(2):
             assert _total(await store.series.read(replace(EVER, by=By.SOURCE))) == dict.fromkeys(names, 1)
             await _settled(store.series)
-        one = replace(EVER, by=By.SOURCE, sources=("$dollar.dot",))
-        assert _total(await store.series.read(one)) == {"$dollar.dot": 1}
+        dollar = replace(EVER, by=By.SOURCE, sources=("$dollar.dot",))
+        assert _total(await store.series.read(dollar)) == {"$dollar.dot": 1}
 
     async def test_many_who_count_and_sum_up_at_once_lose_nothing(self, store: Store, backend: StoreBackend) -> None:
         other = await backend.open() if store.features.shared else store
         letters = [[make_letter(group=f"g{n % 3}") for n in range(7)] for _ in range(10)]
         try:
             await asyncio.gather(
-                *(one.letters.record(some) for some, one in zip(letters, [store, other] * 5, strict=True)),
-                *(one.series.add([_count(NOW, 2, "retried")]) for one in [store, other] * 3),
-                *(_settled(one.series) for one in [store, other] * 3),
+                *(place.letters.record(some) for some, place in zip(letters, [store, other] * 5, strict=True)),
+                *(place.series.add([_count(NOW, 2, "retried")]) for place in [store, other] * 3),
+                *(_settled(place.series) for place in [store, other] * 3),
             )
             await _settled(other.series)
             assert _total(await store.series.read(EVER)) == {"buried": 70, "retried": 12}
