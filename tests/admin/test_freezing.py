@@ -19,7 +19,7 @@ from redrive.admin.api import create_api
 from redrive.clock import SystemClock
 from redrive.config.settings import Access, Settings
 from redrive.flow.replay import Replays, ReplayState
-from redrive.flow.replay_book import ReplayBook
+from redrive.flow.replay_document import ReplayBook
 from redrive.forensics.query import Query
 from redrive.model import Letter, State
 from redrive.service import Service
