@@ -46,6 +46,8 @@ ROLES = {
     "POST /api/groups/{id}/mute": Role.OPERATOR,
     "POST /api/groups/{id}/unmute": Role.OPERATOR,
     "GET /api/events": Role.VIEWER,
+    "GET /api/series": Role.VIEWER,
+    "GET /api/overview": Role.VIEWER,
     "GET /api/stats": Role.VIEWER,
     "GET /api/fairness": Role.VIEWER,
     "GET /api/sources": Role.VIEWER,

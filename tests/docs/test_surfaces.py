@@ -35,7 +35,7 @@ API = DOCS / "reference" / "api.md"
 TELEMETRY = DOCS / "reference" / "telemetry.md"
 PLUGINS = DOCS / "how-to" / "plugins.md"
 SOURCE = ROOT / "src" / "redrive"
-_UNSEEN = ("/", "/console/{name}", "/docs/openapi.json", "/docs/{path}")  # for browsers, and Litestar's own
+_UNSEEN = ("/", "/console", "/console/{path}", "/assets/{tree}/{path}", "/docs/openapi.json", "/docs/{path}")  # for browsers, and Litestar's own
 
 
 @pytest.fixture
