@@ -35,7 +35,14 @@ API = DOCS / "reference" / "api.md"
 TELEMETRY = DOCS / "reference" / "telemetry.md"
 PLUGINS = DOCS / "how-to" / "plugins.md"
 SOURCE = ROOT / "src" / "redrive"
-_UNSEEN = ("/", "/console", "/console/{path}", "/assets/{tree}/{path}", "/docs/openapi.json", "/docs/{path}")  # for browsers, and Litestar's own
+_UNSEEN = (  # for browsers, and Litestar's own
+    "/",
+    "/console",
+    "/console/{path}",
+    "/assets/{tree}/{path}",
+    "/docs/openapi.json",
+    "/docs/{path}",
+)
 
 
 @pytest.fixture
