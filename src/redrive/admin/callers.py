@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
 import hmac
 from contextlib import suppress
@@ -29,6 +30,7 @@ Connection = ASGIConnection[Any, Any, Any, Any]
 COOKIE = "redrive_session"
 CSRF = "x-csrf-token"
 _READS = ("GET", "HEAD")
+_under_way: set[asyncio.Task[Any]] = set()  # the event loop itself forgets a task that nobody holds
 
 
 class ChecksTokens(Protocol):
@@ -83,7 +85,7 @@ async def is_known(connection: Connection, door: Door) -> bool:
             await door.people.check(text)
             return True
         if not text and door.sessions is not None:
-            return await door.sessions.check(connection.cookies.get(COOKIE, "")) is not None
+            return await _looked_up(connection, door.sessions, connection.cookies.get(COOKIE, "")) is not None
     return bool(text) and await door.tokens.check(text) is not None
 
 
@@ -98,11 +100,9 @@ async def known_by_now(connection: Connection) -> Actor | None:
         if door.people is not None and looks_signed(text):
             return (await door.people.check(text))[0]
         if not text and door.sessions is not None:
-            session = await door.sessions.check(id)
+            session = await _looked_up(connection, door.sessions, id)
             return None if session is None else session.actor
-    except LoginRefused as error:
-        if not text:  # it is told once, and nobody else will write it down
-            await note(connection, error.who or _nobody(connection), "login", str(error), Phase.REFUSED)
+    except LoginRefused:
         return None
     except Unavailable:
         was: Actor | None = connection.scope.get("auth")
@@ -192,9 +192,8 @@ async def _person(connection: Connection, door: Door, people: People, text: str)
 async def _session(connection: Connection, door: Door, sessions: Sessions, id: str) -> Session:
     """The session of a cookie, and of nothing that another site could have sent."""
     try:
-        session = await sessions.check(id)
+        session = await _looked_up(connection, sessions, id)
     except LoginRefused as error:
-        await note(connection, error.who or _nobody(connection), "login", str(error), Phase.REFUSED)
         _turn_away(error)
     if session is None:
         challenge = 'Bearer realm="redrive"'
@@ -202,6 +201,26 @@ async def _session(connection: Connection, door: Door, sessions: Sessions, id: s
     if connection.scope.get("method") not in _READS:
         check_same_site(connection, door, id)
     return session
+
+
+async def _looked_up(connection: Connection, sessions: Sessions, id: str) -> Session | None:
+    """The session of that id; LoginRefused, once and in the trail, if this ended it.
+
+    It is looked up to the end though the browser leaves meanwhile: an identity provider may give out another refresh
+    token, and whoever did not keep that one would have signed the person out.
+    """
+
+    async def check() -> Session | None:
+        try:
+            return await sessions.check(id)
+        except LoginRefused as error:
+            await note(connection, error.who or _nobody(connection), "login", str(error), Phase.REFUSED)
+            raise
+
+    checking = asyncio.create_task(check())
+    _under_way.add(checking)
+    checking.add_done_callback(_under_way.discard)
+    return await asyncio.shield(checking)
 
 
 def _nobody(connection: Connection) -> Actor:

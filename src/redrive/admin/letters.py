@@ -84,7 +84,7 @@ async def list_letters(
     return await service.letters(filters, after=after, limit=limit)
 
 
-@post("/count", role=Role.VIEWER, status_code=200)
+@post("/count", role=Role.VIEWER, status_code=200, reads=True)
 async def count_letters(service: NamedDependency[Service], data: JSONBody[Query]) -> Counted:
     """How many letters a query selects."""
     return Counted(await service.count(data))

@@ -74,7 +74,7 @@ class Entries(Struct, frozen=True):
     after: Cursor | None
 
 
-@post("/plan", role=Role.VIEWER, status_code=200)
+@post("/plan", role=Role.VIEWER, status_code=200, reads=True)
 async def plan_replay(service: NamedDependency[Service], data: JSONBody[Selection]) -> Plan:
     """What a replay of that query would send, how long at least, and what speaks against it. Changes nothing."""
     return await service.plan(data.query, rate=data.rate)

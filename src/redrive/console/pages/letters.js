@@ -28,7 +28,7 @@ export default function Letters() {
     setBefore([]);
   }, [key]);
   useEffect(() => rememberList(ids), [ids.join()]);
-  const next = page.data?.after && ids.length === SIZE ? () => (setBefore([...before, after]), setQuery({ after: page.data.after }, { replace: false })) : null;
+  const next = page.data?.after ? () => (setBefore([...before, after]), setQuery({ after: page.data.after }, { replace: false })) : null;
   const prev = after ? () => (setQuery({ after: before.at(-1) ?? null }, { replace: false }), setBefore(before.slice(0, -1))) : null;
   const first = before.length * SIZE;
   const choose = (/** @type {Set<string>} */ wanted) => (setEvery(false), setChosen(wanted));
@@ -38,7 +38,7 @@ export default function Letters() {
       <${ColumnsMenu} chosen=${columns} choose=${(names) => (keepColumns(names), setColumns(names))} />
     <//>
     <${Panel} id="letters" flush from=${page} aside=${html`<${Filters} filters=${filters} />`}
-      empty=${(found) => !found.letters.length && html`<${Nothing} filters=${filters} after=${after} />`}>
+      empty=${(found) => !found.letters.length && html`<${Nothing} filters=${filters} after=${after} next=${next} />`}>
       ${(found) => html`
         <${Chosen} chosen=${chosen} every=${every} setEvery=${setEvery} filters=${filters} clear=${() => choose(new Set())} />
         <${Table} caption="Letters" rows=${found.letters} open=${(letter) => href(`/letters/${letter.id}`)} chosen=${every ? new Set(ids) : chosen}
@@ -47,7 +47,9 @@ export default function Letters() {
     <//>`;
 }
 
-function Nothing({ filters, after }) {
+/** A text that many letters have is looked for in so many of them at once: then a page may be short, or empty, and not the last. */
+function Nothing({ filters, after, next }) {
+  if (next) return html`<${Empty} title="None among those that were looked at so far"><button type="button" class="button" onClick=${next}>Look further</button><//>`;
   if (after) return html`<${Empty} title="There are no more"><a href=${href("/letters")}>To the first page</a><//>`;
   const narrowed = Object.values(filters).some((value) => (Array.isArray(value) ? value.length : value));
   return narrowed
