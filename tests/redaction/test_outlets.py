@@ -30,6 +30,7 @@ from redrive.cli import main
 from redrive.config.settings import Access, Settings
 from redrive.forensics.query import Query
 from redrive.model import Letter
+from redrive.repair.spool import Proposal, Spool
 from redrive.service import Service
 from redrive.telemetry.events import Event, MessageBuried
 from redrive.telemetry.logs import log_events, setup_logs
@@ -46,12 +47,25 @@ NEEDLES = (SECRET, TOKEN, LOCAL)
 ID, TENANT = f"order-{TOKEN}", f"acme.{TOKEN}"
 
 # every GET route is asked; what stands in its path is one of these, and a route that needs another one fails the test
-NO_TEXT_OF_MESSAGES = {"/", "/console/{name:str}", "/docs", "/docs/openapi.json", "/docs/{path:str}", "/openapi.json"}
+NO_TEXT_OF_MESSAGES = {
+    "/",
+    "/console",
+    "/console/{path:path}",
+    "/assets/{tree:str}/{path:path}",
+    "/docs",
+    "/docs/openapi.json",
+    "/docs/{path:str}",
+    "/openapi.json",
+    "/login",
+    "/login/callback",
+}
 SEEING = {
     "letters": ((), ("--json",), ("--text", "order"), ("--tenant", TENANT, "--json")),
     "show": (("LETTER",), ("LETTER", "--json")),
     "groups": ((), ("--json",)),
-    "stats": ((), ("--json",)),
+    "note": (("GROUP",), ("GROUP", "--json")),
+    "differs": (("GROUP",), ("GROUP", "--json")),
+    "stats": ((), ("--json",), ("--since", "24h"), ("--since", "24h", "--json")),
     "queue": (("orders",), ("orders", "--json"), ("waiting",), ("waiting", "--json")),
     "held": ((), ("--json",)),
     "workers": ((), ("--json",)),
@@ -122,6 +136,8 @@ ACTING_OR_RAW = frozenset(
             "completion",
             "login",
             "logout",
+            "whoami",
+            "assign",
         ),
     )
 )
@@ -187,12 +203,22 @@ class Dead:
                 await service.replay(Query(sources=("orders",)), actor=acting("ann"), reason=why)
             self.ids["APPROVAL"] = waits.value.approval.id
             self.ids["INCIDENT"] = (await alerts.incidents.list())[0].id
+            await service.note_group(letter.group, why, actor=acting("ann"))
+            await service.assign(letter.group, why, actor=acting("ann"))
+            self.ids["REPAIR"] = await self._repaired(service, why)
             await service.pause("waiting", actor=acting("ann"), why=why, force=True)
             extra = {"token": SECRET, "order": {"note": f"password: {SECRET}"}}
             logging.getLogger("somebody.else").error("login with %s failed", f"password={SECRET}", extra=extra)
         self.shown["notifiers"] = msgspec.json.encode(notifier.notices).decode()
         self.shown["traces"] = "\n".join(span.to_json() for span in exporter.get_finished_spans())
         assert notifier.notices
+
+    async def _repaired(self, service: Service, why: str) -> str:
+        letter = await service.find("another")
+        with Spool() as spool:
+            made = Proposal(letter.id, letter.version, b"{}", letter.message.headers)
+            await service.repairs.take_in([made], spool)
+            return (await service.repairs.apply(spool, script="mend.py", actor=acting("ann"), reason=why)).id
 
     async def _letters(self, app: Redrive) -> Sequence[Letter]:
         return (await app.store.letters.search(Query())).letters
@@ -262,7 +288,7 @@ def test_every_route_that_shows_something(dead: Dead) -> None:
         assert_nothing_is_seen(path, text)
 
 
-_WITH = {"/api/queue": {"source": "waiting"}}
+_WITH: dict[str, dict[str, str]] = {"/api/queue": {"source": "waiting"}, "/api/events": {"seconds": "0"}}
 
 
 def _routes(api: Litestar) -> list[str]:
@@ -272,6 +298,7 @@ def _routes(api: Litestar) -> list[str]:
 
 def _filled(path: str, ids: dict[str, str]) -> str:
     of = {"letters": "LETTER", "groups": "GROUP", "replays": "REPLAY", "incidents": "INCIDENT", "approvals": "APPROVAL"}
+    of["repairs"] = "REPAIR"
     if "{" not in path:
         return path
     return re.sub(r"{id:str}", lambda _: ids[of[path.split("/")[2]]], path)

@@ -135,8 +135,8 @@ class Repairs:
         """Edit what the dry run proposed: each letter that is still in the version that the script saw."""
         if self.four_eyes is not None:
             await self._let_wait(spool, script, actor, reason)
-        now = self._app.clock.now()
-        repair = Repair(id=id or self._app.clock.new_id(), script=script, actor=str(actor), at=now, reason=reason)
+        now, why = self._app.clock.now(), self._asking.redactor.text(reason)
+        repair = Repair(id=id or self._app.clock.new_id(), script=script, actor=str(actor), at=now, reason=why)
         await self._save(repair)
         for batch in spool.batches(_PART):
             repair = await self._apply_part(repair, batch)
