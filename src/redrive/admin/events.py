@@ -3,7 +3,7 @@
     event: hello    {"version", "role", "server_time"}              first
     event: changed  {"what": ["letters", …], "at"}                  at most once a second; ask again for these
     event: replay   {"id", "state", "tally": {"sent": 12, …}}       of each that is under way
-    event: bye      {"why"}                                         last: its token or login ended, its role changed, or it stops
+    event: bye      {"why"}                                         last: token, login or role ended, or it stops
     : and a comment every 15 seconds, so that a proxy does not take the stream for dead
 
 Every message has an id. Who comes back with it as `Last-Event-ID`, to this server or another one, is told what may have
