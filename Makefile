@@ -3,14 +3,14 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 BULLMQ := benchmarks/peers/bullmq_node
-JOBS ?= 2
+JOBS ?= 3
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
 
 .DEFAULT_GOAL := help
-.PHONY: help install venv run test check format servers bench docs wheel clean
+.PHONY: help install venv run test check format servers bench docs screenshots wheel clean
 
 help: ## what there is to make
-	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | awk -F'\t' '{printf "  make %-10s %s\n", $$1, $$2}'
+	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | awk -F'\t' '{printf "  make %-12s %s\n", $$1, $$2}'
 
 $(VENV)/.made:
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
@@ -93,6 +93,8 @@ check: $(VENV)/.dev ## linters, types, import rules
 	$(BIN)/lint-imports
 	$(BIN)/python -m tools.generate --check
 	$(BIN)/python -m tools.protos --check
+	$(BIN)/python -m tools.vendor --check
+	$(BIN)/python -m tools.types
 
 format: $(VENV)/.dev ## let ruff format and fix
 	$(BIN)/ruff check --fix .
@@ -110,6 +112,10 @@ endif
 docs: $(VENV)/.dev ## build the documentation into site/
 	$(BIN)/python -m tools.generate
 	$(BIN)/mkdocs build --strict --quiet
+
+screenshots: $(VENV)/.dev ## pictures of every page of the console, from the demonstration, into docs/images/console/
+	$(BIN)/python -m tests.servers install chromium
+	$(BIN)/python -m tools.screenshots $(ONLY)
 
 wheel: $(VENV)/.dev ## build the wheel into dist/
 	$(BIN)/python -m build --wheel --no-isolation --outdir dist

@@ -16,7 +16,7 @@ app = Celery("bench", broker=asked["broker"])
 app.conf.update(
     task_default_queue=asked["queue"],
     task_ignore_result=True,
-    task_acks_late=True,
+    task_acks_late=asked["acks_late"],
     worker_prefetch_multiplier=100,
     worker_hijack_root_logger=False,
     broker_connection_retry_on_startup=True,

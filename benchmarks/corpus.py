@@ -16,7 +16,7 @@ from msgspec import Struct
 
 from benchmarks import samples
 from benchmarks.harness import say, scratch
-from redrive.drivers.sqlite.database import SCHEMA_VERSION, clauses, sql
+from redrive.drivers.sqlite.database import SCHEMA_VERSION, SCRIPTS, clauses, sql
 from redrive.model import Letter
 from redrive.stores.shape import NATIVE
 from redrive.stores.sqlite.access import Access
@@ -24,10 +24,11 @@ from redrive.stores.sqlite.letters import SqliteLetters
 
 _SQL = clauses("redrive.stores.sqlite", "letters")
 _TOGETHER = 10_000
-_COUNTED = """
+COUNTED = """
 INSERT INTO tallies SELECT group_id, source, state, category, count(*) FROM letters GROUP BY 1, 2, 3, 4;
 INSERT INTO groups SELECT group_id, error_type, error_message, category, min(updated_at), max(updated_at) FROM letters
 GROUP BY group_id;
+INSERT INTO unsearched (seq) SELECT seq FROM letters;
 """
 INSERT = _SQL["insert"].partition("ON CONFLICT")[0]
 PRAGMAS = ("journal_mode=WAL", "synchronous=FULL", "cache_size=-16000", "wal_autocheckpoint=1000", "temp_store=MEMORY")
@@ -64,7 +65,7 @@ def letters_table() -> str:
 
 
 def _all_scripts() -> str:
-    return "\n\n".join(sql("redrive.drivers.sqlite", name) for name in ("schema", "versions"))
+    return "\n\n".join(sql("redrive.drivers.sqlite", name) for name in SCRIPTS)
 
 
 def rows(letters: Iterable[Letter]) -> Iterator[tuple[object, ...]]:
@@ -99,7 +100,7 @@ def _make(made: Corpus) -> None:
     for part in parts:
         part.unlink(missing_ok=True)
     full, bare = (connect(part, unsafe) for part in parts)
-    tables, indexes = _schema()
+    tables, indexes = parts_of_schema()
     full.executescript(tables)
     bare.executescript(letters_table())
     source = rows(samples.letters(0, made.count))
@@ -109,7 +110,7 @@ def _make(made: Corpus) -> None:
             connection.executemany(INSERT, some)
             connection.execute("COMMIT")
     full.executescript(indexes)
-    full.executescript(_COUNTED)
+    full.executescript(COUNTED)
     full.execute(f"PRAGMA user_version={SCHEMA_VERSION}")
     for connection, part, path in zip((full, bare), parts, (made.redrive, made.bare), strict=True):
         connection.execute("PRAGMA journal_mode=WAL")
@@ -117,7 +118,7 @@ def _make(made: Corpus) -> None:
         part.rename(path)
 
 
-def _schema() -> tuple[str, str]:
+def parts_of_schema() -> tuple[str, str]:
     """The tables, and what comes after them: indexes on letters."""
     statements = _all_scripts().split("\n\n")
     whole = "\n\n".join(statements)

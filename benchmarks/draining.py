@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from benchmarks.harness import async_rate
-from redrive import Redrive
+from redrive import Policy, Redrive
 from redrive.worker import Worker
 
 
-def draining(app: Redrive, source: str, total: int) -> Worker:
+def draining(app: Redrive, source: str, total: int, policy: Policy | None = None) -> Worker:
     """A worker whose handler does nothing, and that stops when it has handled so many."""
     left = total
 
-    @app.handler(source)
+    @app.handler(source, policy=policy)
     async def handle(body: bytes) -> None:
         nonlocal left
         left -= 1

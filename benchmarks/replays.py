@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
+from benchmarks.actors import acting
 from benchmarks.harness import async_rate
 from redrive import Redrive
 from redrive.config.settings import Settings
@@ -26,7 +27,7 @@ async def replayed(name: str, url: str, messages: Iterable[Message]) -> float:
             for first in range(0, len(letters), _BATCH):
                 await app.store.letters.record(letters[first : first + _BATCH])
             service = Service(app)
-            replay = await service.replay(Query(), every=True, actor="benchmark")
+            replay = await service.replay(Query(), every=True, actor=acting("benchmark"))
 
             async def run() -> None:
                 report = await service.run_replay(replay.id)

@@ -13,6 +13,7 @@ from pathlib import Path
 
 import msgspec
 
+from benchmarks.actors import acting
 from benchmarks.harness import in_loop, rounded
 from redrive import Redrive
 from redrive.config.settings import Settings
@@ -44,7 +45,7 @@ async def exported(service: Service) -> AsyncIterator[int]:
 async def replayed(service: Service) -> AsyncIterator[int]:
     """Frozen, claimed, sent to the queue of the same file, confirmed."""
     sent: asyncio.Queue[int] = asyncio.Queue()
-    replay = await service.replay(Query(), every=True, actor="benchmark")
+    replay = await service.replay(Query(), every=True, actor=acting("benchmark"))
     running = asyncio.create_task(service.run_replay(replay.id, progress=sent.put_nowait))
     running.add_done_callback(lambda _: sent.put_nowait(0))
     while count := await sent.get():

@@ -11,12 +11,15 @@ from datetime import timedelta
 
 from msgspec.structs import replace
 
+from redrive.access.actors import Actor, Role, Via
 from redrive.config.load import load
 from redrive.service import Service
 from redrive.systems.email import EmailGateway, Mail, SendError
 from redrive.systems.email.settings import EmailSettings
 from redrive.telemetry.events import Event, LetterResolved, MessageBuried, MessageRetried
 from redrive.worker import Worker
+
+ME = Actor(id="", name="example", role=Role.ADMIN, via=Via.STORE)
 
 
 class Town:
@@ -74,7 +77,7 @@ async def main() -> None:
         print("bob's mailbox is made; the dead letter is reprocessed")
         town.missing.clear()
         done.clear()
-        await Service(gateway.app).retry(["umb-0"], actor="example")
+        await Service(gateway.app).retry(["umb-0"], actor=ME)
         await done.wait()
         worker.stop()
         await running

@@ -10,9 +10,12 @@ import asyncio
 import sys
 
 from redrive import Message, Permanent, Policy, Redrive, constant
+from redrive.access.actors import Actor, Role, Via
 from redrive.forensics.query import Query
 from redrive.service import Service
 from redrive.worker import Worker
+
+ME = Actor(id="", name="example", role=Role.ADMIN, via=Via.STORE)
 
 ORDERS = {"1": "10.00", "2": "20.00", "3": "free"}
 mended = False
@@ -56,7 +59,7 @@ async def main(url: str) -> None:
         print(f"{letter.message.id} is buried: {letter.last.message}", flush=True)
         mended = True
         service = Service(app)
-        await service.run_replay((await service.replay(Query(), every=True, actor="example")).id)
+        await service.run_replay((await service.replay(Query(), every=True, actor=ME)).id)
         await until_settled(app, 1)
         [letter] = (await app.store.letters.search(Query(), limit=10)).letters
         print(f"{letter.message.id} is {letter.state}", flush=True)

@@ -68,11 +68,35 @@ def commands() -> str:
     return "\n\n".join(f"## `{name}`\n\n```text\n{text}\n```" for name, text in _helps(main, "redrive"))
 
 
+def redaction_carriers() -> str:
+    """What is masked in which carrier."""
+    from tests.redaction.measure import carriers_table
+
+    return carriers_table()
+
+
+def redaction_harmless() -> str:
+    """What is masked wrongly."""
+    from tests.redaction.measure import harmless_table
+
+    return harmless_table()
+
+
+def redaction_kinds() -> str:
+    """What is known by its looks."""
+    from tests.redaction.measure import kinds_list
+
+    return kinds_list()
+
+
 GENERATED: dict[str, Callable[[], str]] = {
     "transports": transports,
     "stores": stores,
     "settings": settings,
     "commands": commands,
+    "redaction_carriers": redaction_carriers,
+    "redaction_harmless": redaction_harmless,
+    "redaction_kinds": redaction_kinds,
 }
 
 

@@ -14,6 +14,7 @@ from typing import Any
 
 import msgspec
 
+from benchmarks.actors import acting
 from benchmarks.corpus import INSERT, Corpus, connect, corpus, letters_table, rows
 from benchmarks.harness import (
     Cell,
@@ -112,7 +113,7 @@ async def _import(path: Path, lines: Sequence[bytes]) -> float:
     async with Redrive(transport=f"sqlite:///{path}", settings=Settings()) as app:
         service = Service(app)
         with Bar("importing, bytes", sum(map(len, lines))) as bar:
-            return await async_rate(len(lines), service.import_letters(counted(lines, bar), actor="bench"))
+            return await async_rate(len(lines), service.import_letters(counted(lines, bar), actor=acting("bench")))
 
 
 async def _record(path: Path, new: Sequence[Letter]) -> float:

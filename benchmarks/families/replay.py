@@ -16,6 +16,7 @@ from tests.servers.kafka import Kafka
 from tests.servers.rabbitmq import RabbitMQ
 from tests.servers.redis import Redis
 
+from benchmarks.actors import acting
 from benchmarks.harness import Cell, Measured, Scale, Target, async_rate, in_loop, scratch, side_by_side
 from benchmarks.samples import BODY_SIZE, batches, bodies
 from redrive import Redrive
@@ -88,7 +89,7 @@ async def _replayed(kind: str, count: int) -> float:
             source = await _source(kind, app, directory)
             await _record(app, _letters(source, count))
             service = Service(app)
-            replay = await service.replay(Query(), every=True, actor="bench", ordered=True)
+            replay = await service.replay(Query(), every=True, actor=acting("bench"), ordered=True)
             speed = await async_rate(count, service.run_replay(replay.id))
             assert (await service.replay_report(replay.id)).entries == {"sent": count}
             return speed
@@ -158,17 +159,17 @@ def rate(per_second: float) -> Callable[[Scale], Measured]:
 
 
 async def _kept(per_second: float, count: int) -> float:
-    """Letters a second from the first batch to the last, which goes when its time has come."""
+    """Letters a second from the first batch to the last, which goes when the time of those before it is over."""
     with _directory() as directory:
         async with _app("embedded", directory) as app:
             source = await _source("embedded", app, directory)
             await _record(app, _letters(source, count))
             service = Service(app)
-            replay = await service.replay(Query(), every=True, actor="bench", rate=per_second)
+            replay = await service.replay(Query(), every=True, actor=acting("bench"), rate=per_second)
             seen: list[tuple[float, int]] = []
             await service.run_replay(replay.id, progress=lambda done: seen.append((time.perf_counter(), done)))
             went = [pair for pair in seen if pair[1]]
-            return sum(done for _, done in went[1:]) / (went[-1][0] - went[0][0])
+            return sum(done for _, done in went[:-1]) / (went[-1][0] - went[0][0])
 
 
 # -- planning --------------------------------------------------------------------------------------------------------

@@ -12,6 +12,7 @@ from itertools import count
 from msgspec.structs import replace
 from tests.servers.elasticmq import ElasticMQ
 
+from benchmarks.actors import acting
 from benchmarks.draining import drained, draining
 from benchmarks.harness import Cell, Contender, Measured, Scale, Target, in_loop, rounded, side_by_side
 from benchmarks.peers import boto3_sqs, celery_sqs
@@ -101,7 +102,7 @@ async def _replayed(queue: str, total: int) -> float:
         app.declare(queue)
         service = Service(app)
         began = time.perf_counter()
-        await service.run_replay((await service.replay(Query(), every=True, actor="benchmark")).id)
+        await service.run_replay((await service.replay(Query(), every=True, actor=acting("benchmark"))).id)
         return total / (time.perf_counter() - began)
 
 

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias, TypeVar
 from redrive.clock import Clock, SystemClock
 from redrive.config.code_version import version_of
 from redrive.config.durations import Duration, duration
-from redrive.config.load import load
+from redrive.config.load import read
 from redrive.config.settings import Settings
 from redrive.debugging.isolation import isolation
 from redrive.errors import ConfigError, MessageTooLarge, UnknownSource, UsageError, not_sent
@@ -27,15 +27,20 @@ from redrive.flow.context import BatchSpan, Context, Handler, Span
 from redrive.flow.decode import Decoder, batch_signature_of, decode_wants_message, encode, signature_of
 from redrive.flow.exactly_once import connection_parameter, given_connection, in_transactions
 from redrive.flow.held import KeyHolds
+from redrive.flow.signing import use_key
 from redrive.flow.storms import StormGuard
 from redrive.flow.threads import InThisThread, Threads
 from redrive.flow.validate import GivenHeaders, bytes_of, headers_of, moment_of, priority_of, text_of
+from redrive.forensics.failures import FailureMask
+from redrive.forensics.redact import Redactor
+from redrive.forensics.searchable import Searchable
 from redrive.limits import Fair, Limits, Rate
 from redrive.model import Holds, Message, MessageId
 from redrive.policy import Policy
 from redrive.registry import naming, open_store, open_transport
 from redrive.stores.base import Store
 from redrive.telemetry.events import Events
+from redrive.telemetry.observed import Observed
 from redrive.transports.base import (
     DeadLetterPlace,
     HasDeadLetterPlace,
@@ -89,10 +94,15 @@ class Redrive:
         classifier: Classifier | None = None,
         version: str | None = None,
     ) -> None:
-        self.settings = settings or load(config)
+        found = read(config) if settings is None else None
+        self.settings = found.settings if found is not None else settings or Settings()
+        self.settings_from = None if found is None else found.sources  # None: the program gave them
+        use_key(self.settings.lineage.key)
         self.clock: Clock = clock or SystemClock()
         self.events = Events()
+        self.observed = Observed(self.events, self.clock)
         self.classify = classifier or Classifier()
+        self._mask = FailureMask(Redactor.of(self.settings.redact))
         self.handlers: dict[str, Handler] = {}
         self.span: Span | None = None
         self.batch_span: BatchSpan | None = None
@@ -434,7 +444,7 @@ class Redrive:
             return apart.store
         if self._store is None:
             with naming("store"):
-                self._store = open_store(self._store_url)
+                self._store = open_store(self._store_url, searchable=Searchable.of(self.settings.redact))
         return self._store
 
     @property
@@ -475,6 +485,7 @@ class Redrive:
             dead_letter_place=place,
             holds=self._key_holds(handler, transport, place),
             storm=self._storm_guard(handler),
+            mask=self._mask,
         )
         return in_transactions(context) if handler.exactly_once else context
 

@@ -5,12 +5,17 @@ RedriveError
 │   └── HandlerRefused       a handler cannot be one; the message names its file and line
 ├── UsageError             a call is wrong; the message says what to do instead
 │   ├── UnknownSource        no such source; the nearest names are given
+│   ├── NotAllowed           whoever asks may not do that
+│   ├── TooManyListeners     as many pages are kept up to date as may be
+│   ├── TooManyQuestions     as many costly questions are being answered as may be
+│   ├── NotInScope           whoever asks reaches a part, and would act on the whole
 │   ├── UnknownLetter        no such letter
 │   ├── UnknownGroup         no such group
 │   ├── UnknownReplay        no such replay
 │   ├── ReplayExists         a replay of that id was made of another selection
 │   ├── UnknownIncident      no such incident
 │   ├── NoWayBack            the transport that a letter goes back through is not configured here
+│   ├── NotReplayable        a letter is in a state in which it is not sent back
 │   ├── NotFound             no such thing of a system
 │   ├── ChangedMeanwhile     a letter is not as it was when it was read: nothing was written
 │   ├── MessageTooLarge      over the body limit
@@ -59,6 +64,10 @@ class UsageError(RedriveError):
     """A call is wrong."""
 
 
+class NotAllowed(UsageError):
+    """Whoever asks may not do that."""
+
+
 class UnknownSource(UsageError):
     """There is no such source."""
 
@@ -68,6 +77,14 @@ class UnknownSource(UsageError):
         super().__init__(
             f"unknown source {source!r}{close}{'' if close.endswith('?') or not hint else '.'} {hint}".rstrip()
         )
+
+
+class TooManyListeners(UsageError):
+    """As many pages are kept up to date as may be."""
+
+
+class TooManyQuestions(UsageError):
+    """As many costly questions are being answered as may be at once; nothing was begun."""
 
 
 class UnknownLetter(UsageError):
@@ -108,10 +125,18 @@ class UnknownIncident(UsageError):
         super().__init__(f"no incident {incident_id!r}: list them with `redrive incidents`")
 
 
+NOT_ALLOWED = "not-allowed:"
+"""Begins the transport of a letter whose dead record names a source that nobody has allowed."""
+ALLOW_IT = "the dead record names that source itself, and nobody has allowed it: `redrive collect --allow-source` does"
+
+
 class NoWayBack(UsageError):
     """The transport that a letter goes back through is not configured in this process."""
 
     def __init__(self, letter_id: str, transport: str, known: Iterable[str], schemes: Iterable[str] = ()) -> None:
+        if transport.startswith(NOT_ALLOWED):
+            super().__init__(f"letter {letter_id} is not sent back: {ALLOW_IT}")
+            return
         like = " or ".join(f"{scheme}://…" for scheme in schemes)
         super().__init__(
             f"letter {letter_id} goes back through the transport {transport!r}, which is not configured here "
@@ -120,10 +145,25 @@ class NoWayBack(UsageError):
         )
 
 
+class NotReplayable(UsageError):
+    """A letter is resolved, archived or on its way: it is not sent back."""
+
+    def __init__(self, letter_id: str, state: str) -> None:
+        super().__init__(f"letter {letter_id} is {state}: only pending, exhausted and sent ones are sent back")
+
+
 class NotFound(UsageError):
     """There is no such thing; a system makes its own of it."""
 
     hint: str | None = None  # what to ask for instead
+
+    def __init__(self, text: str, hint: str | None = None) -> None:
+        super().__init__(text)
+        self.hint = hint or self.hint
+
+
+class NotInScope(UsageError):
+    """Somebody who reaches a part would act on the whole."""
 
 
 class ChangedMeanwhile(UsageError):

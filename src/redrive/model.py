@@ -22,6 +22,8 @@ LetterId: TypeAlias = str
 Owner: TypeAlias = str
 LETTER_HEADER = "redrive-letter"
 """On a message that was sent back: the id of its letter (flow/lineage.py)."""
+DEAD_HEADER = "redrive-dead"
+"""On a record in a dead-letter topic or queue: what its letter knows. On the message of a letter: nothing proved it."""
 Headers: TypeAlias = tuple[tuple[str, bytes], ...]
 """In order, repeats allowed, values as raw bytes: what a broker carried is what we carry."""
 
@@ -123,7 +125,10 @@ class Message(Struct, frozen=True, gc=False):
 
     def header(self, name: str) -> bytes | None:
         """The last value of that name, as a broker would resolve a repeat."""
-        return next((value for key, value in reversed(self.headers) if key == name), None)
+        for key, value in reversed(self.headers):  # a plain loop: it is asked of every message, and a generator costs
+            if key == name:
+                return value
+        return None
 
     @property
     def was_sent_back(self) -> bool:
@@ -296,8 +301,6 @@ def _message_of(old: Letter, new: Letter) -> tuple[Message, int, Edit | None]:
     is_ours = old.version > 0 and new.last.edition is not None
     if is_ours or old.message.body == new.message.body:
         return old.message, old.version, old.edit
-    if old.version == 0:
-        return new.message, 0, None
     return new.message, old.version + 1, Edit(by="", at=new.updated_at, why=ANOTHER)
 
 

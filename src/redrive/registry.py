@@ -15,7 +15,8 @@ from typing import Any, Literal
 from redrive.clock import Clock
 from redrive.debugging.isolation import isolation
 from redrive.errors import ConfigError, MissingExtra, nearest
-from redrive.stores.base import Store
+from redrive.forensics.searchable import Searchable
+from redrive.stores.base import SearchesTexts, Store
 from redrive.systems.base import resolved
 from redrive.systems.discover import systems
 from redrive.transports.base import Transport
@@ -60,11 +61,16 @@ def open_transport(url: str, *, clock: Clock, lease: timedelta) -> Transport:
     return transport
 
 
-def open_store(url: str) -> Store:
-    """The store of that URL, ready to use."""
+def open_store(url: str, *, searchable: Searchable | None = None) -> Store:
+    """The store of that URL, ready to use.
+
+    searchable   what a text is looked for in; without it, what Redrive shows by itself
+    """
     if (apart := isolation()) is not None:
         return apart.store
     store: Store = _opened("store", url, STORES)
+    if searchable is not None and isinstance(store, SearchesTexts):
+        store.search_as(searchable)
     return store
 
 

@@ -7,19 +7,25 @@ import logging
 import os
 import signal
 from collections.abc import Callable, Coroutine, Sequence
+from contextlib import suppress
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
 from redrive.alerts import alerting
-from redrive.errors import ConfigError
+from redrive.clock import Pause
+from redrive.errors import ConfigError, Unavailable
 from redrive.flow.batches import BatchConsumer
 from redrive.flow.context import Context
 from redrive.flow.receive import Consumer
+from redrive.flow.signing import EVERY, go_without, load_keys
+from redrive.flow.tasks import cancel, until
 from redrive.processes.overseer import overseer
+from redrive.proof import ring
 from redrive.telemetry.events import WorkerStarted, WorkerStopped
 from redrive.upkeep.heartbeat import Heartbeat
 from redrive.upkeep.loop import Upkeep
 from redrive.upkeep.pausing import PauseWatch
+from redrive.upkeep.series import RetryCounter
 from redrive.upkeep.storming import StormWatch
 
 if TYPE_CHECKING:
@@ -40,13 +46,15 @@ class Worker:
         if not app.handlers:
             raise ConfigError("this app has no handlers: register one with @app.handler('orders')")
         self._app = app
+        self._ending = asyncio.Event()
         self.grace = app.settings.grace if grace is None else grace
         self._consumers = [consumer_of(app.context(handler)) for handler in app.handlers.values()]
         by_source = dict(zip(app.handlers, self._consumers, strict=True))
         self._pauses = PauseWatch.of(app, by_source)
         self._heartbeat = Heartbeat(app, by_source)
         self._storms = StormWatch.of(app, by_source, self._pauses, self._heartbeat)
-        own = [self._pauses.run, self._storms.run, self._heartbeat.run]
+        self._retries = RetryCounter(app.store, app.events, app.clock)
+        own = [self._pauses.run, self._storms.run, self._heartbeat.run, self._retries.run]
         self._helpers = [*own, *([Upkeep.of(app).run] if upkeep else []), *beside]
 
     async def run(self) -> None:
@@ -54,10 +62,11 @@ class Worker:
         app = self._app
         app.events.emit(WorkerStarted(worker=app.settings.worker_name, sources=tuple(app.handlers)))
         try:
+            await self._load_keys()
             await self._pauses.begin()
             await self._storms.begin()
             async with alerting(app), asyncio.TaskGroup() as group:
-                helpers = [group.create_task(helper()) for helper in self._helpers]
+                helpers = [group.create_task(helper()) for helper in (*self._helpers, self._renew_keys)]
                 consumers = [group.create_task(consumer.run(self.grace)) for consumer in self._consumers]
                 await asyncio.wait(consumers)
                 for helper in helpers:
@@ -66,11 +75,32 @@ class Worker:
             raise _refusal(errors) or errors from None
         finally:
             await self._heartbeat.end()
+            await self._retries.end()
             released = sum(consumer.released for consumer in self._consumers)
             app.events.emit(WorkerStopped(worker=app.settings.worker_name, released=released))
 
+    async def _load_keys(self) -> None:
+        """Read the keys that messages which come back are proven by. With a store that is away all others are begun;
+        who stops the worker does not wait for it."""
+        reading = asyncio.create_task(load_keys(self._app.store, self._app.clock.now()))
+        try:
+            await until(self._ending, [reading])
+        except Unavailable:
+            go_without()
+        finally:
+            await cancel([reading])
+
+    async def _renew_keys(self) -> None:
+        """Read the keys now and then, until it is cancelled: somebody may rotate them, or the store was away."""
+        pause = Pause(0.1, 10.0)
+        while True:
+            await asyncio.sleep(pause.next() if ring().is_unread else EVERY.total_seconds())
+            with suppress(Unavailable):
+                await load_keys(self._app.store, self._app.clock.now())
+
     def stop(self) -> None:
         """Take nothing new; end when what runs is done."""
+        self._ending.set()
         self._heartbeat.drain()
         for consumer in self._consumers:
             consumer.stop()

@@ -13,11 +13,12 @@ import pytest
 from litestar import Litestar
 
 from redrive import Permanent, Policy, Redrive, immediate
-from redrive.access.tokens import Role, Tokens
+from redrive.access.actors import Role
+from redrive.access.tokens import Tokens
 from redrive.admin.api import create_api
 from redrive.config.settings import Settings, Upkeep
 from redrive.service import Service
-from redrive.telemetry.events import Event
+from redrive.telemetry.events import Event, MessageBuried
 from redrive.worker import Worker
 from tests.admin.asking import asking, running
 
@@ -55,7 +56,7 @@ class Shop:
 
         end = self.app.events.subscribe(watch)
         try:
-            async with asyncio.timeout(20):
+            async with asyncio.timeout(60):
                 await worker.run()
         finally:
             end()
@@ -78,6 +79,14 @@ async def api(shop: Shop, tokens: Tokens) -> AsyncIterator[Litestar]:
     made = create_api(Service(shop.app), tokens=tokens)
     async with running(made):
         yield made
+
+
+@pytest.fixture
+async def buried(shop: Shop) -> list[str]:
+    """Four letters in two groups; the ids of their messages."""
+    ids = [await shop.app.send("orders", {"id": n}, id=f"m{n}", tenant="acme" if n < 2 else None) for n in range(4)]
+    await shop.until(MessageBuried, 4)
+    return ids
 
 
 Client = Callable[[Role | str | None], Awaitable[httpx.AsyncClient]]

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import json
+import threading
 from base64 import b64encode
 from typing import Any
 
 import pytest
 
-from redrive.access.tokens import Role
+from redrive.access.actors import Role
 from redrive.model import Letter, State
+from redrive.service.edits import Edits
 from redrive.testing.builders import make_letter, make_message
 from tests.admin.conftest import Client, Shop
 
@@ -42,6 +45,26 @@ async def test_a_patch_changes_what_it_names_and_leaves_secrets_alone(
     undone = await http.post(f"/api/letters/{letter.id}/undo", json={"version": 1})
     assert undone.json()["version"] == 2
     assert await body_of(shop, letter) == BODY
+
+
+async def test_a_large_body_is_patched_beside_the_event_loop(
+    client: Client, shop: Shop, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    large = make_letter(make_message(source="emails", body=json.dumps({"id": 7, "note": "a" * 100_000}).encode()))
+    await shop.app.store.letters.record([large])
+    real, threads = Edits.patched, list[threading.Thread]()
+
+    def patched(*arguments: Any) -> bytes:
+        threads.append(threading.current_thread())
+        return real(*arguments)
+
+    monkeypatch.setattr(Edits, "patched", patched)
+    patch = [{"op": "replace", "path": "/id", "value": 8}]
+    http = await client(Role.OPERATOR)
+    answer = await http.post(f"/api/letters/{large.id}/preview", json={"version": 0, "patch": patch})
+    assert any('"id": 8' in line for line in answer.json()["diff"])
+    assert threads
+    assert threading.main_thread() not in threads
 
 
 async def test_a_body_and_headers_are_replaced(client: Client, shop: Shop, letter: Letter) -> None:
@@ -78,6 +101,18 @@ async def test_what_cannot_be_is_refused_with_the_reason(
     assert await body_of(shop, letter) == BODY
 
 
+async def test_a_preview_tells_no_right_guess_from_a_wrong_one(client: Client, letter: Letter) -> None:
+    http, said = await client(Role.OPERATOR), set[str]()
+    for guess in ("hunter2", "hunter3"):
+        for change in (
+            {"patch": [{"op": "replace", "path": "/password", "value": guess}]},
+            {"body": BODY.replace(b"hunter2", guess.encode()).decode()},
+        ):
+            answer = await http.post(f"/api/letters/{letter.id}/preview", json={"version": 0, **change})
+            said.add(f"{answer.status_code} {answer.text}")
+    assert len(said) == 1, said
+
+
 async def test_a_body_over_the_limit_is_refused_and_never_half_kept(client: Client, shop: Shop, letter: Letter) -> None:
     http = await client(Role.OPERATOR)
     answer = await http.post(f"/api/letters/{letter.id}/edit", json={"version": 0, "body": "x" * (50 << 20)})
@@ -97,7 +132,7 @@ async def test_unarchive_and_everything_said(client: Client, shop: Shop, letter:
     for path in ("letters/archive", "letters/unarchive", "replays"):
         answer = await http.post(f"/api/{path}", json={"query": {}})
         assert (answer.status_code, "an empty query" in answer.json()["error"]) == (400, True)
-    assert (await http.post("/api/letters/archive", json={"query": {}, "all": True})).json() == {"archived": 1}
+    assert (await http.post("/api/letters/archive", json={"query": {}, "all": True})).json()["archived"] == 1
     assert (await http.get(f"/api/letters/{letter.id}")).json()["archived_from"] == "pending"
     assert (await http.post("/api/letters/unarchive", json={"ids": [letter.id]})).json() == {"unarchived": 1}
     found = await shop.app.store.letters.get(letter.id)

@@ -2,7 +2,7 @@
 
 import pytest
 
-from redrive.access.tokens import Role
+from redrive.access.actors import Role
 from redrive.errors import StoreUnavailable
 from tests.admin.conftest import Client, Shop
 
@@ -15,7 +15,7 @@ from tests.admin.conftest import Client, Shop
         ("/api/replays/nothing/entries", 404, "no replay 'nothing'"),
         ("/api/leters", 404, "there is no /api/leters"),
         ("/docs/nothing", 404, "there is no /docs/nothing"),
-        ("/console/..%2fadmin%2fauth.py", 404, "there is no"),
+        ("/assets/0/..%2fadmin%2faccess.py", 404, "there is no"),
         ("/api/letters?stats=pending", 422, "unknown parameter 'stats': did you mean 'states'?"),
         ("/api/stats?x=1", 422, "unknown parameter 'x'"),
         ("/api/letters?states=dead", 422, "states"),

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
 from typing import Any
 
 import httpx
 import pytest
 
-from redrive.access.tokens import Role
+from redrive.access.actors import Role
 from redrive.testing.builders import make_failure, make_letter, make_message
 from tests.admin.conftest import SECRET, Client, Shop
 
@@ -44,7 +45,8 @@ async def test_a_group_is_fixed_and_that_is_undone(operator: httpx.AsyncClient, 
     assert (await operator.post(f"/api/groups/{id}/unfix")).json()["state"] == "open"
     assert (await operator.post(f"/api/groups/{id}/unfix")).status_code == 400
     trail = (await (await client(Role.ADMIN)).get("/api/audit")).json()
-    assert [line["action"] for line in trail] == ["unfix", "fix"]
+    told = [(line["action"], line["outcome"]) for line in trail]
+    assert told == [("unfix", "refused"), ("unfix", "done"), ("fix", "done")]
 
 
 async def test_a_muted_group_is_listed_apart(operator: httpx.AsyncClient) -> None:
@@ -60,16 +62,43 @@ async def test_a_muted_group_is_listed_apart(operator: httpx.AsyncClient) -> Non
     assert (await operator.get("/api/muted-groups")).json() == []
 
 
+async def test_groups_are_paged_and_say_in_one_word_how_they_stand(shop: Shop, client: Client) -> None:
+    now, operator = shop.app.clock.now(), await client(Role.OPERATOR)
+    ages = {"a": [50, 49, 48], "b": [30, 1], "c": [2]}
+    await shop.app.store.letters.record(
+        [
+            make_letter(make_message(tenant=tenant), make_failure(at=at), at=at, group=group)
+            for group, hours in ages.items()
+            for at, tenant in ((now - timedelta(hours=n), f"t{n}") for n in hours)
+        ]
+    )
+
+    async def page(**params: Any) -> list[tuple[str, str]]:
+        found = (await operator.get("/api/groups", params=params)).json()
+        return [(group["id"], group["standing"]) for group in found]
+
+    assert await page(limit=2) == [("a", "quiet"), ("b", "steady")]
+    assert await page(limit=2, skip=2) == [("c", "new")]
+    assert await page(limit=2, sort="last_seen") == [("b", "steady"), ("c", "new")]
+    assert await page(last="1h", spark=4, limit=1, sort="first_seen") == [("c", "new")]  # whatever time it shows
+    await operator.post("/api/groups/a/mute", json={"seconds": 3600, "why": "we know"})
+    assert await page(limit=1) == [("b", "steady")]
+    assert await page(limit=1, skip=1) == [("c", "new")]
+    assert await page(limit=1, with_muted="true") == [("a", "muted")]
+    assert (await operator.get("/api/groups/b")).json()["tenants"] == ["t1", "t30"]
+    assert (await operator.get("/api/groups", params={"skip": 10_001})).status_code == 422
+
+
 @pytest.mark.parametrize(
     ("route", "body", "status"),
     [
         ("fix", {"version": "two words"}, 400),
-        ("fix", {"version": ""}, 422),
+        ("fix", {"version": ""}, 400),
         ("fix", {}, 422),
         ("fix", {"version": "1", "in": "1"}, 422),
         ("mute", {"seconds": 0, "why": "x"}, 422),
         ("mute", {"seconds": 60}, 422),
-        ("mute", {"seconds": 60, "why": ""}, 422),
+        ("mute", {"seconds": 60, "why": ""}, 400),
         ("mute", {"seconds": 60, "why": "  "}, 400),
     ],
 )

@@ -6,7 +6,8 @@ from typing import Any
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from redrive.access.tokens import Role, Tokens
+from redrive.access.actors import Role
+from redrive.access.tokens import Tokens
 from redrive.admin import health
 from redrive.admin.api import create_api
 from redrive.errors import StoreUnavailable
@@ -27,7 +28,7 @@ async def test_it_lives_whatever_its_store_does(client: Client, shop: Shop, monk
 
 
 async def test_it_is_ready_when_store_and_transports_are(client: Client) -> None:
-    answer = await (await client(None)).get("/readyz")
+    answer = await (await client(Role.VIEWER)).get("/readyz")
     assert answer.status_code == 200
     assert answer.json() == {"status": "ok", "checks": {"store": "ok", "transports.default": "ok"}}
 
@@ -36,7 +37,7 @@ async def test_it_says_which_backend_is_not_ready_and_why(
     client: Client, shop: Shop, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(shop.app.store, "check", away)
-    answer = await (await client(None)).get("/readyz")
+    answer = await (await client(Role.VIEWER)).get("/readyz")
     assert answer.status_code == 503
     assert answer.json()["checks"] == {
         "store": "redrive.db is unavailable: the disk is full",
@@ -47,7 +48,7 @@ async def test_it_says_which_backend_is_not_ready_and_why(
 async def test_a_backend_that_hangs_is_not_ready(client: Client, shop: Shop, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(shop.app.store, "check", asyncio.Event().wait)
     monkeypatch.setattr(health, "_PATIENCE", 0.01)
-    answer = await (await client(None)).get("/readyz")
+    answer = await (await client(Role.VIEWER)).get("/readyz")
     assert answer.status_code == 503
     assert "no answer" in answer.json()["checks"]["store"]
 
@@ -90,7 +91,7 @@ def _samples(text: str) -> dict[tuple[str, ...], float]:
 
 async def test_every_answer_is_safe_in_a_browser(client: Client) -> None:
     http = await client(Role.VIEWER)
-    for path in ("/", "/console/main.js", "/api/stats", "/api/nothing", "/healthz"):
+    for path in ("/", "/console/groups", "/api/stats", "/api/nothing", "/healthz"):
         headers = (await http.get(path)).headers
         assert headers["x-content-type-options"] == "nosniff"
         assert headers["x-frame-options"] == "DENY"
@@ -110,6 +111,13 @@ async def test_every_answer_is_safe_in_a_browser(client: Client) -> None:
         ("127.0.0.1.evil.test", 421),
         ("localhost.evil.test:8321", 421),
         ("", 421),
+        ("localhost:80:evil", 421),
+        ("[::1]evil", 421),
+        ("[::1", 421),
+        ("127.0.0.1.evil", 421),
+        ("user@localhost", 421),
+        ("localhost:evil", 421),
+        ("localhost, evil.test", 400),
     ],
 )
 async def test_on_loopback_another_name_is_refused(shop: Shop, host: str, status: int) -> None:
@@ -126,8 +134,9 @@ async def test_on_loopback_metrics_need_no_token(shop: Shop, tokens: Tokens) -> 
         assert (await http.get("/api/stats")).status_code == 401
 
 
-GO_ON_BEHIND = (("post", "/api/replays"), ("post", "/api/replays/{id}/resume"))
+GO_ON_BEHIND = (("post", "/api/replays"), ("post", "/api/replays/{id}/resume"), ("post", "/api/replays/of-letters"))
 """What answers before it is done."""
+MAKE = (("post", "/api/tokens"),)
 
 
 async def test_the_openapi_document_is_whole(client: Client) -> None:
@@ -136,7 +145,7 @@ async def test_the_openapi_document_is_whole(client: Client) -> None:
         for method, operation in operations.items():
             assert operation["x-role"], path
             assert ("security" in operation) is (operation["x-role"] != "anyone")
-            ok = "202" if (method, path) in GO_ON_BEHIND else "200"
+            ok = "202" if (method, path) in GO_ON_BEHIND else "201" if (method, path) in MAKE else "200"
             assert "schema" in next(iter(operation["responses"][ok]["content"].values())), path
     for reference in _references(document):
         node: Any = document

@@ -5,7 +5,7 @@ from urllib.parse import quote
 import msgspec
 import pytest
 
-from redrive.access.tokens import Role
+from redrive.access.actors import Role
 from redrive.forensics.query import Query
 from redrive.telemetry.events import MessageBuried
 from tests.admin.conftest import Client, Shop

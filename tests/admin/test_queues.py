@@ -8,7 +8,7 @@ from typing import Any
 import httpx
 import pytest
 
-from redrive.access.tokens import Role
+from redrive.access.actors import Role
 from redrive.testing.waiting import until
 from redrive.worker import Worker
 from tests.admin.conftest import SECRET, Client, Shop
@@ -36,10 +36,8 @@ async def test_a_source_is_paused_and_resumed_and_both_are_in_the_audit_trail(
     assert ended == {"ended": first["pause"]}
     assert (await operator.post("/api/pauses/resume", json={"source": "orders"})).json() == {"ended": None}
     trail = (await (await client(Role.ADMIN)).get("/api/audit")).json()
-    assert [(line["action"], line["actor"]) for line in trail] == [
-        ("resume", first["pause"]["by"]),
-        ("pause", first["pause"]["by"]),
-    ]
+    assert {line["actor"] for line in trail} == {first["pause"]["by"]}
+    assert [line["action"] for line in trail] == ["resume", "resume", "pause", "pause"], "what changed nothing, too"
 
 
 @pytest.mark.parametrize(

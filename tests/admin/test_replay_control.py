@@ -8,7 +8,7 @@ from typing import Any, cast
 import httpx
 import pytest
 
-from redrive.access.tokens import Role
+from redrive.access.actors import Role
 from redrive.admin.background import Background
 from redrive.service import Service
 from redrive.telemetry.events import MessageBuried
@@ -104,7 +104,7 @@ SENSELESS: list[tuple[dict[str, object], int, str]] = [
     ({"ramp": [0, 100]}, 400, "percent of the selection"),
     ({"ramp": [101]}, 422, "ramp"),
     ({"guard": 5, "guarded": False}, 400, "guarded: false"),
-    ({"deadline_seconds": 0}, 422, "deadline_seconds"),
+    ({"deadline_seconds": 0}, 400, "deadline=0:00:00"),
     ({"deadline_seconds": 1e12}, 422, "deadline_seconds"),
 ]
 

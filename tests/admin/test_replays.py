@@ -5,9 +5,13 @@ from collections.abc import Awaitable, Callable
 
 import httpx
 import pytest
+from msgspec.structs import replace
 
-from redrive.access.tokens import Role
+from redrive.access.actors import Role
+from redrive.model import State
+from redrive.stores.base import EntryStatus
 from redrive.telemetry.events import Event, LetterResolved, MessageBuried, ReplayMoved
+from redrive.testing.builders import make_letter, make_message
 from tests.admin.conftest import Client, Shop
 
 
@@ -110,3 +114,35 @@ async def test_what_is_wrong_with_an_order_is_said(
 ) -> None:
     answer = await http.post("/api/replays", json=order)
     assert (answer.status_code, says in answer.json()["error"]) == (status, True), answer.text
+
+
+async def test_lines_of_the_ledger_are_found_by_a_text_in_pages(client: Client, shop: Shop) -> None:
+    letters = [make_letter(make_message(source="orders", id=f"m{number}")) for number in range(9)]
+    await shop.app.store.letters.record(letters)
+    await shop.app.store.letters.move([letters[8].id], expect=list(State), to=State.ARCHIVED, now=shop.app.clock.now())
+    operator = await client(Role.OPERATOR)
+    order = {"query": {"sources": ["orders"]}, "id": "r", "rate": 0.001, "guarded": False}
+    assert (await operator.post("/api/replays", json=order)).status_code == 202
+    lines, _ = await shop.app.store.ledger.entries("r")
+    told = [
+        replace(line, status=EntryStatus.FAILED, note=f"The gateway is away, password=hunter2, try {number}")
+        for number, line in enumerate(lines)
+        if number % 2
+    ]
+    await shop.app.store.ledger.mark(told)
+
+    async def found(text: str, **more: str) -> list[str]:
+        ids, after = list[str](), None
+        while True:
+            wanted = {"text": text, "limit": "3", **more} | ({"after": after} if after else {})
+            page = (await operator.get("/api/replays/r/entries", params=wanted)).json()
+            assert len(page["entries"]) <= 3
+            ids += [entry["letter"] for entry in page["entries"]]
+            if (after := page["after"]) is None:
+                return ids
+
+    assert await found("GATEWAY is away") == [line.letter for line in told]
+    assert await found("gateway", status="failed") == [line.letter for line in told]
+    assert await found("gateway", status="resolved") == []
+    assert await found(lines[0].letter) == [lines[0].letter]
+    assert await found("hunter2") == [], "what is masked cannot be searched"

@@ -5,7 +5,7 @@ import re
 import pytest
 from litestar import Litestar, Router, get
 
-from redrive.access.tokens import Role
+from redrive.access.actors import Role
 from redrive.admin.access import handlers_of
 from redrive.admin.api import create_api
 from redrive.errors import ConfigError
@@ -15,13 +15,19 @@ from tests.admin.conftest import Client, Shop
 # the whole table, so that a change of a role is seen in a review
 ROLES = {
     "GET /": None,
-    "GET /console/{name}": None,
+    "GET /console": None,
+    "GET /console/{path}": None,
+    "GET /assets/{tree}/{path}": None,
     "GET /healthz": None,
     "GET /readyz": None,
     "GET /openapi.json": None,
     "GET /docs": None,
     "GET /docs/openapi.json": None,
     "GET /docs/{path}": None,
+    "GET /api/login": None,
+    "GET /login": None,
+    "GET /login/callback": None,
+    "POST /logout": None,
     "GET /metrics": Role.VIEWER,
     "GET /api/letters": Role.VIEWER,
     "GET /api/letters/{id}": Role.VIEWER,
@@ -29,12 +35,22 @@ ROLES = {
     "GET /api/groups": Role.VIEWER,
     "GET /api/groups/{id}": Role.VIEWER,
     "GET /api/muted-groups": Role.VIEWER,
+    "GET /api/letters/{id}/lineage": Role.VIEWER,
+    "GET /api/settings": Role.ADMIN,
+    "GET /api/groups/{id}/differs": Role.VIEWER,
+    "POST /api/groups/{id}/assign": Role.OPERATOR,
+    "POST /api/groups/{id}/notes": Role.OPERATOR,
+    "GET /api/groups/{id}/notes": Role.VIEWER,
     "POST /api/groups/{id}/fix": Role.OPERATOR,
     "POST /api/groups/{id}/unfix": Role.OPERATOR,
     "POST /api/groups/{id}/mute": Role.OPERATOR,
     "POST /api/groups/{id}/unmute": Role.OPERATOR,
+    "GET /api/events": Role.VIEWER,
+    "GET /api/series": Role.VIEWER,
+    "GET /api/overview": Role.VIEWER,
     "GET /api/stats": Role.VIEWER,
     "GET /api/fairness": Role.VIEWER,
+    "GET /api/systems": Role.VIEWER,
     "GET /api/sources": Role.VIEWER,
     "GET /api/pauses": Role.VIEWER,
     "GET /api/held-keys": Role.VIEWER,
@@ -63,7 +79,31 @@ ROLES = {
     "POST /api/replays/{id}/pause": Role.OPERATOR,
     "POST /api/replays/{id}/resume": Role.OPERATOR,
     "GET /api/audit": Role.ADMIN,
+    "GET /api/audit/verify": Role.ADMIN,
+    "POST /api/letters/{id}/unmask": Role.VIEWER,
+    "GET /api/tokens": Role.ADMIN,
+    "POST /api/tokens": Role.ADMIN,
+    "POST /api/tokens/{id}/rotate": Role.ADMIN,
+    "DELETE /api/tokens/{id}": Role.ADMIN,
+    "GET /api/approvals": Role.OPERATOR,
+    "GET /api/approvals/{id}": Role.OPERATOR,
+    "POST /api/approvals/{id}/approve": Role.OPERATOR,
+    "POST /api/approvals/{id}/refuse": Role.OPERATOR,
+    "POST /api/approvals/{id}/withdraw": Role.OPERATOR,
     "GET /api/doctor": Role.ADMIN,
+    "POST /api/count": Role.VIEWER,
+    "POST /api/letters/{id}/preview": Role.OPERATOR,
+    "POST /api/letters/purge": Role.ADMIN,
+    "POST /api/replays/of-letters": Role.OPERATOR,
+    "POST /api/export": Role.ADMIN,
+    "POST /api/import": Role.ADMIN,
+    "GET /api/audit/lines": Role.ADMIN,
+    "GET /api/audit/checkpoint": Role.ADMIN,
+    "POST /api/audit/verify": Role.ADMIN,
+    "GET /api/repairs": Role.VIEWER,
+    "GET /api/repairs/{id}": Role.VIEWER,
+    "POST /api/repairs": Role.OPERATOR,
+    "POST /api/repairs/{id}/undo": Role.OPERATOR,
 }
 
 
@@ -74,7 +114,7 @@ def test_every_route_names_the_role_it_needs(api: Litestar) -> None:
 @pytest.mark.parametrize("asked", ROLES)
 async def test_each_role_gets_in_where_it_may_and_nowhere_else(client: Client, asked: str) -> None:
     method, path = asked.split()
-    path = re.sub(r"{\w+}", "nothing", path)
+    path = re.sub(r"{\w+}", "nothing", path) + ("?seconds=0" if path == "/api/events" else "")
     needed = ROLES[asked]
     for role in (None, "rdr_unknownids_" + "x" * 43, *Role):
         answer = await (await client(role)).request(method, path)

@@ -9,7 +9,8 @@ from contextlib import asynccontextmanager
 import httpx
 import pytest
 
-from redrive.access.tokens import Role, Tokens
+from redrive.access.actors import Role
+from redrive.access.tokens import Tokens
 from redrive.admin.scrape import Scrape
 from redrive.errors import UsageError
 from redrive.telemetry.events import MessageBuried

@@ -10,7 +10,8 @@ from pathlib import Path
 import httpx
 import pytest
 
-from redrive.access.tokens import Role, Tokens
+from redrive.access.actors import Role
+from redrive.access.tokens import Tokens
 from redrive.admin.api import admit
 from redrive.errors import ConfigError
 from tests.admin.conftest import Shop
@@ -31,7 +32,7 @@ async def slow(body: dict) -> None:
 
 
 async def test_up_answers_with_the_token_it_printed_and_ends_cleanly(tmp_path: Path) -> None:
-    async with redrive(tmp_path, "up", "--port", "0") as up:
+    async with redrive(tmp_path, "up", "--port", "0", "--print-token") as up:
         address = await up.line(r"(http://127\.0\.0\.1:\d+/)#token=(rdr_[\w-]+)")
         await up.line("Ctrl-C")
         headers = {"Authorization": f"Bearer {address[2]}"}
@@ -94,9 +95,9 @@ async def test_the_second_ctrl_c_ends_at_once(tmp_path: Path) -> None:
 
 async def test_the_demonstration_shows_a_life_and_ends_cleanly(tmp_path: Path) -> None:
     async with redrive(tmp_path, "demo", "--port", "0", "--dir", str(tmp_path / "demo")) as demo:
-        await demo.line(r"http://127\.0\.0\.1:\d+/#token=rdr_")
+        await demo.line(r"http://127\.0\.0\.1:\d+/#token=rdr_", timeout=300)  # it makes a past first
         await demo.line(r"redrive --store sqlite:////\S+demo\.db groups")
-        await demo.line(r"sent \d+, letters")
+        await demo.line(r"sent \d+, letters", timeout=300)
         assert await demo.end(signal.SIGINT) == 0
         await demo.line("The letters are still in")
     assert (tmp_path / "demo" / "demo.db").exists()

@@ -5,8 +5,10 @@ from datetime import timedelta
 import msgspec
 import pytest
 
-from redrive.access.tokens import KIND, Role, Tokens, UnknownToken
+from redrive.access.actors import Role
+from redrive.access.tokens import KIND, Tokens, UnknownToken
 from redrive.errors import StoreUnavailable, UsageError
+from redrive.testing.clock import ManualClock
 from tests.admin.conftest import Shop
 
 
@@ -47,6 +49,18 @@ async def test_a_revoked_token_opens_nothing_in_any_process(shop: Shop, tokens: 
     assert await another.check(text) is None
     assert not await tokens.any()
     assert [one.revoked for one in await tokens.list()] == [True]
+
+
+async def test_two_secrets_of_a_token_open_for_as_long_as_they_overlap(shop: Shop) -> None:
+    clock = ManualClock()
+    tokens = Tokens(shop.app.store.documents, clock)
+    made, first = await tokens.create("ci", Role.VIEWER)
+    _, second = await tokens.rotate(made.id, overlap=timedelta(hours=1))
+    assert [await tokens.check(text) is not None for text in (first, second)] == [True, True]
+    _, third = await tokens.rotate(made.id, overlap=timedelta(hours=1))
+    assert [await tokens.check(text) is not None for text in (first, second, third)] == [False, True, True]
+    await clock.advance(timedelta(hours=1).total_seconds())
+    assert [await tokens.check(text) is not None for text in (second, third)] == [False, True]
 
 
 async def test_revoking_what_is_not_there_says_so(tokens: Tokens) -> None:

@@ -14,6 +14,7 @@ from redrive.alerts.notifiers import open_notifier
 from redrive.service import Service
 from redrive.testing.clock import ManualClock
 from redrive.testing.waiting import until
+from tests.actors import acting
 from tests.alerts.conftest import an_alert, an_app
 from tests.alerts.receiver import Receiver
 from tests.servers.fixtures import StartsMonitor
@@ -48,7 +49,7 @@ async def test_an_alert_arrives_once_and_resolves(alertmanager: Alertmanager, re
         for one in (alerts, another, alerts):
             one.report(an_alert("QueueFilling:dlq", at=datetime.now(UTC), source="dlq", labels={"team": "shop"}))
         firing = (await receiver.got(1))[0]
-        await Service(app).resolve("QueueFilling:dlq", actor="ann")
+        await Service(app).resolve("QueueFilling:dlq", actor=acting("ann"))
         await until(lambda: any(one.json["status"] == "resolved" for one in receiver.requests))
     sent = firing.json
     assert (sent["status"], len(sent["alerts"])) == ("firing", 1)

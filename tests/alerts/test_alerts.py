@@ -17,6 +17,7 @@ from redrive.telemetry.events import (
     IncidentMoved,
 )
 from redrive.testing.clock import ManualClock
+from tests.actors import acting
 from tests.alerts.conftest import Remembering, an_alert, on_every_store, seen
 from tests.alerts.test_rules import rounds
 
@@ -145,7 +146,7 @@ async def test_an_open_alert_is_sent_again_to_who_takes_silence_for_its_end(app:
     kinds = [kind for one in notifiers for kind, _ in one.told]
     assert kinds.count("opened") == 1
     assert kinds.count("repeated") == 2  # once a minute, by one of them
-    await Service(app).resolve("k", actor="ann")
+    await Service(app).resolve("k", actor=acting("ann"))
     for _ in range(12):
         for one in processes:
             await one.round()
@@ -161,10 +162,10 @@ async def test_what_a_person_does_is_told_too_and_stands_in_the_audit_trail(
     alerts.report(an_alert())
     await rounds(alerts, clock)
     [incident] = await service.incidents.list()
-    await service.acknowledge(incident.id, actor="ann")
+    await service.acknowledge(incident.id, actor=acting("ann"))
     await rounds(alerts, clock)
-    await service.annotate(incident.id, "the provider is down", actor="ann")
-    await service.resolve(incident.id, actor="bob")
+    await service.annotate(incident.id, "the provider is down", actor=acting("ann"))
+    await service.resolve(incident.id, actor=acting("bob"))
     await rounds(alerts, clock)
     assert [kind for kind, _ in notifier.told] == ["opened", "acknowledged", "resolved"]
     assert [one.by for one in notifier.notices] == ["", "ann", "bob"]

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from redrive.access.tokens import Role
+from redrive.access.actors import Role
 from redrive.alerts.incidents import Timing
 from redrive.service import Service
 from tests.admin.conftest import Client, Shop, api, client, shop, tokens

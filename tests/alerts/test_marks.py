@@ -13,6 +13,7 @@ from redrive.telemetry.events import GroupDeployed, MessageBuried
 from redrive.testing.builders import make_failure, make_letter
 from redrive.testing.clock import ManualClock
 from redrive.upkeep.fixes import Fixes
+from tests.actors import acting
 from tests.alerts.conftest import Remembering, an_alert, on_every_store
 
 
@@ -32,7 +33,7 @@ async def test_a_muted_group_sends_no_alert_and_comes_back_by_itself(
     service = Service(app)
     await buried(app, "loud")
     await buried(app, "quiet")
-    await service.mute("quiet", timedelta(hours=2), actor="me", why="we know")
+    await service.mute("quiet", timedelta(hours=2), actor=acting("me"), why="we know")
     await alerts.round()
     assert notifier.told == [("opened", "NewGroup:loud")]
     alerts.report(an_alert("own", group="quiet"))  # of a system, say
@@ -50,7 +51,7 @@ async def test_what_was_told_of_a_group_before_it_was_muted_is_resolved(
     alerts.listen()
     await buried(app, "quiet")
     await alerts.round()
-    await Service(app).mute("quiet", timedelta(hours=2), actor="me", why="we know")
+    await Service(app).mute("quiet", timedelta(hours=2), actor=acting("me"), why="we know")
     await alerts.round()
     assert notifier.told == [("opened", "NewGroup:quiet"), ("resolved", "NewGroup:quiet")]
 
@@ -61,7 +62,7 @@ async def test_a_regression_is_told_until_it_is_fixed_anew_whoever_saw_it(
 ) -> None:
     service = Service(app)
     await buried(app, "g", "1.4.1")
-    await service.fix("g", "1.4.2", actor="me")
+    await service.fix("g", "1.4.2", actor=acting("me"))
     await clock.advance(1)
     letter = await buried(app, "g", "1.4.2")
     await Fixes(app.store, service.replays, app.events, clock).cycle()  # another process, which has died since
@@ -69,7 +70,7 @@ async def test_a_regression_is_told_until_it_is_fixed_anew_whoever_saw_it(
     [notice] = notifier.notices
     assert notice.alert.name == "GroupRegressed"
     assert f"letter {letter.id} died on 1.4.2" in notice.alert.summary
-    await service.fix("g", "1.4.3", actor="me")
+    await service.fix("g", "1.4.3", actor=acting("me"))
     await clock.advance(200)
     await alerts.round()
     assert [kind for kind, _ in notifier.told] == ["opened", "resolved"]

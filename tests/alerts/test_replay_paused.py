@@ -16,6 +16,7 @@ from redrive.forensics.query import Query
 from redrive.service import Service
 from redrive.testing.builders import make_letter
 from redrive.testing.clock import ManualClock
+from tests.actors import acting
 from tests.alerts.conftest import Remembering, an_app
 
 DEADLINE = timedelta(minutes=1)
@@ -27,7 +28,9 @@ async def shop(clock: ManualClock) -> AsyncIterator[Redrive]:
     """Four dead letters, a guarded replay `r1` of them, and no worker: nobody tells what becomes of the canary."""
     async with an_app(clock, new_group=False, exhausted=None) as app:
         await app.store.letters.record([make_letter(at=clock.now()) for _ in range(4)])
-        await Service(app).replay(Query(), every=True, actor="ann", id="r1", guard=Guard(canary=1), deadline=DEADLINE)
+        await Service(app).replay(
+            Query(), every=True, actor=acting("ann"), id="r1", guard=Guard(canary=1), deadline=DEADLINE
+        )
         yield app
 
 
@@ -60,7 +63,7 @@ async def test_one_that_paused_by_itself_is_an_incident_until_it_goes_on(
     [notice] = notifier.notices
     assert "replay r1 of 4 letters is paused: nothing was heard for 1 min" in notice.alert.summary
     assert (notice.alert.details["replay"], notice.alert.details["by"]) == ("r1", "deadline")
-    await Service(shop).resume_replay("r1", actor="bob")
+    await Service(shop).resume_replay("r1", actor=acting("bob"))
     await _rounds(alerts, clock, 13)
     assert notifier.told == [OPENED, RESOLVED]
 
@@ -82,7 +85,7 @@ async def test_one_that_is_cancelled_needs_nobody_any_more(
     alerts = Alerts.of(shop, notifiers=[notifier])
     alerts.listen()
     await _rounds(alerts, clock)
-    await Service(shop).cancel_replay("r1", actor="bob")
+    await Service(shop).cancel_replay("r1", actor=acting("bob"))
     await _rounds(alerts, clock, 13)
     assert notifier.told == [OPENED, RESOLVED]
 
@@ -90,7 +93,7 @@ async def test_one_that_is_cancelled_needs_nobody_any_more(
 async def test_a_pause_by_hand_is_no_incident(shop: Redrive, clock: ManualClock, notifier: Remembering) -> None:
     alerts = Alerts.of(shop, notifiers=[notifier])
     alerts.listen()
-    await Service(shop).pause_replay("r1", actor="bob", why="lunch")
+    await Service(shop).pause_replay("r1", actor=acting("bob"), why="lunch")
     await _rounds(alerts, clock)
     assert notifier.told == []
 
@@ -98,7 +101,9 @@ async def test_a_pause_by_hand_is_no_incident(shop: Redrive, clock: ManualClock,
 async def test_it_can_be_switched_off(clock: ManualClock, notifier: Remembering) -> None:
     async with an_app(clock, new_group=False, exhausted=None, replay_paused=False) as app:
         await app.store.letters.record([make_letter(at=clock.now()) for _ in range(4)])
-        await Service(app).replay(Query(), every=True, actor="ann", id="r1", guard=Guard(canary=1), deadline=DEADLINE)
+        await Service(app).replay(
+            Query(), every=True, actor=acting("ann"), id="r1", guard=Guard(canary=1), deadline=DEADLINE
+        )
         await _run(app, clock)
         alerts = Alerts.of(app, notifiers=[notifier])
         alerts.listen()

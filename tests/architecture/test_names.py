@@ -10,7 +10,7 @@ from pathlib import Path
 from redrive.systems.discover import systems
 
 REDRIVE = Path(__file__).parents[2] / "src" / "redrive"
-OWN_ROOMS = {"systems", "integrations"}
+OWN_ROOMS = {"systems", "integrations", "demo"}
 ALLOWED = {
     # what others call so
     ("files", "stores/redis/access.py"): "importlib.resources.files",
@@ -24,6 +24,8 @@ ALLOWED = {
     ("workflow", "transports/rabbitmq/pika_internals.py"): "pika calls its way to a connection so",
     ("pipeline", "transports/postgresql/sending.py"): "a pipeline of psycopg",
     ("email", "alerts/notifiers/http.py"): "email.utils of the standard library",
+    ("email", "access/claims.py"): "a claim of OpenID Connect",
+    ("email", "config/settings.py"): "a scope of OpenID Connect",
 }
 PROSE = {"files"}  # an ordinary word: only where it is a command, a setting, a scheme or the whole text
 

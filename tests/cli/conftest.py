@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.cli.served import served
 from tests.cli.world import Shell, World
 
 
@@ -41,8 +42,31 @@ def template(tmp_path_factory: pytest.TempPathFactory) -> World:
     return World.made(Shell(tmp_path_factory.mktemp("template")))
 
 
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """Tests of a module that says `BOTH_HOMES = True` run twice: on a store, and against a server that has it."""
+    only = getattr(metafunc.function, "on_a_store", False)
+    if "home" in metafunc.fixturenames and getattr(metafunc.module, "BOTH_HOMES", False) and not only:
+        metafunc.parametrize("home", ["store", "server"], indirect=True)
+
+
 @pytest.fixture
-def world(shell: Shell, template: World) -> World:
-    """Six letters in redrive.db: three causes, three sources, every state but those on their way."""
-    shutil.copy(template.shell.place / "redrive.db", shell.place)
-    return World(shell, template.letters)
+def home(request: pytest.FixtureRequest) -> str:
+    return str(getattr(request, "param", "store"))
+
+
+@pytest.fixture
+def world(shell: Shell, template: World, home: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
+    """Six letters in redrive.db: three causes, three sources, every state but those on their way.
+
+    In the home of a server the database is not where commands are run: they reach it through the server, or not at all.
+    """
+    if home == "server":
+        shell.kept = tmp_path_factory.mktemp("kept")
+    file = shutil.copy(template.shell.place / "redrive.db", shell.kept or shell.place)
+    world = World(shell, template.letters)
+    if home == "store":
+        yield world
+        return
+    with served(Path(file)) as server:
+        os.environ |= {"REDRIVE_SERVER": server.url, "REDRIVE_TOKEN": server.token(unmask=True)}
+        yield world

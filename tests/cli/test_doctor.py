@@ -19,6 +19,7 @@ from redrive.flow.replay import KIND
 from redrive.forensics.query import Query
 from redrive.model import State
 from redrive.service import Service
+from tests.actors import acting
 from tests.cli.world import Shell, World, letter
 
 
@@ -201,7 +202,7 @@ def test_a_replay_that_nobody_runs(sound: World) -> None:
     sound.shell.keep([letter(20)])
 
     async def abandoned(service: Service) -> str:
-        replay = await service.replay(Query(message_ids=("m20",)), actor="somebody")
+        replay = await service.replay(Query(message_ids=("m20",)), actor=acting("somebody"))
         document = await service.app.store.documents.get(KIND, replay.id)
         assert document is not None
         return replay.id

@@ -10,6 +10,8 @@ import pytest
 from redrive.service import Service
 from tests.cli.world import World
 
+BOTH_HOMES = True
+
 GROUP = "groupaaaaaaa"
 
 

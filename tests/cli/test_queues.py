@@ -17,16 +17,19 @@ from redrive.flow.storms import KIND as STORM
 from redrive.flow.storms import body_of as storm_body
 from redrive.model import letter_id
 from redrive.upkeep.heartbeat import KIND
+from tests.cli.served import on_a_store
 from tests.cli.world import Shell, World
 
+BOTH_HOMES = True
 
-def test_a_pause_says_who_and_why_everywhere_until_it_is_resumed(world: World) -> None:
+
+def test_a_pause_says_who_and_why_everywhere_until_it_is_resumed(world: World, home: str) -> None:
     shell = world.shell
     done = shell("pause", "orders", "--why", "password=hunter2 is wrong\x1b[31m")
     assert "orders is paused; let it go on with: redrive resume orders" in done.stderr
     [paused] = shell.json("pause", "--list")
     assert (paused["source"], paused["transport"], paused["until"]) == ("orders", "default", None)
-    assert paused["by"].endswith("(cli)")
+    assert ("(cli)" if home == "store" else "a admin (") in paused["by"]
     for words in (("pause", "--list"), ("stats",), ("queue", "orders"), ("doctor",)):
         said = _both(shell(*words, code=None))
         assert "orders" in said
@@ -42,7 +45,7 @@ def test_a_pause_says_who_and_why_everywhere_until_it_is_resumed(world: World) -
     assert shell.json("pause", "--list", code=1) == []
 
 
-def test_a_storm_is_shown_as_one_and_becomes_a_pause_or_ends(world: World) -> None:
+def test_a_storm_is_shown_as_one_and_becomes_a_pause_or_ends(world: World, home: str) -> None:
     shell, name = world.shell, letter_id("default", "orders")
     state = StormState(
         transport="default",
@@ -63,7 +66,7 @@ def test_a_storm_is_shown_as_one_and_becomes_a_pause_or_ends(world: World) -> No
             assert "99 of 120" in " ".join(said.split()), words
         shell(*ends)
     [paused] = shell.json("pause", "--list")
-    assert paused["by"].endswith("(cli)")
+    assert ("(cli)" if home == "store" else "a admin (") in paused["by"]
     assert not paused["storm"]
     shell("resume", "orders")
 
@@ -128,6 +131,7 @@ def test_a_pause_may_end_by_itself(world: World) -> None:
     assert "in 59m" in shell("pause", "--list").stdout or "in 60m" in shell("pause", "--list").stdout
 
 
+@on_a_store
 def test_a_queue_is_shown_page_by_page(world: World) -> None:
     shell = world.shell
     for number in range(3):

@@ -10,14 +10,17 @@ import pytest
 from redrive.flow.guard import Guard
 from redrive.forensics.query import Query
 from redrive.model import State
+from tests.actors import acting
 from tests.cli.world import Shell, World, letter
+
+BOTH_HOMES = True
 
 
 @pytest.fixture
 def begun(shell: Shell) -> Shell:
     """Four letters, and a slow replay `r1` of them that nobody runs yet."""
     shell.keep([letter(number) for number in range(1, 5)])
-    shell.ask(lambda service: service.replay(Query(), every=True, actor="ann", rate=0.5, id="r1"))
+    shell.ask(lambda service: service.replay(Query(), every=True, actor=acting("ann"), rate=0.5, id="r1"))
     return shell
 
 

@@ -14,7 +14,11 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from redrive.model import State
+from redrive.systems.pipeline import PipeStream
+from tests.cli.served import on_a_store
 from tests.cli.world import RAW, Shell, World, letter
+
+BOTH_HOMES = True
 
 
 def _ago(**span: int) -> str:
@@ -36,7 +40,7 @@ FILTERS = [
     (("--since", _ago(days=5), "--before", _ago(days=1)), {"old"}),
     (("--since", "2020-01-01", "--older-than", "1d"), {"old"}),
     (("--text", "MAILBOX"), {"mail", "done"}),
-    (("--text", "not\": \"utf"), {"raw"}),
+    (("--text", "22 6e 6f 74 22"), {"raw"}),  # bytes that are no text, as they are shown
 ]  # fmt: skip
 
 
@@ -103,6 +107,7 @@ def test_pages_follow_each_other_and_say_how(world: World) -> None:
     assert len(ids) == 5
 
 
+@on_a_store
 def test_the_next_page_keeps_global_options(world: World) -> None:
     url = f"sqlite:///{world.shell.place}/redrive.db"
     page = world.shell("--store", url, "letters", "--limit=2", "--after", "9999999999999999.1")
@@ -117,6 +122,7 @@ def test_a_letter_is_found_by_its_id_its_beginning_or_its_message(world: World, 
     assert world.shell.json("show", wanted)["id"] == id
 
 
+@on_a_store
 def test_an_id_that_means_two_letters_names_them(world: World) -> None:
     twins = [letter(9, source="orders"), letter(9, source="mails")]
     world.shell.keep(twins)
@@ -207,6 +213,19 @@ def test_json_is_shown_as_it_was_written(world: World) -> None:
         assert f"{line}\n" in shown
 
 
+def test_a_body_in_a_known_schema_is_shown_in_it(world: World) -> None:
+    body = PipeStream(stream_id="s-1", metadata={"password": "hunter2"}).SerializeToString()
+    world.shell.keep([letter(8, source="docs.ocr", body=body, transport="pipeline")])
+    shown = world.shell("show", "m8").stdout
+    assert "Body as redrive.pipeline.PipeStream (Protobuf)" in shown
+    for line in ('"stream_id": "s-1",', '"password": "[redacted]"'):
+        assert f"{line}\n" in shown
+    decoded = world.shell.json("show", "m8")["decoded"]
+    assert (decoded["format"], decoded["schema"]) == ("Protobuf", "redrive.pipeline.PipeStream")
+    assert world.shell.json("show", "m1")["decoded"] is None
+    assert "Body as" not in world.shell("show", "m1").stdout
+
+
 def test_what_a_letter_waits_for_is_shown(world: World) -> None:
     world.shell.keep([letter(8, depends_on=("m1", "m2"))])
     assert "m1, m2" in world.shell("show", "m8").stdout
@@ -215,6 +234,8 @@ def test_what_a_letter_waits_for_is_shown(world: World) -> None:
 def test_groups_say_what_to_type_next(world: World) -> None:
     shown = world.shell("groups", "--source", "orders").stdout
     assert "3 letters  network  ConnectionError: gateway refused, password=[redacted]" in shown
+    assert "\n    steady  exhausted 1 · pending 2" in shown
+    assert "\n    tenants acme\n" in shown
     assert "pending 2" in shown
     assert "exhausted 1" in shown
     commands = [line.split("redrive ")[1].split() for line in shown.splitlines() if "redrive " in line]
@@ -223,6 +244,7 @@ def test_groups_say_what_to_type_next(world: World) -> None:
         world.shell(*words, *(["--dry-run"] if words[0] == "replay" else []))
 
 
+@on_a_store
 def test_groups_repeat_the_database_in_their_commands(world: World) -> None:
     url = f"sqlite:///{world.shell.place}/redrive.db"
     assert f"redrive --store {url} letters --group" in world.shell("groups", "--store", url).stdout
@@ -231,6 +253,10 @@ def test_groups_repeat_the_database_in_their_commands(world: World) -> None:
 def test_groups_come_largest_first_and_say_when_there_may_be_more(world: World) -> None:
     assert [one["count"] for one in world.shell.json("groups", "--closed")["groups"]] == [3, 2, 1]
     assert "--limit shows more" in world.shell("groups", "--limit", "1").stderr
+    second = world.shell.json("groups", "--closed", "--limit", "1", "--skip", "1")["groups"]
+    assert [one["count"] for one in second] == [2]
+    newest = world.shell.json("groups", "--closed", "--sort", "first_seen")["groups"]
+    assert [one["first_at"] for one in newest] == sorted((one["first_at"] for one in newest), reverse=True)
 
 
 def test_groups_are_of_open_letters_unless_asked_otherwise(world: World) -> None:
@@ -242,6 +268,7 @@ def test_groups_are_of_open_letters_unless_asked_otherwise(world: World) -> None
     assert states("--state", "resolved") == {"resolved"}
 
 
+@on_a_store
 def test_stats_count_letters_and_queues(world: World) -> None:
     world.shell("send", "orders", "x")
     found = world.shell.json("stats")

@@ -9,9 +9,13 @@ from pathlib import Path
 import pytest
 
 from redrive.model import State
+from tests.cli.served import on_a_store
 from tests.cli.world import HEADERS, RAW, Shell, World, letter
 
+BOTH_HOMES = True
 
+
+@on_a_store
 def test_an_export_imported_elsewhere_is_exported_the_same(world: World) -> None:
     world.shell("export", "letters.jsonl")
     world.shell("import", "letters.jsonl", "--store", "sqlite:///new.db")
@@ -43,6 +47,7 @@ def test_many_letters(shell: Shell) -> None:
     assert shell.json("stats", "--store", "sqlite:///new.db")["total"] == 1200
 
 
+@on_a_store
 def test_what_was_on_its_way_waits_again_where_it_arrives(world: World) -> None:
     world.shell("retry", "m1")
     world.shell("export", "letters.jsonl")

@@ -70,6 +70,7 @@ class Shell:
 
     place: Path
     started: list[subprocess.Popen[bytes]] = field(default_factory=list)
+    kept: Path | None = None  # where the database is, if a server has it
 
     def __call__(self, *words: str, code: int | None = 0, input: str | bytes | None = None) -> Result:
         """In this process."""
@@ -121,7 +122,7 @@ class Shell:
         """The same database, without the command line."""
 
         async def asked() -> T:
-            url = f"sqlite:///{self.place / file}"
+            url = f"sqlite:///{(self.kept or self.place) / file}"
             async with Redrive(settings=Settings(store=url, transports={"default": url})) as app:
                 return await work(Service(app))
 

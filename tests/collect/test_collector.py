@@ -8,14 +8,17 @@ from datetime import datetime, timedelta
 
 from redrive.collect.collector import Collector
 from redrive.collect.foreign import failure_of, letter_of
+from redrive.flow.signing import load_keys
 from redrive.forensics.query import Query
 from redrive.model import Category, Letter, Reason
+from redrive.proof import forget
 from redrive.stores.memory import MemoryLetters, MemoryStore
 from redrive.telemetry.events import Event, Events, LetterRefused
-from redrive.testing.builders import make_message
+from redrive.testing.builders import make_letter, make_message
 from redrive.testing.clock import ManualClock
 from redrive.testing.waiting import until
 from redrive.transports.base import Delivery
+from redrive.transports.kafka.dlq import letter_in, record_of
 from redrive.transports.memory import MemoryTransport
 
 LEASE = timedelta(seconds=30)
@@ -97,3 +100,26 @@ async def test_what_makes_its_reader_raise_is_a_letter_and_the_next_one_is_colle
     bad = letters["bad"]
     assert (bad.category, bad.reason, bad.message.body) == (Category.VALIDATION, Reason.UNDECODABLE, b"\xff")
     assert "to read why it died failed: RecursionError: too deep" in bad.last.message
+
+
+async def test_what_we_wrote_is_told_by_the_keys_of_the_store_from_the_first_batch_on() -> None:
+    clock, store = ManualClock(), MemoryStore()
+    transport = MemoryTransport(clock=clock, lease=LEASE)
+    forged = record_of(make_letter(), "dead")  # by somebody without a key, and so is it read by whoever knows none
+    await load_keys(store, clock.now())
+    genuine = record_of(make_letter(make_message(id="ours")), "dead")
+    forget()  # the collector is another process
+    for name, parcel in (("forged", forged), ("genuine", genuine)):
+        headers = tuple((header, value or b"") for header, value in parcel.headers)
+        await transport.send([make_message(id=name, source="dead", headers=headers)])
+
+    def reading(delivery: Delivery, now: datetime) -> Letter:
+        return letter_in(delivery.message.headers, delivery.message) or read(delivery, now)
+
+    collector = Collector(transport, "dead", reading, store, events=Events(), clock=clock, lease=LEASE)
+    running = asyncio.create_task(collector.run())
+    await until(lambda: collector.collected == 2)
+    collector.stop()
+    await running
+    found = (await store.letters.search(Query())).letters
+    assert {(letter.message.source, letter.message.id) for letter in found} == {("dead", "forged"), ("orders", "ours")}

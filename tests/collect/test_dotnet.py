@@ -17,6 +17,7 @@ from redrive.model import State
 from redrive.service import Service
 from redrive.testing.builders import make_message
 from redrive.testing.clock import START
+from tests.actors import acting
 from tests.cli.world import Shell
 from tests.servers import web
 from tests.servers.rabbitmq import GUEST, RabbitMQ
@@ -79,7 +80,7 @@ async def test_their_error_queue_is_understood_and_goes_back_without_their_count
 ) -> None:
     store = f"sqlite:///{tmp_path / 'letters.db'}"
     bury(url, queue, dead, b"{}", headers)
-    Shell(tmp_path).process("--store", store, "collect", f"{url}/{dead}")
+    Shell(tmp_path).process("--store", store, "collect", f"{url}/{dead}", "--allow-source", queue)
     async with make_app(tmp_path, transport=f"{url}?declare=no", store=store) as app:
         (letter,) = await letters(app)
         assert (letter.message.source, letter.message.id, letter.foreign) == (queue, f"of-{queue}", True)
@@ -88,7 +89,7 @@ async def test_their_error_queue_is_understood_and_goes_back_without_their_count
         assert {name for name, _ in letter.message.headers if not name.startswith("redrive")} == THEIRS.keys()
         app.declare(queue)
         service = Service(app)
-        await service.run_replay((await service.replay(Query(), every=True, actor="test")).id)
+        await service.run_replay((await service.replay(Query(), every=True, actor=acting("test"))).id)
         assert [letter.state for letter in await letters(app)] == [State.SENT]
     with pika.BlockingConnection(pika.URLParameters(url)) as connection:
         _, back, body = connection.channel().basic_get(queue, auto_ack=True)

@@ -21,6 +21,7 @@ from redrive.registry import open_transport
 from redrive.service import ReplayReport, Service
 from redrive.stores.base import EntryStatus
 from redrive.testing.waiting import until
+from tests.actors import acting
 from tests.servers.consumers import Consumers
 from tests.servers.kafka import Kafka
 from tests.trouble.helpers import letters
@@ -101,7 +102,7 @@ class Java:
         async with self.app() as app:
             app.declare(self.main.name)
             service = Service(app)
-            replay = await service.replay(Query(ids=ids), actor="test")
+            replay = await service.replay(Query(ids=ids), actor=acting("test"))
             return await service.run_replay(replay.id)
 
     async def report(self, id: str) -> ReplayReport:

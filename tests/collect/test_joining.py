@@ -13,6 +13,7 @@ from redrive.collect.collector import Collector
 from redrive.collect.foreign import failure_of, letter_of
 from redrive.flow.lineage import sent_back
 from redrive.flow.replay import Replays
+from redrive.flow.signing import load_keys
 from redrive.forensics.query import Query
 from redrive.model import Letter, Message, State
 from redrive.stores.base import EntryStatus
@@ -175,8 +176,9 @@ async def test_without_our_header_it_rejoins_by_its_id() -> None:
 
 
 async def test_all_deaths_of_a_message_are_one_letter_for_who_collects_them_for_the_first_time() -> None:
-    """Into a new store: the second record names the letter that the first one becomes in the same batch."""
+    """The second record names the letter that the first one becomes in the same batch; a key of ours signed that."""
     world = World()
+    await load_keys(world.store, world.clock.now())
     first = make_message()
     await world.die(first)
     (dead,) = await world.queue.receive("dead", 1)

@@ -11,16 +11,22 @@ from typing import Any
 
 import pytest
 from confluent_kafka import Producer
+from msgspec.structs import replace
 
 from redrive import Policy, Redrive, constant
 from redrive.collect.collector import Collector
 from redrive.collect.kafka import KafkaReader
+from redrive.flow.signing import load_keys
 from redrive.forensics.query import Query
-from redrive.model import Letter, Reason
+from redrive.model import Letter, Reason, State
 from redrive.service import Service
 from redrive.stores.base import Letters
 from redrive.telemetry.events import LetterRefused
 from redrive.telemetry.metrics import Metrics
+from redrive.testing.builders import make_failure, make_letter, make_message
+from redrive.testing.clock import START
+from redrive.transports.kafka.dlq import record_of
+from tests.actors import acting
 from tests.cli.world import Shell
 from tests.servers.kafka import Kafka
 from tests.trouble.helpers import Told, letters, working
@@ -54,7 +60,7 @@ class Dlq:
         async with self.app() as app:
             app.declare(self.main.name)
             service = Service(app)
-            await service.run_replay((await service.replay(Query(), every=True, actor="test")).id)
+            await service.run_replay((await service.replay(Query(), every=True, actor=acting("test"))).id)
 
 
 @pytest.fixture
@@ -130,7 +136,7 @@ async def test_a_value_with_dlq_metadata_is_understood(dlq: Dlq) -> None:
 
 
 async def test_redrives_own_graves_come_back_whole(dlq: Dlq, tmp_path: Path) -> None:
-    app = dlq.main.app(tmp_path, url={"dlq": dlq.dead.name, "dlq_only": "yes"})
+    app = dlq.main.app(tmp_path, url={"dlq": dlq.dead.name, "dlq_only": "yes"}, store=dlq.store)
 
     @app.handler(dlq.main.name, policy=Policy(attempts=2, backoff=constant("5ms")))
     async def handle(body: int) -> None:
@@ -144,6 +150,22 @@ async def test_redrives_own_graves_come_back_whole(dlq: Dlq, tmp_path: Path) -> 
     assert (letter.message.id, letter.message.tenant, letter.message.headers) == ("m-7", "acme", (("trace", b"1"),))
     assert [failure.attempt for failure in letter.failures] == [1, 2]
     assert letter.reason is Reason.ATTEMPTS
+
+
+async def test_a_crafted_letter_is_one_of_its_own_and_changes_none_that_is_stored(dlq: Dlq) -> None:
+    stored = make_letter(make_message(source=dlq.main.name, body=b"7"), state=State.RESOLVED)
+    crafted = make_letter(replace(stored.message, body=b"8"), make_failure(message="no"), expires_at=START)
+    record = record_of(crafted, dlq.dead.name)  # by somebody who has no key
+    async with dlq.app() as app:
+        await load_keys(app.store, app.clock.now())
+        await app.store.letters.record([stored])
+        before = await app.store.letters.get(stored.id)
+    dlq.dead.produce((None, record.value), headers=record.headers)
+    assert dlq.collect() == 1
+    async with dlq.app() as app:
+        assert await app.store.letters.get(stored.id) == before
+        (other,) = [letter for letter in await letters(app) if letter.id != stored.id]
+    assert (other.message.body, other.foreign, other.expires_at) == (b"8", True, None)
 
 
 async def test_what_says_nothing_is_kept_as_it_is(dlq: Dlq) -> None:

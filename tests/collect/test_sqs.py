@@ -13,6 +13,7 @@ from redrive.forensics.query import Query
 from redrive.model import Category, State
 from redrive.service import Service
 from redrive.testing.builders import make_message
+from tests.actors import acting
 from tests.cli.world import Shell
 from tests.servers.elasticmq import ElasticMQ
 from tests.trouble.helpers import letters, make_app
@@ -77,7 +78,7 @@ async def test_what_sqs_has_dead_lettered_is_explained_and_goes_back_to_its_queu
             assert letter.message.header("tenant") == b"acme"
             app.declare("orders")
             service = Service(app)
-            await service.run_replay((await service.replay(Query(ids=(letter.id,)), actor="test")).id)
+            await service.run_replay((await service.replay(Query(ids=(letter.id,)), actor=acting("test"))).id)
             [sent] = await letters(app, Query(ids=(letter.id,)))
             assert sent.state is State.SENT
         [back] = await received(client, source)
@@ -94,7 +95,7 @@ async def test_what_dies_again_after_a_replay_joins_its_letter(elasticmq_server:
         async with make_app(tmp_path, transport=url, store=f"sqlite:///{tmp_path / 'letters.db'}") as app:
             app.declare("orders")
             service = Service(app)
-            await service.run_replay((await service.replay(Query(), every=True, actor="test")).id)
+            await service.run_replay((await service.replay(Query(), every=True, actor=acting("test"))).id)
         for _ in range(6):
             await client.receive_message(QueueUrl=source, VisibilityTimeout=0)
         assert collected(tmp_path, named(url, "orders-dlq")) == 1
@@ -115,7 +116,7 @@ async def test_a_message_with_all_ten_attributes_goes_back_with_all_ten(
         async with make_app(tmp_path, transport=url, store=f"sqlite:///{tmp_path / 'letters.db'}") as app:
             app.declare("orders")
             service = Service(app)
-            await service.run_replay((await service.replay(Query(), every=True, actor="test")).id)
+            await service.run_replay((await service.replay(Query(), every=True, actor=acting("test"))).id)
         [back] = await received(client, source)
         assert back["MessageAttributes"] == ten
 

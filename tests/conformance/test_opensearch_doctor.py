@@ -45,7 +45,7 @@ async def test_a_cluster_without_a_place_for_copies(opensearch_server: OpenSearc
         for one in await findings(opensearch_server, "?replicas=1", record=True)
         if one.level is Level.WARNING and "yellow" in one.text
     ]
-    assert "3 copies are on no node" in found.text
+    assert "4 copies are on no node" in found.text
     assert "number_of_replicas" in found.mend
 
 

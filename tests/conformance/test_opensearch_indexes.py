@@ -96,13 +96,13 @@ async def test_many_stores_make_the_indexes_at_once(client: AsyncOpenSearch) -> 
     stores = [OpenSearchStore(client, index="special") for _ in range(6)]
     await asyncio.gather(*(store.letters.record([make_letter()]) for store in stores))
     assert await stores[0].letters.count(ALL) == 6
-    assert await indexes(client) == {"special", "special-ledger", "special-documents"}
+    assert await indexes(client) == {"special", "special-ledger", "special-documents", "special-series"}
 
 
 async def test_indexes_that_somebody_else_is_just_making_are_waited_for(client: AsyncOpenSearch) -> None:
     """Until a node has their shards they answer nothing: here none may have them."""
     held = {"settings": {"index.routing.allocation.enable": "none"}}
-    for index in ("special", "special-ledger", "special-documents"):
+    for index in ("special", "special-ledger", "special-documents", "special-series"):
         await client.indices.create(index=index, body=held, params={"wait_for_active_shards": "0"})
     store = OpenSearchStore(client, index="special", timeout=timedelta(minutes=2))
     reading = asyncio.create_task(store.documents.get("kind", "id"))

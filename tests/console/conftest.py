@@ -7,14 +7,18 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
-from playwright.async_api import Browser, Page, async_playwright
+from playwright.async_api import Browser, Page, async_playwright, expect
 
-from redrive.access.tokens import Role, Tokens
+from redrive.access.actors import Role
+from redrive.access.tokens import Tokens
 from redrive.admin.server import Server
 from redrive.telemetry.events import MessageBuried
 from tests.admin.conftest import Shop
 from tests.servers.chromium import Chromium
 
+SOON = 60_000
+"""Milliseconds: on a machine that may have much else to do."""
+expect.set_options(timeout=SOON)
 HOSTILE = '<img src=x onerror="window.owned=1"><script>window.owned=1</script>'
 
 
@@ -57,20 +61,33 @@ async def page(browser: Browser, server: Server) -> AsyncIterator[Page]:
     """Opened with the one-time token. Whatever it complains of, and whatever it asks elsewhere, fails the test."""
     complaints: list[str] = []
     made = await browser.new_page()
-    made.set_default_timeout(10_000)
+    made.set_default_timeout(SOON)
     made.on("console", lambda said: complaints.append(said.text) if said.type in ("error", "warning") else None)
     made.on("pageerror", lambda error: complaints.append(str(error)))
     made.on("request", lambda asked: None if _ours(asked.url, server) else complaints.append(asked.url))
     await made.goto(server.url)
-    await made.wait_for_selector("#letters button")
+    await expect(made.locator("#live")).to_have_text("live", timeout=SOON)
     yield made
     await made.close()
     assert complaints == []
+
+
+def at(server: Server, path: str = "/") -> str:
+    """The address of a page: `at(server, "/groups")`."""
+    return f"http://127.0.0.1:{server.port}" + (path if path.startswith("/#") or path == "/" else f"/console{path}")
 
 
 def _ours(url: str, server: Server) -> bool:
     return url.startswith(f"http://127.0.0.1:{server.port}/")
 
 
-async def token_of(shop: Shop, role: Role) -> str:
-    return (await Tokens(shop.app.store.documents, shop.app.clock).create(role, role))[1]
+async def token_of(shop: Shop, role: Role, name: str = "") -> str:
+    return (await Tokens(shop.app.store.documents, shop.app.clock).create(name or role, role))[1]
+
+
+async def page_of(browser: Browser, server: Server, shop: Shop, role: Role, path: str, name: str = "") -> Page:
+    """Opened by somebody else, with a token of that role."""
+    made = await browser.new_page()
+    made.set_default_timeout(SOON)
+    await made.goto(at(server, f"{path}#token={await token_of(shop, role, name)}"))
+    return made

@@ -1,45 +1,68 @@
-"""What is said of groups on the page, in Chromium."""
+"""The list of groups, in Chromium: paged and sorted by the server, each with how it stands and whom it hit."""
 
 from __future__ import annotations
+
+from datetime import timedelta
 
 import pytest
 from playwright.async_api import Page, expect
 
-from redrive.forensics.query import Query
+from redrive.admin.server import Server
 from redrive.service import Service
+from redrive.testing.builders import make_failure, make_letter, make_message
+from tests.actors import acting
 from tests.admin.conftest import Shop
-from tests.console.conftest import HOSTILE
+from tests.console.conftest import HOSTILE, at
 
 pytestmark = pytest.mark.servers
+MANY = 55
 
 
-async def test_a_group_is_fixed_in_a_version_and_that_is_taken_back(page: Page, shop: Shop) -> None:
-    row = page.locator("#groups tr").first
-    await row.get_by_role("button", name="Fixed in").click()
-    await page.fill("#said input[name=version]", "1.4.2")
-    await page.fill("#said input[name=why]", HOSTILE)
-    await page.get_by_role("button", name="It is fixed").click()
-    await expect(row.locator("[data-standing=fixed]")).to_be_visible()
-    await expect(row).to_contain_text("not deployed yet")
-    marks = await Service(shop.app).marks.all()
-    assert [mark.fix.version for mark in marks.values() if mark.fix] == ["1.4.2"]
-    await row.get_by_role("button", name="Not fixed").click()
-    await expect(row.locator("[data-standing=fixed]")).to_have_count(0)
+@pytest.fixture
+async def many(shop: Shop) -> None:
+    """Groups beyond one page: of `g54` there are the most letters, and they are the oldest."""
+    now = shop.app.clock.now()
+    letters = []
+    for number in range(MANY):
+        died = now - timedelta(hours=number)
+        for _ in range(number + 1):
+            message = make_message(source="mails", tenant=f"tenant-{number}")
+            failure = make_failure(type=f"Error{number:02}", at=died)
+            letters.append(make_letter(message, failure, at=died, group=f"g{number:02}"))
+    await shop.app.store.letters.record(letters)
 
 
-async def test_a_muted_group_leaves_the_list_and_is_counted_beside_it(page: Page, shop: Shop) -> None:
-    total = len(await Service(shop.app).groups(Query()))
-    rows = page.locator("#groups tr")
-    await expect(rows).to_have_count(total)
-    await rows.first.get_by_role("button", name="Mute").click()
-    await page.fill("#said input[name=why]", HOSTILE)
-    await page.get_by_role("button", name="Mute it").click()
-    await expect(rows).to_have_count(total - 1)
-    await expect(page.locator("#muted")).to_have_text("1 muted")
-    await page.click("#muted")
-    await expect(rows).to_have_count(total)
-    muted = page.locator("#groups tr", has=page.locator("[data-standing=muted]"))
-    await expect(muted).to_contain_text(HOSTILE)  # as text
-    assert await page.evaluate("window.owned") is None
-    await muted.get_by_role("button", name="Unmute").click()
-    await expect(page.locator("#muted")).to_be_hidden()
+async def test_groups_are_sorted_and_paged_by_the_server(many: None, page: Page, server: Server) -> None:
+    await page.goto(at(server, "/groups"))
+    rows = page.locator("#groups tbody tr")
+    await expect(rows).to_have_count(50)
+    await expect(rows.first).to_contain_text("Error54")
+    await page.get_by_role("button", name="Next page").click()
+    await expect(rows).to_have_count(MANY + 2 - 50)  # two are the shop's own
+    await expect(page.locator(".pager")).to_contain_text("51–57")
+    await page.reload()
+    await expect(rows).to_have_count(MANY + 2 - 50)
+    await page.get_by_role("button", name="Last seen").click()
+    await expect(rows).to_have_count(50)
+    await expect(rows.first).to_contain_text("Error00")
+    assert "sort=last_seen" in page.url
+    assert "skip" not in page.url
+    await page.get_by_role("button", name="Previous page").wait_for()
+    await expect(page.get_by_role("button", name="Previous page")).to_be_disabled()
+
+
+async def test_a_group_says_how_it_stands_and_whom_it_hit(many: None, page: Page, server: Server, shop: Shop) -> None:
+    service = Service(shop.app)
+    await service.mute("g53", timedelta(hours=1), actor=acting("ann"), why="we know")
+    await service.fix("g52", "2.0", actor=acting("ann"))
+    await page.goto(at(server, "/groups?every=yes&last=1h"))  # the trend is of the last day, whatever is shown
+
+    def row(name: str) -> str:
+        return f"#groups tr[data-row={name}]"
+
+    await expect(page.locator(row("g54"))).to_contain_text("tenant-54")
+    for name, standing in {"g54": "quiet", "g53": "muted", "g52": "fixed", "g08": "new"}.items():
+        await expect(page.locator(f"{row(name)} .pill")).to_have_text(standing)
+    await page.goto(at(server, "/groups?sort=last_seen"))
+    await expect(page.locator("#groups tbody")).to_contain_text(HOSTILE)  # the tenant, as text
+    assert await page.locator("#groups img").count() == 0

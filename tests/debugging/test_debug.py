@@ -160,6 +160,7 @@ def test_the_written_test_fails_as_the_letter_did_and_passes_once_it_is_mended(s
     letter = dead("orders", body, id="a'\"\\b")
     shell.keep([letter])
     done = shell("debug", letter.id, "--handler", "shop:charge", "--pytest", "tests/test_charge.py")
+    assert (shell.place / "tests/test_charge.py").stat().st_mode & 0o777 == 0o600
     assert "look for secrets in it" in done.stderr
     assert pytested(shell, 1).count("ValueError: invalid literal for int() with base 10: 'x'") >= 1
     assert (
@@ -215,8 +216,7 @@ def test_a_message_comes_through_the_wire_as_it_is_or_masked() -> None:
         (("LETTER",), 2, "--handler"),
         (("LETTER", "--handler", "shop", "--pytest", "x.py"), 2, "name the handler"),
         (("LETTER", "--handler", "shop:charge", "--server", "nowhere"), 2, "write its address"),
-        (("LETTER", "--handler", "shop:charge", "--server", "http://127.0.0.1:9"), 2, "which token?"),
-        (("LETTER", "--handler", "shop:charge", "--server", "http://127.0.0.1:9", "--token", "t"), 2, "not answer"),
+        (("LETTER", "--handler", "shop:charge", "--server", "http://127.0.0.1:9"), 2, "not logged in"),
     ],
 )
 def test_what_is_wrong_is_said(shell: Shell, words: tuple[str, ...], code: int, said: str) -> None:

@@ -262,3 +262,18 @@ def test_the_errors_we_name_are_those_of_psycopg() -> None:
         "40P01",
         "40001",
     )
+
+
+async def test_a_statement_ends_in_the_server_when_nobody_waits_for_it(postgresql_url: str, open_link: Opens) -> None:
+    link = open_link(postgresql_url)
+    await link.fetch("SELECT 1")
+    asked = asyncio.create_task(link.fetch("SELECT pg_sleep(3600)", patience=3600))
+    active = "SELECT count(*) FROM pg_stat_activity WHERE state = 'active' AND query = 'SELECT pg_sleep(3600)'"
+    async with asyncio.timeout(60):
+        while await link.fetch(active) != [(1,)]:
+            assert not asked.done()
+        asked.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await asked
+        while await link.fetch(active) != [(0,)]:
+            pass

@@ -42,6 +42,7 @@ class Orders(msgspec.Struct, frozen=True):
     call: int | None = None  # die at this call of the run to a backend, the first being 0
     after: bool = False  # when it was carried out, and not before
     when: dict[str, Any] | None = None  # die when the replay's document is written with these values
+    batch: int | None = None  # letters in a batch: with few of them, the next is claimed while one is sent
     resume: bool = False  # say first that a paused replay goes on
 
     @property
@@ -90,6 +91,8 @@ class Doomed:
 
 async def main(orders: Orders) -> int:
     redrive.flow.replay.LEASE = redrive.flow.running.LEASE = LEASE
+    if orders.batch is not None:
+        redrive.flow.running.FIRST = redrive.flow.running.BATCH = redrive.flow.running.MOST = orders.batch
     settings = replace(Settings(), batch=20, lease=LEASE)
     app = Redrive(transport=orders.url, store=orders.url, settings=settings)
 

@@ -20,6 +20,7 @@ from redrive.model import Letter
 from redrive.service import Service
 from redrive.testing.builders import make_letter, make_message
 from redrive.testing.waiting import until
+from tests.actors import acting
 
 pytestmark = pytest.mark.asyncio
 LETTERS = int(os.environ.get("REDRIVE_REPAIRED", "1000"))
@@ -80,7 +81,7 @@ async def _account(app: Redrive, letters: list[Letter]) -> None:
         number = int(letter.message.body[7:-2])
         now = (await service.find(letter.id)).message.body
         assert now == (b'{"n": %d}' % number if letter.id in said else letter.message.body)
-    undone = await service.repairs.undo(repair.id, actor="test")
+    undone = await service.repairs.undo(repair.id, actor=acting("test"))
     assert (undone.restored, undone.skipped) == (len(said), {})
     for letter in letters:
         assert (await service.find(letter.id)).message == letter.message

@@ -154,7 +154,8 @@ async def test_after_random_kills_every_letter_is_accounted_for(tmp_path: Path) 
     await fill(tmp_path, LETTERS, bad=bad)
     for _ in range(KILLS):
         call = rng.randrange(5, 60)
-        await process(Orders(str(tmp_path), call=call, after=rng.random() < 0.5, resume=rng.random() < 0.7))
+        died = Orders(str(tmp_path), call=call, after=rng.random() < 0.5, resume=rng.random() < 0.7, batch=10)
+        await process(died)
     await to_its_end(tmp_path)
     found = await check(tmp_path)
     assert found.total() == LETTERS

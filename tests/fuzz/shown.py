@@ -10,7 +10,8 @@ from pathlib import Path
 from click.testing import CliRunner
 
 from redrive import Redrive
-from redrive.access.tokens import Role, Tokens
+from redrive.access.actors import Role
+from redrive.access.tokens import Tokens
 from redrive.admin.api import create_api
 from redrive.cli import main
 from redrive.config.load import parsed

@@ -17,6 +17,7 @@ from redrive.model import Letter, State
 from redrive.registry import open_store
 from redrive.service import Service
 from redrive.testing.waiting import until
+from tests.actors import acting
 
 ROOT = Path(__file__).parents[2]
 PATIENCE = 120.0  # seconds
@@ -145,7 +146,7 @@ class Place:
         """Send letters back, all of them if nothing is said of which."""
         async with self.app() as app:
             service = Service(app)
-            replay = await service.replay(Query(**query), every=not query, actor="test")  # type: ignore[arg-type]
+            replay = await service.replay(Query(**query), every=not query, actor=acting("test"))  # type: ignore[arg-type]
             await service.run_replay(replay.id)
 
 

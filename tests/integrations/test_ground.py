@@ -4,22 +4,26 @@ from __future__ import annotations
 
 import asyncio
 import os
+import signal
 import sys
 from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from redrive.errors import ConfigError, StoreUnavailable
 from redrive.flow.lineage import sent_back
+from redrive.flow.signing import load_keys, use_key
 from redrive.forensics.query import Query
 from redrive.integrations.courier import Courier, batches
 from redrive.integrations.letters import failure_of, failure_told, letter_of
 from redrive.integrations.reporter import Reporter
 from redrive.integrations.reports import Died, Noted, Succeeded, packed
-from redrive.integrations.spool import Spool, default_directory
-from redrive.model import Letter, Message, State, letter_id
+from redrive.integrations.spool import Spool, default_directory, filesystem_of
+from redrive.model import LETTER_HEADER, Letter, Message, State, letter_id, with_headers
+from redrive.proof import forget
 from redrive.stores.base import EntryStatus, Letters
 from redrive.stores.memory import MemoryStore
 from redrive.stores.sqlite import open_store
@@ -61,6 +65,7 @@ async def test_what_dies_is_on_disk_at_once_and_in_the_store_soon(tmp_path: Path
 async def test_a_death_after_a_replay_rejoins_its_letter_and_a_success_resolves_it(tmp_path: Path) -> None:
     store, spool = MemoryStore(), Spool(tmp_path / "spool")
     first, second = made("t1"), made("t2")
+    await load_keys(store, NOW)
     await store.letters.record([first, second])
     await store.ledger.freeze("r1", Query(), now=NOW)
     sent = {}
@@ -75,7 +80,9 @@ async def test_a_death_after_a_replay_rejoins_its_letter_and_a_success_resolves_
     courier.end()
     await courier.run()
 
-    spool.put(packed(Succeeded(second.id, NOW, "r1")))
+    reporter = Reporter(url_in(tmp_path), spool=tmp_path / "spool")
+    reporter.delivers = False
+    assert reporter.succeeded(sent[second.id])
     courier = Courier(spool, lambda: store)
     courier.end()
     await courier.run()
@@ -100,6 +107,103 @@ async def test_only_the_message_that_was_sent_back_resolves_its_letter(tmp_path:
     reporter.close()
 
 
+async def test_what_a_producer_claims_in_the_headers_of_a_task_moves_no_letter(tmp_path: Path) -> None:
+    store, spool, letter = MemoryStore(), Spool(tmp_path / "spool"), made("t1")
+    await load_keys(store, NOW)
+    await store.letters.record([letter])
+    await store.ledger.freeze("r1", Query(), now=NOW)
+    [away] = await store.letters.claim(
+        Query(ids=(letter.id,)), to=State.REPLAYING, owner="r1", now=NOW, until=NOW, limit=1, replay="r1"
+    )
+    genuine = sent_back(away, now=NOW, replay="r1")
+    of_another_replay = with_headers(genuine.headers, redrive_replay=b"r2")
+    unsigned = with_headers(genuine.headers, redrive_letter=letter.id.encode(), redrive_retries=b"7")
+    before = await store.letters.get(letter.id)
+    forget()  # its worker has no keys
+    reporter = Reporter(url_in(tmp_path), spool=tmp_path / "spool")
+    reporter.delivers = False
+    for headers in (of_another_replay, unsigned):
+        forged = replace(genuine, headers=headers)
+        assert reporter.succeeded(forged), "who has no keys cannot tell"
+        again = failure_of(OSError("forged"), at=NOW, attempt=2)
+        assert reporter.died(letter_of(forged, [again], transport="x", now=NOW))
+    spool.put(packed(Succeeded(letter.id, NOW, "r1")))  # as an older version reported it
+    courier = Courier(spool, lambda: store)
+    courier.end()
+    await courier.run()
+    assert await store.letters.get(letter.id) == before
+    [other] = [found for found in (await store.letters.search(Query())).letters if found.id != letter.id]
+    assert (other.state, other.retries, other.last.message) == (State.PENDING, 0, "forged")
+    assert await store.ledger.tally("r1") == {EntryStatus.SELECTED: 1}
+
+
+async def test_a_success_that_no_proof_could_travel_with_resolves_only_what_is_on_its_way_back(tmp_path: Path) -> None:
+    store, at_rest, away = MemoryStore(), made("t1"), made("t2")
+    await load_keys(store, NOW)
+    await store.letters.record([at_rest, away])
+    await store.letters.claim(
+        Query(ids=(away.id,)), to=State.REPLAYING, owner="r1", now=NOW, until=NOW, limit=1, replay="r1"
+    )
+    reporter = Reporter(url_in(tmp_path), spool=tmp_path / "spool")
+    reporter.delivers = False
+    for letter in (at_rest, away):
+        claim = ((LETTER_HEADER, letter.id.encode()),)
+        assert reporter.succeeded(replace(letter.message, headers=claim), bare=True)
+    courier = Courier(Spool(tmp_path / "spool"), lambda: store)
+    courier.end()
+    await courier.run()
+    found = {letter.id: letter.state for letter in (await store.letters.search(Query())).letters}
+    assert found == {at_rest.id: State.PENDING, away.id: State.RESOLVED}
+
+
+async def test_what_somebody_put_back_by_hand_resolves_its_letter_by_its_body_alone(tmp_path: Path) -> None:
+    store, letters = MemoryStore(), [made("t1"), made("t2")]
+    await load_keys(store, NOW)
+    await store.letters.record(letters)
+    reporter = Reporter(url_in(tmp_path), spool=tmp_path / "spool")
+    reporter.delivers = False
+    another = replace(letters[0].message, body=b"another")
+    assert all(map(reporter.succeeded_by_hand, (another, letters[1].message)))
+    courier = Courier(Spool(tmp_path / "spool"), lambda: store)
+    courier.end()
+    await courier.run()
+    found = [letter.state for letter in [await store.letters.get(letter.id) for letter in letters] if letter]
+    assert found == [State.PENDING, State.RESOLVED]
+
+
+async def test_a_success_is_proven_by_the_key_of_the_settings_too(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store, letter = MemoryStore(), made("t1")
+    use_key("of the settings")
+    await load_keys(store, NOW)
+    await store.letters.record([letter])
+    genuine = sent_back(letter, now=NOW, by_hand=True)
+    forget()  # its worker is another process
+    reporter = Reporter(url_in(tmp_path), spool=tmp_path / "spool")
+    reporter.delivers = False
+    assert reporter.succeeded(genuine)
+    monkeypatch.setenv("REDRIVE_LINEAGE_KEY", "of the settings")
+    courier = Courier(Spool(tmp_path / "spool"), lambda: store)
+    courier.end()
+    await courier.run()
+    found = await store.letters.get(letter.id)
+    assert found is not None
+    assert found.state is State.RESOLVED
+
+
+async def test_what_an_older_version_reported_is_believed_where_the_store_had_letters(tmp_path: Path) -> None:
+    store, spool, letter = MemoryStore(), Spool(tmp_path / "spool"), made("t1")
+    await store.letters.record([letter])
+    spool.put(packed(Succeeded(letter.id, NOW)))
+    courier = Courier(spool, lambda: store)
+    courier.end()
+    await courier.run()
+    found = await store.letters.get(letter.id)
+    assert found is not None
+    assert found.state is State.RESOLVED
+
+
 class Away:
     """Letters of a store that is away until it is let back."""
 
@@ -116,6 +220,9 @@ class Away:
 
     async def record(self, letters: Sequence[Letter]) -> None:
         await self._letters.record(letters)
+
+    async def count(self, query: Query) -> int:
+        return await self._letters.count(query)
 
 
 class AwayStore(MemoryStore):
@@ -368,3 +475,69 @@ def test_a_store_that_nobody_else_sees_and_a_spool_that_is_a_file_are_refused(tm
     (tmp_path / "file").touch()
     with pytest.raises(ConfigError, match="spool="):
         Reporter(url_in(tmp_path), spool=tmp_path / "file")
+
+
+@pytest.fixture
+def synced(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The files and directories that were asked to be on disk, by name."""
+    names: list[str] = []
+    fsync = os.fsync
+
+    def spied(opened: int) -> None:
+        names.append(Path(os.readlink(f"/proc/self/fd/{opened}")).name)
+        fsync(opened)
+
+    monkeypatch.setattr(os, "fsync", spied)
+    return names
+
+
+def test_a_report_whose_message_is_acknowledged_next_is_on_disk_before(tmp_path: Path, synced: list[str]) -> None:
+    spool = Spool(tmp_path / "spool")
+    spool.put(b"x")
+    [file] = spool.waiting(10)
+    if filesystem_of(spool.directory) in ("ext4", "xfs"):
+        assert synced == [file.name]  # under its last name: that is in the same journal
+    else:
+        assert synced == [f".{file.stem}", "spool"]
+
+
+async def test_a_worker_whose_message_was_acknowledged_before_waits_for_no_disk(
+    tmp_path: Path, synced: list[str]
+) -> None:
+    """While the store is away, the courier asks the disk for what waits, once for each report."""
+    spool = Spool(tmp_path / "spool")
+    spool.put(packed(Died(made("t1"))), waits=False)
+    assert synced == []
+
+    def away() -> MemoryStore:
+        raise StoreUnavailable("store", "away")
+
+    courier = Courier(spool, away)
+    running = asyncio.create_task(courier.run())
+    await until(lambda: synced == [spool.waiting(1)[0].name, "spool"], what="it is on disk")
+    spool.put(packed(Died(made("t2"))), waits=False)
+    await until(lambda: synced.count(spool.waiting(2)[1].name) == 1, what="so is the next")
+    courier.end()
+    await running
+    assert synced.count(spool.waiting(1)[0].name) == 1
+
+
+async def test_a_report_that_waited_for_no_disk_survives_the_kill_of_its_worker(tmp_path: Path) -> None:
+    code = """
+import os, signal, sys
+from redrive.integrations.reporter import Reporter
+from tests.integrations.test_ground import made
+reporter = Reporter(sys.argv[1], spool=sys.argv[2])
+reporter.delivers = False
+assert reporter.died(made("t1"), waits=False)
+os.kill(os.getpid(), signal.SIGKILL)
+"""
+    process = await asyncio.create_subprocess_exec(
+        sys.executable, "-c", code, url_in(tmp_path), str(tmp_path / "spool"), cwd=Path(__file__).parents[2]
+    )
+    assert await process.wait() == -signal.SIGKILL
+    reporter = Reporter(url_in(tmp_path), spool=tmp_path / "spool")
+    reporter.start()
+    await until(lambda: waiting(reporter.directory) == 0, what="it is delivered")
+    reporter.close()
+    assert [letter.message.id for letter in await all_letters(url_in(tmp_path))] == ["t1"]

@@ -33,6 +33,8 @@ def test_the_wheel_holds_the_package_and_its_data(wheel: Path) -> None:
     } <= names
     scripts = ("shared", "add", "fetch", "settle", "extend", "depth", "govern", "listing", "pause", "tenants")
     assert {f"redrive/transports/redis/lua/{script}.lua" for script in scripts} <= names
+    shown = ("index.html", "main.js", "style.css", "pages/overview.js", "vendor/preact.js", "vendor/preact.LICENSE")
+    assert {f"redrive/console/{file}" for file in shown} <= names
     assert any(name.endswith("licenses/LICENSE") for name in names)
     assert not [name for name in names if name.startswith(("tests", "benchmarks", "tools"))]
 
@@ -55,6 +57,8 @@ def test_every_command_shows_its_help_without_its_extra_and_names_it(bare: str) 
         "bullmq": "bullmq",
         "up": "server",
         "demo": "server",
+        "login": "remote",
+        "whoami": "remote",
     }
     for words, (_, told) in said.items():
         extra = needs.get(words.partition(" ")[0], "")

@@ -3,7 +3,18 @@
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from tests.servers import consul, consumers, elasticmq, kafka, mongodb, node, opensearch, opensearch_parts, toxiproxy
+from tests.servers import (
+    consul,
+    consumers,
+    elasticmq,
+    kafka,
+    keycloak,
+    mongodb,
+    node,
+    opensearch,
+    opensearch_parts,
+    toxiproxy,
+)
 from tests.servers.base import Lifecycle
 from tests.servers.chromium import Chromium
 from tests.servers.needs import Needs
@@ -39,6 +50,7 @@ CATALOGUE: dict[str, Entry] = {
     "consumers": Entry(consumers.Consumers.needs, consumers.VERSION),
     "opensearch": Entry(opensearch.OpenSearch.needs, opensearch_parts.VERSION, opensearch.OpenSearch),
     "elasticmq": Entry(elasticmq.ElasticMQ.needs, elasticmq.VERSION, elasticmq.ElasticMQ),
+    "keycloak": Entry(keycloak.Keycloak.needs, keycloak.VERSION, keycloak.Keycloak),
     "toxiproxy": Entry(toxiproxy.Toxiproxy.needs, toxiproxy.VERSION, toxiproxy.Toxiproxy),
     "consul": Entry(consul.Consul.needs, consul.VERSION, consul.Consul),
 }

@@ -17,6 +17,7 @@ from tests.servers.consul import Consul
 from tests.servers.consumers import Consumers
 from tests.servers.elasticmq import ElasticMQ
 from tests.servers.kafka import Kafka
+from tests.servers.keycloak import Keycloak
 from tests.servers.mongodb import MongoDB
 from tests.servers.moto import Moto
 from tests.servers.needs import Needs
@@ -42,6 +43,7 @@ NEEDS_OF_FIXTURE: Mapping[str, Needs] = {
     "pgbouncer_url": PgBouncer.needs,
     "opensearch_server": OpenSearch.needs,
     "elasticmq_server": ElasticMQ.needs,
+    "keycloak_server": Keycloak.needs,
     "moto_server": Moto.needs,
     "consul_server": Consul.needs,
     "prometheus_server": Prometheus.needs,
@@ -189,6 +191,11 @@ def opensearch_server(server_pool: ServerPool) -> OpenSearch:
 @pytest.fixture(scope="session")
 def elasticmq_server(server_pool: ServerPool) -> ElasticMQ:
     return server_pool.shared("elasticmq_server", ElasticMQ)
+
+
+@pytest.fixture(scope="session")
+def keycloak_server(server_pool: ServerPool) -> Keycloak:
+    return server_pool.shared("keycloak_server", Keycloak)
 
 
 @pytest.fixture(scope="session")

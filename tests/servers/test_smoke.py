@@ -1,6 +1,7 @@
 """Each server, used for real by the client its users use."""
 
 import asyncio
+import base64
 import json
 import subprocess
 from collections.abc import Iterator
@@ -31,6 +32,8 @@ from tests.servers.consul import Consul
 from tests.servers.elasticmq import ElasticMQ
 from tests.servers.fixtures import StartsMonitor, StartsServer
 from tests.servers.kafka import Kafka
+from tests.servers.keycloak import Keycloak
+from tests.servers.keycloak_realm import AUDIENCE, CLI, SOURCES
 from tests.servers.mongodb import MongoDB
 from tests.servers.opensearch import OpenSearch
 from tests.servers.postgresql import PostgreSQL, Standby
@@ -297,3 +300,29 @@ async def test_elasticmq_gives_back_what_it_was_given_when_time_has_passed(elast
         elasticmq_server.let_pass(timedelta(minutes=11))
         [message] = (await client.receive_message(QueueUrl=queue))["Messages"]
         assert message["Body"] == "letter"
+
+
+def test_keycloak_signs_who_somebody_is(keycloak_server: Keycloak, http: httpx.Client) -> None:
+    claims = _claims(keycloak_server.access_token("olaf"))
+    assert claims["iss"] == keycloak_server.issuer
+    assert AUDIENCE in claims["aud"]
+    assert "redrive-operator" in claims["roles"]
+    assert claims[SOURCES] == ["mail.*"]
+    started = http.post(
+        http.get(f"{keycloak_server.issuer}/.well-known/openid-configuration").json()["device_authorization_endpoint"],
+        data={"client_id": CLI, "scope": "openid"},
+    )
+    assert started.json()["user_code"]
+
+
+def test_keycloak_takes_a_role_and_gives_it_back(keycloak_server: Keycloak) -> None:
+    keycloak_server.take_role("vera", "redrive-viewer")
+    assert "redrive-viewer" not in _claims(keycloak_server.access_token("vera")).get("roles", ())
+    keycloak_server.give_role("vera", "redrive-viewer")
+    assert "redrive-viewer" in _claims(keycloak_server.access_token("vera"))["roles"]
+
+
+def _claims(token: str) -> dict[str, Any]:
+    body = token.split(".")[1]
+    found: dict[str, Any] = json.loads(base64.urlsafe_b64decode(body + "=" * (-len(body) % 4)))
+    return found

@@ -2,14 +2,18 @@
 
 import base64
 import json
+import urllib.parse
 import urllib.request
+from collections.abc import Mapping
 from typing import Any
 
 # Loopback is never behind a proxy, whatever the environment says.
 _opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
 
 
-def call(method: str, url: str, body: Any = None, credentials: tuple[str, str] | None = None) -> str:
+def call(
+    method: str, url: str, body: Any = None, credentials: tuple[str, str] | None = None, bearer: str | None = None
+) -> str:
     """The text of the answer; an HTTP error status is raised as an OSError."""
     request = urllib.request.Request(url, method=method, headers={"Content-Type": "application/json"})
     if body is not None:
@@ -17,7 +21,16 @@ def call(method: str, url: str, body: Any = None, credentials: tuple[str, str] |
     if credentials is not None:
         token = base64.b64encode(":".join(credentials).encode()).decode()
         request.add_header("Authorization", f"Basic {token}")
-    with _opener.open(request, timeout=10) as response:
+    if bearer is not None:
+        request.add_header("Authorization", f"Bearer {bearer}")
+    with _opener.open(request, timeout=30) as response:
+        text: str = response.read().decode()
+        return text
+
+
+def submit(url: str, form: Mapping[str, str]) -> str:
+    """The text of the answer to a form that was sent."""
+    with _opener.open(url, urllib.parse.urlencode(form).encode(), timeout=30) as response:
         text: str = response.read().decode()
         return text
 

@@ -39,6 +39,7 @@ system = System(
     ),
     transports={"parcels": "parcels_inside:open_transport"},
     stores={"parcels+sqlite": "parcels_inside:open_store"},
+    bodies={"default": "parcels_inside:read_body"},
 )
 """
 
@@ -51,12 +52,13 @@ import click
 from msgspec import Struct
 from msgspec.structs import replace
 
-from redrive.access.tokens import Role
+from redrive.access.actors import Role
 from redrive.cli.lazy import common
 from redrive.cli.session import loaded
 from redrive.collect.foreign import failure_of, letter_of
 from redrive.config.settings import About
 from redrive.doctor.findings import fine
+from redrive.forensics.decoded import Decoded
 from redrive.stores.sqlite import open_store as open_sqlite
 from redrive.transports.base import Depth
 from redrive.telemetry.panels import Row, graph
@@ -93,6 +95,8 @@ def add_metrics(app, metrics):
 
 
 class Reader:
+    vouched = ("parcels",)
+
     def __init__(self, topic, *, transport, source):
         self.transport, self.source = transport, source or "parcels"
 
@@ -104,6 +108,12 @@ class Reader:
 class Parcels(SqliteTransport):
     async def depths(self):
         return {"lost": Depth(0, 0, 0), **await super().depths()}  # there, though nothing may lie in it
+
+
+def read_body(letter):
+    if letter.message.body == b"a torn one":
+        raise RuntimeError("it is torn")
+    return Decoded(format="Words", schema="parcels", value={"label": letter.message.body, "api_key": b"hunter2"})
 
 
 def open_transport(url, *, clock, lease):
@@ -229,15 +239,30 @@ def test_its_store_its_transport_and_its_reader(place: Place) -> None:
     store = f"parcels+sqlite:///{place.work}/letters.db"
     place.redrive("send", "lost", "a blue one", REDRIVE_TRANSPORTS_DEFAULT="parcels://here/")
     collected = place.redrive("--store", store, "collect", "parcels://here/lost", "--json").stdout
-    assert json.loads(collected) == {"collected": 1}
+    assert json.loads(collected) == {"collected": 1, "allowed": 0, "not_allowed": {}}
     (letter,) = json.loads(place.redrive("--store", store, "letters", "--json").stdout)["letters"]
     assert (letter["source"], letter["error_type"]) == ("parcels", "parcels.Lost")
     assert "parcels, lost parcels" in " ".join(place.redrive("collect", "--help").stdout.split())
 
 
+def test_how_it_reads_bodies(place: Place) -> None:
+    place.redrive("send", "lost", "a blue one", REDRIVE_TRANSPORTS_DEFAULT="parcels://here/")
+    place.redrive("send", "lost", "a torn one", REDRIVE_TRANSPORTS_DEFAULT="parcels://here/")
+    place.redrive("collect", "parcels://here/lost")
+    blue, torn = sorted(
+        json.loads(place.redrive("letters", "--json").stdout)["letters"], key=lambda one: one["error_message"]
+    )
+    shown = json.loads(place.redrive("show", blue["id"], "--json").stdout)["decoded"]
+    assert (shown["format"], shown["schema"]) == ("Words", "parcels")
+    assert json.loads(shown["text"]) == {"label": "a blue one", "api_key": "[redacted]"}
+    done = place.redrive("show", torn["id"], "--json")
+    assert json.loads(done.stdout)["decoded"] is None
+    assert f"the system 'parcels' cannot read the body of letter {torn['id']}: RuntimeError" in done.stderr
+
+
 def test_the_server_has_its_routes_its_metrics_and_what_it_prepares(place: Place) -> None:
     server = subprocess.Popen(
-        [sys.executable, "-m", "redrive", "up", "--port", "0"],
+        [sys.executable, "-m", "redrive", "up", "--port", "0", "--print-token"],
         cwd=place.work,
         env={**place.environ, "REDRIVE_PARCELS_DEPOT": "yard"},
         stdout=subprocess.PIPE,

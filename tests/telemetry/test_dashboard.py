@@ -27,6 +27,7 @@ from redrive.systems.workflow.metrics import metrics_of
 from redrive.telemetry.events import Events
 from redrive.telemetry.metrics import Metrics
 from redrive.testing.waiting import until
+from tests.actors import acting
 from tests.admin.process import Process, redrive
 from tests.cli.conftest import place, shell
 from tests.cli.world import Shell
@@ -159,7 +160,7 @@ async def test_every_query_of_the_core_runs_and_finds_something(seen: Seen, app:
     await seen.until('redrive_messages_total{outcome="done"}')  # 0 from the start, so that rates see the first
     await send(app, range(40))
     await seen.until('sum(max by (source, state) (redrive_letters{state="pending"})) == 8')
-    await Service(app).replay(Query(), every=True, actor="ann")  # which the upkeep of the worker runs
+    await Service(app).replay(Query(), every=True, actor=acting("ann"))  # which the upkeep of the worker runs
     await seen.until("sum(redrive_letters_resolved_total) == 8")
     await send(app, range(100, 140))
     await app.send("orders", 7, delay="1h")

@@ -20,6 +20,7 @@ from redrive.service import Service
 from redrive.telemetry.events import BatchSettled, Event, LetterResolved, MessageBuried
 from redrive.telemetry.tracing import trace
 from redrive.worker import Worker
+from tests.actors import acting
 
 
 class Traced:
@@ -68,7 +69,7 @@ async def test_the_trace_survives_retries_burial_and_replay(traced: Traced) -> N
     sent = await traced.send("orders", {"id": 7}, id="m1", tenant="acme", correlation_id="visit-7")
     await traced.until(MessageBuried)
     broken = False
-    await Service(traced.app).retry(["m1"], actor="me")
+    await Service(traced.app).retry(["m1"], actor=acting("me"))
     await traced.until(LetterResolved)
 
     first, second, third = traced.attempts()

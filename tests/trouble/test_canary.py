@@ -22,6 +22,7 @@ from redrive.service import Service
 from redrive.stores.base import EntryStatus
 from redrive.testing.waiting import until
 from redrive.worker import Worker
+from tests.actors import acting
 from tests.conformance.test_kafka_transport import make_topics
 from tests.servers import web
 from tests.servers.kafka import Kafka
@@ -72,7 +73,7 @@ class Shop:
 
     async def replayed(self, **how: object) -> Replay:
         """A replay of all of them, run until it is paused or has ended."""
-        replay = await self.service.replay(Query(), every=True, actor="ann", ordered=True, **how)  # type: ignore[arg-type]
+        replay = await self.service.replay(Query(), every=True, actor=acting("ann"), ordered=True, **how)  # type: ignore[arg-type]
         return await self.run(replay.id)
 
     async def run(self, id: str) -> Replay:

@@ -21,6 +21,7 @@ from redrive.forensics.query import Query
 from redrive.model import Reason, State, letter_id
 from redrive.service import Service
 from redrive.testing.waiting import until
+from tests.actors import acting
 from tests.conformance.test_kafka_transport import make_topics
 from tests.servers import web
 from tests.servers.kafka import Kafka
@@ -159,7 +160,7 @@ async def reasons(app: Redrive) -> Counter[Reason]:
 async def let_follow(app: Redrive, service: Service, shop: Shop) -> None:
     """Mend what was broken, and send back only the first of each key: the others follow by themselves."""
     shop.mend()
-    await service.retry([letter_id(shop.orders, f"k{key}-1") for key in range(KEYS)], actor="ann")
+    await service.retry([letter_id(shop.orders, f"k{key}-1") for key in range(KEYS)], actor=acting("ann"))
     last = BEHIND + 1
     await until(
         lambda: all(len(shop.done.get(f"k{key}", ())) == last + 1 for key in range(KEYS)),

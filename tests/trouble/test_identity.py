@@ -20,6 +20,7 @@ from redrive.service import Service
 from redrive.testing.builders import make_message
 from redrive.testing.waiting import until
 from redrive.transports.kafka.wire import ENVELOPE
+from tests.actors import acting
 from tests.servers.kafka import Kafka
 from tests.servers.mongodb import MongoDB
 from tests.servers.opensearch import OpenSearch
@@ -67,7 +68,7 @@ async def died_and_replayed(app: Redrive, source: str) -> tuple[Message, Message
     async with working(app):
         await until_letters(app, 1)
         service = Service(app)
-        replay = await service.replay(Query(), every=True, actor="test")
+        replay = await service.replay(Query(), every=True, actor=acting("test"))
         await service.run_replay(replay.id)
         await until(lambda: len(got) == 2, what="it came back")
     return got[0], got[1]

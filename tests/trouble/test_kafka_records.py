@@ -20,6 +20,7 @@ from redrive.testing.waiting import until
 from redrive.transports.kafka.options import options_of
 from redrive.transports.kafka.wire import TOMBSTONE
 from redrive.transports.kafka.writer import Parcel, TooLarge, Writer
+from tests.actors import acting
 from tests.servers.kafka import Kafka
 from tests.trouble.helpers import Told, letters, until_letters, working
 from tests.trouble.kafka import Topic
@@ -28,7 +29,7 @@ from tests.trouble.kafka import Topic
 async def replay_all(app: Redrive) -> str:
     """Its id."""
     service = Service(app)
-    replay = await service.replay(Query(), every=True, actor="test")
+    replay = await service.replay(Query(), every=True, actor=acting("test"))
     await service.run_replay(replay.id)
     return replay.id
 

@@ -26,6 +26,7 @@ from redrive.testing.builders import make_failure, make_letter, make_message
 from redrive.testing.clock import START, ManualClock
 from redrive.testing.waiting import until
 from redrive.upkeep.rescue import rescue_claims
+from tests.actors import acting
 from tests.servers import web
 from tests.servers.opensearch import OpenSearch
 from tests.servers.pool import ServerPool
@@ -337,7 +338,7 @@ async def test_a_worker_loses_its_store_for_a_while_and_no_message(
         assert await beside.letters.count(orders) == 20
         mended.set()
         service = Service(app)
-        replay = await service.replay(orders, actor="ann")
+        replay = await service.replay(orders, actor=acting("ann"))
         await service.run_replay(replay.id)
 
         async def are_resolved() -> bool:

@@ -7,11 +7,16 @@ from collections import Counter
 from datetime import timedelta
 from pathlib import Path
 
+import pytest
+
 from redrive import Again, Policy, constant
 from redrive.clock import SystemClock
 from redrive.config.settings import Retention, Upkeep
+from redrive.flow.lineage import sent_back
+from redrive.flow.signing import use_key
 from redrive.forensics.query import Query
 from redrive.model import State
+from redrive.proof import ring
 from redrive.stores.sqlite import SqliteStore
 from redrive.telemetry.events import BackendDown, BackendUp, BatchSettled
 from redrive.testing.builders import make_letter
@@ -38,6 +43,7 @@ async def test_a_store_that_is_down_while_the_transport_works(tmp_path: Path) ->
             raise ValueError("to be buried")
 
     async with app, working(app):
+        await clock.eventually(until(lambda: bool(ring().signs), what="it has read its keys"))
         outage.down = True
         await app.send_messages([app.message("orders", number) for number in range(10)])
         await clock.eventually(until(lambda: len(told.of(BackendDown)) >= 4, what="four tries failed"))
@@ -52,6 +58,30 @@ async def test_a_store_that_is_down_while_the_transport_works(tmp_path: Path) ->
     assert {one.last.attempt for one in buried} == {1}, "the attempt that could not be written"
     assert handled == Counter(range(10)), "nothing is attempted again for the sake of writing it"
     assert sum(event.released for event in told.of(BatchSettled)) >= 15
+
+
+@pytest.mark.parametrize("key", ["", "a key of the settings"], ids=["without", "with"])
+async def test_a_store_that_is_away_from_the_start_holds_up_only_what_came_back(tmp_path: Path, key: str) -> None:
+    """It could not tell what it sent back itself from what somebody forged, unless its settings have a key."""
+    outage, store = store_outage(SqliteStore(url_in(tmp_path)))
+    app = make_app(tmp_path, store=store)
+    handled: list[int] = []
+
+    @app.handler("orders")
+    async def handle(body: int) -> None:
+        handled.append(body)
+
+    async with app:
+        outage.down = True
+        use_key(key)
+        letter = make_letter(app.message("orders", 1))
+        await app.send_messages([sent_back(letter, now=app.clock.now()), app.message("orders", 2)])
+        async with working(app):
+            await until(lambda: 2 in handled, what="what never needed the store is handled")
+            assert 1 not in handled or key
+            outage.down = False
+            await until(lambda: sorted(handled) == [1, 2], what="the store answers, and so does the other")
+            await until_empty(app)
 
 
 async def test_a_success_that_would_resolve_a_letter_waits_for_the_store(tmp_path: Path) -> None:

@@ -20,6 +20,7 @@ from redrive.errors import UnknownSource
 from redrive.forensics.workers import WorkerState
 from redrive.service import Service
 from redrive.testing.waiting import until
+from tests.actors import acting
 from tests.conformance.test_kafka_transport import make_topics
 from tests.servers import web
 from tests.servers.kafka import Kafka
@@ -147,9 +148,9 @@ async def test_all_workers_stop_receiving_at_once_and_those_that_start_later_do_
         await workers.start(2)
         first = [await app.send(orders, b"1", key=f"{number}") for number in range(40)]
         await until(lambda: len(workers.handled(orders)) >= 5, what="they work")
-        report = await service.pause(orders, actor="ann", why="a test")
+        report = await service.pause(orders, actor=acting("ann"), why="a test")
         assert report.is_new
-        again = await service.pause(orders, actor="bob")
+        again = await service.pause(orders, actor=acting("bob"))
         assert (again.is_new, again.pause.by, again.pause.why) == (False, "ann", "a test")
         await until(lambda: workers.all_said("is paused by ann"), what="both have seen it")
         seen = datetime.now(UTC)
@@ -173,7 +174,7 @@ async def test_all_workers_stop_receiving_at_once_and_those_that_start_later_do_
         assert page.paused is not None
         assert page.paused.by == "ann"
 
-        ended = await service.resume(orders, actor="bob")
+        ended = await service.resume(orders, actor=acting("bob"))
         assert ended is not None
         assert ended.by == "ann"
         await until(lambda: {*dict(workers.handled(orders))} == {*first, *second}, what="all are handled")
@@ -222,9 +223,9 @@ async def test_a_source_whose_worker_is_away_is_known_and_a_typo_is_not(workers:
     async with Redrive(settings=settings) as other:  # as the command line is: it knows no source of its own
         service = Service(other)
         with pytest.raises(UnknownSource, match="--force"):
-            await service.pause(f"{workers.orders}x", actor="ann")
+            await service.pause(f"{workers.orders}x", actor=acting("ann"))
         assert await service.pauses() == []
-        assert (await service.pause(workers.orders, actor="ann")).is_new
+        assert (await service.pause(workers.orders, actor=acting("ann"))).is_new
         paused = {item.source: item.paused for item in (await service.stats()).sources}[workers.orders]
         assert paused is not None
         assert paused.by == "ann"
@@ -233,5 +234,5 @@ async def test_a_source_whose_worker_is_away_is_known_and_a_typo_is_not(workers:
         pulse = await app.send(workers.pulse, b"!")
         await until(lambda: pulse in dict(workers.handled(workers.pulse)), what="pulse goes on")
         assert workers.handled(workers.orders) == []
-        await service.resume(workers.orders, actor="ann")
+        await service.resume(workers.orders, actor=acting("ann"))
         await until(lambda: len(workers.handled(workers.orders)) == 1, what="it goes on")

@@ -20,6 +20,7 @@ from redrive.model import Reason, State
 from redrive.service import Service
 from redrive.testing.waiting import until
 from redrive.worker import Worker
+from tests.actors import acting
 
 Connection = psycopg.AsyncConnection[Any]
 TWICE = Policy(attempts=2, backoff=immediate())
@@ -223,7 +224,7 @@ async def test_a_letter_that_is_replayed_is_resolved(app: Redrive, postgresql_ur
         await until(is_empty(app), what="it is buried")
         broken = False
         service = Service(app)
-        await service.retry([(await app.store.letters.search(Query())).letters[0].id], actor="test")
+        await service.retry([(await app.store.letters.search(Query())).letters[0].id], actor=acting("test"))
         await until(lambda: _is_resolved(app), what="its letter is resolved")
     assert await charged(postgresql_url) == {"a": 1}
 

@@ -15,6 +15,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from redrive import Redrive
+from redrive.access.actors import Scope
 from redrive.cli import main
 from redrive.clock import SystemClock
 from redrive.drivers.redis import Link
@@ -22,6 +23,7 @@ from redrive.errors import ConfigError
 from redrive.flow.fairness import Rotation
 from redrive.limits import Fair, Limits, Rate
 from redrive.model import Category, Message, Retry
+from redrive.service import Service
 from redrive.testing.builders import make_failure, make_message
 from redrive.testing.clock import START
 from redrive.testing.waiting import until
@@ -29,6 +31,7 @@ from redrive.transports.base import Paused, Settlement
 from redrive.transports.redis import RedisTransport
 from redrive.transports.redis.packing import digest
 from redrive.worker import Worker
+from tests.actors import acting
 from tests.servers.redis import Redis
 from tests.trouble.redis_queue import finish, ids, link_to, private_url, transport_on
 from tests.trouble.redis_time import let_time_pass
@@ -122,6 +125,19 @@ async def test_a_flood_does_not_delay_a_tenant_of_three(url: str, transport: Red
         await transport.send(some(3, "small"))
         order = ids(await other.receive("orders", 2)) + ids(await transport.receive("orders", 6))
     assert [id.partition("-")[0] for id in order] == ["small"] * 3 + ["flood"] * 5
+
+
+async def test_somebody_hears_of_the_turns_of_their_own_tenants_only(url: str, transport: RedisTransport) -> None:
+    transport.limit("orders", Limits(fair=Fair()))
+    await transport.send([*some(2, "acme"), *some(2, "vaultcorp")])
+    app = Redrive(transport=url, store="memory://")
+    app.declare("orders")
+    async with app:
+        whole, heard = Service(app), []
+        for scope in (Scope(), Scope(tenants=("ac*",)), Scope(sources=("mail.*",))):
+            shared = (await whole.seen_by(acting(scope=scope)).fairness()).sources
+            heard.append(sorted(turn.tenant for source in shared for turn in source.tenants))
+    assert heard == [["acme", "vaultcorp"], ["acme"], []]
 
 
 async def test_metrics_of_tenants(transport: RedisTransport) -> None:

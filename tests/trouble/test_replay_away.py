@@ -19,6 +19,7 @@ from redrive.telemetry.events import BackendDown
 from redrive.testing.faults import store_outage
 from redrive.testing.waiting import until
 from redrive.upkeep.replaying import Replaying
+from tests.actors import acting
 from tests.trouble.helpers import Told, make_app, until_letters, url_in, working
 
 LETTERS = 24
@@ -44,7 +45,7 @@ async def test_a_store_that_is_away_in_the_middle_of_a_guarded_replay(tmp_path: 
         await app.send_messages([app.message("orders", n, key=b"%d" % (n % 6)) for n in range(LETTERS)])
         await until_letters(app, LETTERS)
         guard = Guard(canary=4, ramp=(50, 100))
-        replay = await service.replay(Query(), every=True, actor="ann", guard=guard, ordered=True)
+        replay = await service.replay(Query(), every=True, actor=acting("ann"), guard=guard, ordered=True)
         await replaying.begin()
         await until(lambda: outage.down and bool(told.of(BackendDown)), what="the store is away, and it is told")
         outage.down = False

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import inspect
+import math
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from datetime import timedelta
@@ -15,6 +16,7 @@ from redrive.flow.decode import batch_signature_of, signature_of
 from redrive.flow.receive import Consumer
 from redrive.model import Letter, Message, letter_id
 from redrive.policy import Policy
+from redrive.proof import Process
 from redrive.stores.base import Store
 from redrive.stores.memory import MemoryStore
 from redrive.telemetry.events import Event, Events
@@ -122,6 +124,7 @@ class World:
         self.store = cast(Store, Watched(self.letters, "store", self.calls))
         self.transport = cast(Transport, Watched(self.queue, "transport", self.calls))
         self.lease = lease
+        Process.read[self.store] = math.inf  # its keys are there: what is counted here is what comes after
         self.place: DeadLetterPlace | None = None
 
     def context(

@@ -20,7 +20,8 @@ from redrive import Redrive
 from redrive.forensics.query import Query
 from redrive.service import Service
 
-QUICK = ("path/overhead", "letters/record", "letters/newest", "letters/groups")  # none of these needs a peer installed
+QUICK = ("path/overhead", "letters/record", "letters/newest", "letters/groups", "console/letters")
+"""None of these needs a peer installed."""
 KEYS = {"cell", "redrive", "unit", "peers", "best_peer", "ratio", "target", "met", "settings", "machine", "quick"}
 
 

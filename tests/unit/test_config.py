@@ -307,3 +307,16 @@ def test_the_same_in_the_environment() -> None:
 
 def test_a_password_is_not_repeated() -> None:
     assert "hunter2" not in refused("store = 'amqp:/ann:hunter2@host'") + refused("store = 'http://ann:hunter2@host'")
+
+
+def test_a_section_in_a_section(tmp_path: Path) -> None:
+    file = tmp_path / "redrive.toml"
+    file.write_text('[access]\napprove_over = 5\n[access.oidc]\nissuer = "https://id.example.com"\n')
+    loaded = read(file, {"REDRIVE_ACCESS_OIDC_AUDIENCE": "dead-letters"})
+    oidc = loaded.settings.access.oidc
+    assert (loaded.settings.access.approve_over, oidc.issuer, oidc.audience) == (
+        5,
+        "https://id.example.com",
+        "dead-letters",
+    )
+    assert loaded.sources["access.oidc.issuer"] == str(file)

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from redrive.errors import UsageError
-from redrive.forensics.editing import NotEditable, difference, from_edit, is_text, patch_body, to_edit
+from redrive.forensics.editing import UNSEEN, NotEditable, difference, from_edit, is_text, patch_body, to_edit
 from redrive.forensics.jsonpatch import Operation
 from redrive.forensics.redact import Redactor
 from redrive.model import Version
@@ -73,11 +73,47 @@ def test_a_patch_keeps_the_spacing_and_refuses_what_is_no_json() -> None:
         patch_body(b"\xff", patch)
 
 
+@pytest.mark.parametrize("levels", [257, 480, 900, 100_000])
+def test_a_patch_of_a_body_that_is_too_deep_is_refused(levels: int) -> None:
+    body = b'{"password":"hunter2","a":' + b"[" * levels + b"]" * levels + b"}"
+    with pytest.raises(UsageError, match="256 levels"):
+        patch_body(body, [Operation("add", "/b", 1)], Redactor())
+
+
 def test_a_patch_cannot_read_what_the_redactor_masks() -> None:
     body = b'{"password":"hunter2","note":""}'
     with pytest.raises(UsageError, match="masked for you"):
         patch_body(body, [Operation("copy", "/note", origin="/password")], Redactor())
     assert patch_body(body, [Operation("replace", "/password", "x")], Redactor()) == b'{"password":"x","note":""}'
+
+
+@pytest.mark.parametrize(
+    ("body", "patch"),
+    [
+        ('[{"name":"password","value":"hunter2xy"}]', Operation("replace", "/0/name", "colour")),
+        ('[{"name":"password","value":"hunter2xy"}]', Operation("remove", "/0/name")),
+        ('{"a":[{"key":"api_key","val":"hunter2xy"},1]}', Operation("add", "/a/0/key", "x")),
+        ('{"args":["--password","hunter2xy"]}', Operation("replace", "/args/0", "--colour")),
+        ('{"args":["--password","hunter2xy"]}', Operation("remove", "/args/0")),
+        ('{"args":["--password","hunter2xy"]}', Operation("add", "/args/1", "x")),
+        ('[["Cookie","hunter2xy"]]', Operation("replace", "/0/0", "x")),
+    ],
+)
+def test_a_patch_beside_a_secret_does_not_show_it(body: str, patch: Operation) -> None:
+    redactor = Redactor()
+    assert "hunter2" not in redactor.body(body.encode())
+    with pytest.raises(UsageError, match="would be shown after that"):
+        patch_body(body.encode(), [patch], redactor)
+    assert b"hunter2" in patch_body(body.encode(), [patch]), "who sees it may do so"
+
+
+def test_a_patch_beside_a_secret_that_stays_masked_is_made() -> None:
+    body = b'[{"name":"password","value":"hunter2xy"},{"n":1,"password":"hunter2xy"}]'
+    more = [Operation("add", "/1/token", "new"), Operation("replace", "/0/name", "secret"), Operation("remove", "/1/n")]
+    made = patch_body(body, more, Redactor())
+    assert made == b'[{"name":"secret","value":"hunter2xy"},{"password":"hunter2xy","token":"new"}]'
+    new = [Operation("replace", "/0/name", "colour"), Operation("replace", "/0/value", "red")]
+    assert patch_body(body, new, Redactor()).startswith(b'[{"name":"colour","value":"red"}')
 
 
 def test_a_difference_is_masked_and_says_so_where_nothing_else_differs() -> None:
@@ -88,7 +124,7 @@ def test_a_difference_is_masked_and_says_so_where_nothing_else_differs() -> None
     lines = difference(old, new, Redactor())
     assert "hunter" not in "\n".join(lines)
     assert '+  "n": 2' in lines
-    assert difference(old, version(1, b'{"password":"other22","n":1}'), Redactor())[0].startswith("only what is masked")
+    assert difference(old, version(1, b'{"password":"other22","n":1}'), Redactor()) == [UNSEEN]
     assert any("hunter3" in line for line in difference(old, new))
     huge = make_letter(make_message(body=b"x" * (3 << 20)))
     assert "too long" in difference(version(0, b""), Version(huge.id, 1, (), 3 << 20, None, huge.message.body))[0]

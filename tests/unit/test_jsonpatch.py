@@ -8,6 +8,7 @@ import msgspec
 import pytest
 
 from redrive.forensics.jsonpatch import Operation, PatchRefused, patched
+from redrive.untrusted import DEEPEST
 
 _READ = msgspec.json.Decoder(tuple[Operation, ...]).decode
 FINE: dict[str, tuple[Any, str, Any]] = {
@@ -134,3 +135,23 @@ def test_what_is_masked_can_be_replaced() -> None:
     patch = '[{"op":"replace","path":"/password","value":"new"},{"op":"test","path":"/password","value":"new"}]'
     assert patched(SECRET, _READ(patch), SHOWN)["password"] == "new"
     assert patched(SECRET, _READ('[{"op":"remove","path":"/deep"}]'), SHOWN).keys() == {"password", "list", "note"}
+
+
+def test_a_patch_makes_nothing_that_is_too_deep_to_be_read() -> None:
+    deep: Any = 1
+    for _ in range(DEEPEST):
+        deep = [deep]
+    assert patched({}, _READ(b'[{"op":"add","path":"/a","value":1}]')) == {"a": 1}
+    assert patched(1, [Operation("replace", "", deep)]) == deep
+    for place in ("/a", "/b"):
+        with pytest.raises(PatchRefused, match="256 levels"):
+            patched({"a": 1}, [Operation("add", place, deep)])
+    with pytest.raises(PatchRefused, match="256 levels"):
+        patched({"a": deep[0][0], "b": [[]]}, [Operation("move", "/b/0/0", origin="/a")])
+
+
+def test_copies_of_copies_end_before_they_fill_the_memory() -> None:
+    twice = Operation("copy", "/-", origin="")
+    assert len(patched(["x" * 1000], [twice] * 5)) == 6
+    with pytest.raises(PatchRefused, match=r"operation \d+ \(copy /-\): the patch copies more than 16 MB"):
+        patched(["x" * 1000], [twice] * 40)

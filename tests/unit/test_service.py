@@ -22,6 +22,7 @@ from redrive.stores.base import Entry, EntryStatus
 from redrive.telemetry.events import Acted, Event, LettersMoved, LettersPruned
 from redrive.testing.builders import make_failure, make_letter, make_message
 from redrive.testing.clock import ManualClock
+from tests.actors import acting
 from tests.unit.support import nothing
 
 ALL = Query()
@@ -117,9 +118,9 @@ async def test_a_source_that_nobody_has_ever_seen_is_a_typo_and_not_an_empty_ans
         service.groups(typo),
         service.count(typo),
         service.plan(typo),
-        service.replay(typo, actor="a"),
-        service.archive(typo, actor="a"),
-        service.purge(typo, actor="a"),
+        service.replay(typo, actor=acting("a")),
+        service.archive(typo, actor=acting("a")),
+        service.purge(typo, actor=acting("a")),
         anext(service.export(typo)),
     ]
     for call in calls:
@@ -163,11 +164,11 @@ async def test_nothing_that_is_shown_has_a_secret_and_nothing_that_is_stored_is_
     (letter,) = await _bury(
         service, body=body, headers=headers, error=f"declined {SECRET}", stack=f"pay('{SECRET}')", key=SECRET.encode()
     )
-    replay = await service.replay(ALL, every=True, actor="ann")
+    replay = await service.replay(ALL, every=True, actor=acting("ann"))
     await service.run_replay(replay.id)
     note = Entry(replay.id, letter.id, EntryStatus.FAILED, service.app.clock.now(), f"declined {SECRET}")
     await service.app.store.ledger.mark([note])
-    await service.archive(Query(text=SECRET), actor="ann")
+    await service.archive(Query(text=SECRET), actor=acting("ann"))
     shown = [
         await service.letters(ALL),
         await service.letter(letter.id),
@@ -221,7 +222,7 @@ async def test_a_plan_says_what_a_replay_would_send(service: Service) -> None:
     assert (plan.total, plan.left_out) == (5, 4)
     assert plan.sources == {"orders": 3, "emails": 2}
     assert sum(group.count for group in plan.groups) == 5
-    assert (await service.replay(ALL, every=True, actor="ann")).total == plan.total
+    assert (await service.replay(ALL, every=True, actor=acting("ann"))).total == plan.total
 
 
 async def test_a_plan_of_nothing_is_nothing(service: Service) -> None:
@@ -232,7 +233,7 @@ async def test_a_plan_of_nothing_is_nothing(service: Service) -> None:
 
 async def test_a_replay_is_started_run_and_reported(service: Service) -> None:
     await _bury(service, 3)
-    replay = await service.replay(ALL, every=True, actor="ann", reason="the bank is back")
+    replay = await service.replay(ALL, every=True, actor=acting("ann"), reason="the bank is back")
     assert await _queued(service) == 0
     steps: list[int] = []
     report = await service.run_replay(replay.id, progress=steps.append)
@@ -247,8 +248,8 @@ async def test_a_replay_is_started_run_and_reported(service: Service) -> None:
 
 async def test_a_replay_may_be_cancelled(service: Service) -> None:
     await _bury(service, 3)
-    replay = await service.replay(ALL, every=True, actor="ann")
-    report = await service.cancel_replay(replay.id, actor="bob")
+    replay = await service.replay(ALL, every=True, actor=acting("ann"))
+    report = await service.cancel_replay(replay.id, actor=acting("bob"))
     assert (report.replay.state, report.entries) == (ReplayState.CANCELLED, {EntryStatus.SELECTED: 3})
     assert (await service.run_replay(replay.id)).replay.state is ReplayState.CANCELLED
     assert await _queued(service) == 0
@@ -257,7 +258,7 @@ async def test_a_replay_may_be_cancelled(service: Service) -> None:
 async def test_a_replay_that_is_not_there_is_named(service: Service) -> None:
     calls: list[Any] = [
         service.run_replay("x"),
-        service.cancel_replay("x", actor="a"),
+        service.cancel_replay("x", actor=acting("a")),
         service.replay_report("x"),
         service.replay_entries("x"),
     ]
@@ -268,7 +269,7 @@ async def test_a_replay_that_is_not_there_is_named(service: Service) -> None:
 
 async def test_a_retry_sends_exactly_these_now(service: Service) -> None:
     first, second, _ = await _bury(service, 3)
-    report = await service.retry([first.id, second.message.id], actor="ann")
+    report = await service.retry([first.id, second.message.id], actor=acting("ann"))
     assert report.entries == {EntryStatus.SENT: 2}
     assert await _queued(service) == 2
 
@@ -276,9 +277,9 @@ async def test_a_retry_sends_exactly_these_now(service: Service) -> None:
 async def test_a_retry_of_nothing_or_of_somebody_unknown_does_nothing(service: Service) -> None:
     (letter,) = await _bury(service)
     with pytest.raises(UsageError, match="no letters were named"):
-        await service.retry([], actor="ann")
+        await service.retry([], actor=acting("ann"))
     with pytest.raises(UnknownLetter):
-        await service.retry([letter.id, "nowhere"], actor="ann")
+        await service.retry([letter.id, "nowhere"], actor=acting("ann"))
     assert await _queued(service) == 0
 
 
@@ -286,12 +287,12 @@ async def test_archiving_is_for_every_page_of_what_is_selected_and_for_nothing_e
     await _bury(service, 3, source="emails")
     chosen = await _bury_many(service, 1100)
     facts, steps = _watch(service), list[int]()
-    assert await service.archive(Query(sources=("orders",)), actor="ann", progress=steps.append) == 1100
+    assert await service.archive(Query(sources=("orders",)), actor=acting("ann"), progress=steps.append) == 1100
     assert sum(steps) == 1100
     assert sum(fact.count for fact in facts if isinstance(fact, LettersMoved)) == 1100
     assert await service.count(Query(states=(State.ARCHIVED,))) == len(chosen)
     assert await service.count(Query(states=(State.PENDING,))) == 3
-    assert await service.archive(Query(sources=("orders",)), actor="ann") == 0
+    assert await service.archive(Query(sources=("orders",)), actor=acting("ann")) == 0
 
 
 async def _bury_many(service: Service, number: int) -> list[Letter]:
@@ -305,7 +306,7 @@ async def test_purging_deletes_what_is_selected_and_not_on_its_way(service: Serv
     (busy,) = await _bury(service, state=State.REPLAYING)
     (other,) = await _bury(service, source="emails")
     facts, steps = _watch(service), list[int]()
-    assert await service.purge(Query(sources=("orders",)), actor="ann", progress=steps.append) == 600
+    assert await service.purge(Query(sources=("orders",)), actor=acting("ann"), progress=steps.append) == 600
     assert sum(steps) == 600
     assert {one.id for one in (await service.letters(ALL)).letters} == {busy.id, other.id}
     assert [(fact.count, fact.why) for fact in facts if isinstance(fact, LettersPruned)] == [(600, "purged by ann")]
@@ -314,15 +315,15 @@ async def test_purging_deletes_what_is_selected_and_not_on_its_way(service: Serv
 async def test_purging_everything_has_to_be_said_in_words(service: Service) -> None:
     await _bury(service, 3)
     with pytest.raises(UsageError, match="say which to purge"):
-        await service.purge(ALL, actor="ann")
+        await service.purge(ALL, actor=acting("ann"))
     assert await service.count(ALL) == 3
 
 
 async def test_replaying_everything_has_to_be_said_in_words(service: Service) -> None:
     await _bury(service, 3)
     with pytest.raises(UsageError, match="say which to replay"):
-        await service.replay(ALL, actor="ann")
-    assert (await service.replay(ALL, actor="ann", every=True)).total == 3
+        await service.replay(ALL, actor=acting("ann"))
+    assert (await service.replay(ALL, actor=acting("ann"), every=True)).total == 3
 
 
 async def _exported(service: Service, query: Query = ALL) -> list[bytes]:
@@ -334,7 +335,7 @@ async def test_what_is_exported_is_imported_elsewhere_to_the_byte(service: Servi
     lines = b"".join(await _exported(service)).splitlines()
     async with Redrive(transport="memory://", store="memory://", clock=ManualClock()) as other:
         elsewhere = Service(other)
-        assert await elsewhere.import_letters(lines, actor="bob", name="backup.jsonl") == 3
+        assert await elsewhere.import_letters(lines, actor=acting("bob"), name="backup.jsonl") == 3
         assert [await elsewhere.find(letter.id) for letter in letters] == letters
         assert b"".join(await _exported(elsewhere)) == b"".join(await _exported(service))
 
@@ -342,8 +343,8 @@ async def test_what_is_exported_is_imported_elsewhere_to_the_byte(service: Servi
 async def test_importing_twice_changes_nothing(service: Service) -> None:
     letters = await _bury(service, 3)
     lines = b"".join(await _exported(service)).splitlines()
-    await service.archive(ALL, actor="ann", every=True)
-    assert await service.import_letters(lines, actor="ann") == 3
+    await service.archive(ALL, actor=acting("ann"), every=True)
+    assert await service.import_letters(lines, actor=acting("ann")) == 3
     assert await service.count(ALL) == 3
     assert await service.count(Query(states=(State.ARCHIVED,))) == len(letters)
 
@@ -354,10 +355,10 @@ async def test_what_was_on_its_way_where_it_was_exported_waits_where_it_is_impor
     lines = b"".join(await _exported(service)).splitlines()
     async with Redrive(transport="memory://", store="memory://", clock=ManualClock()) as other:
         elsewhere = Service(other)
-        await elsewhere.import_letters(lines, actor="bob")
+        await elsewhere.import_letters(lines, actor=acting("bob"))
         found = await elsewhere.find(letter.id)
         assert (found.state, found.owner, found.lease_until) == (State.PENDING, None, None)
-        assert (await elsewhere.retry([letter.id], actor="bob")).entries == {EntryStatus.SENT: 1}
+        assert (await elsewhere.retry([letter.id], actor=acting("bob"))).entries == {EntryStatus.SENT: 1}
 
 
 async def test_an_export_comes_a_page_at_a_time_oldest_first(service: Service) -> None:
@@ -374,7 +375,7 @@ async def test_an_import_that_meets_a_broken_line_names_it(service: Service) -> 
     (letter,) = await _bury(service)
     lines = [*b"".join(await _exported(service)).splitlines(), b"broken"]
     with pytest.raises(UsageError, match=r"line 2 of backup\.jsonl"):
-        await service.import_letters(lines, actor="ann", name="backup.jsonl")
+        await service.import_letters(lines, actor=acting("ann"), name="backup.jsonl")
     assert await service.find(letter.id) == letter
 
 
@@ -383,19 +384,19 @@ async def test_many_letters_are_imported_in_batches(service: Service) -> None:
     lines = b"".join(await _exported(service)).splitlines()
     steps: list[int] = []
     async with Redrive(transport="memory://", store="memory://", clock=ManualClock()) as other:
-        assert await Service(other).import_letters(lines, actor="bob", progress=steps.append) == len(letters)
+        assert await Service(other).import_letters(lines, actor=acting("bob"), progress=steps.append) == len(letters)
     assert steps == [500, 500, 200]
 
 
 async def test_whatever_is_done_is_written_to_the_audit_trail_with_who_did_it(service: Service) -> None:
     (letter, *_) = await _bury(service, 4)
     facts = _watch(service)
-    replay = await service.replay(Query(ids=(letter.id,)), actor="ann")
-    await service.cancel_replay(replay.id, actor="bob")
-    await service.retry([letter.id], actor="cid")
-    await service.archive(Query(sources=("orders",)), actor="dan")
-    await service.import_letters([], actor="eve", name="backup.jsonl")
-    await service.purge(Query(states=(State.ARCHIVED,)), actor="fay")
+    replay = await service.replay(Query(ids=(letter.id,)), actor=acting("ann"))
+    await service.cancel_replay(replay.id, actor=acting("bob"))
+    await service.retry([letter.id], actor=acting("cid"))
+    await service.archive(Query(sources=("orders",)), actor=acting("dan"))
+    await service.import_letters([], actor=acting("eve"), name="backup.jsonl")
+    await service.purge(Query(states=(State.ARCHIVED,)), actor=acting("fay"))
     trail = await service.audit()
     done = [(one["actor"], one["action"]) for one in reversed(trail)]
     assert done == [
@@ -424,7 +425,7 @@ async def test_looking_is_not_written_to_the_audit_trail(service: Service) -> No
 
 async def test_a_replayed_letter_that_succeeds_is_resolved_for_all_to_see(service: Service) -> None:
     (letter,) = await _bury(service)
-    replay = await service.replay(ALL, every=True, actor="ann")
+    replay = await service.replay(ALL, every=True, actor=acting("ann"))
     report = await service.run_replay(replay.id)
     assert report.entries == {EntryStatus.SENT: 1}
     await service.app.store.letters.move(

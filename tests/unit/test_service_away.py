@@ -20,6 +20,7 @@ from redrive.testing.builders import make_failure, make_letter, make_message
 from redrive.testing.clock import ManualClock
 from redrive.transports.base import Depth
 from redrive.transports.memory import MemoryTransport
+from tests.actors import acting
 from tests.unit.support import nothing
 
 SECRET = "kafka://shop:hunter2@host"
@@ -96,7 +97,7 @@ async def test_a_transport_that_names_no_source_is_asked_whether_it_is_there(ser
 
 async def test_what_a_scrape_shows_is_what_could_be_measured(service: Service, monkeypatch: pytest.MonkeyPatch) -> None:
     (letter,) = await bury(service)
-    replay = await service.replay(Query(), every=True, actor="ann")
+    replay = await service.replay(Query(), every=True, actor=acting("ann"))
     measured = await service.measured()
     assert measured.up == {
         "store": True,
@@ -146,7 +147,7 @@ async def test_a_plan_says_which_letters_have_no_way_back_from_here(service: Ser
 async def test_a_retry_of_a_letter_without_a_way_back_is_refused_before_anything_is_sent(service: Service) -> None:
     (fine,), (lost,) = await bury(service), await bury(service, transport="celery")
     with pytest.raises(NoWayBack, match=r"transport 'celery', which is not configured here.*transports.celery"):
-        await service.retry([fine.id, lost.id], actor="ann")
+        await service.retry([fine.id, lost.id], actor=acting("ann"))
     assert (await service.find(fine.id)).state is State.PENDING
     assert await service.replays.list() == []
 
@@ -154,7 +155,7 @@ async def test_a_retry_of_a_letter_without_a_way_back_is_refused_before_anything
 async def test_a_replay_skips_what_cannot_be_opened_here_and_sends_the_rest(service: Service) -> None:
     await bury(service)
     await bury(service, transport="typo")
-    replay = await service.replay(Query(), every=True, actor="ann")
+    replay = await service.replay(Query(), every=True, actor=acting("ann"))
     report = await service.run_replay(replay.id)
     assert report.entries == {EntryStatus.SENT: 1, EntryStatus.SKIPPED: 1}
     ((skipped,), _) = await service.replay_entries(replay.id, status=EntryStatus.SKIPPED)

@@ -3,24 +3,24 @@
 from __future__ import annotations
 
 import ipaddress
+import re
 from collections.abc import Iterator
-from typing import Any, Protocol
+from typing import Any
 
 from litestar import Litestar, Request
-from litestar.connection import ASGIConnection
 from litestar.datastructures import MutableScopeHeaders
 from litestar.exceptions import MethodNotAllowedException
 from litestar.handlers import BaseRouteHandler, HTTPRouteHandler
 from litestar.routes import HTTPRoute
 from litestar.types import Message, Scope
-from msgspec import Struct
 
-from redrive.access.tokens import Role, Token
+from redrive.access.actors import Actor, Role
+from redrive.access.trail import Phase
+from redrive.admin.callers import Connection, Door, caller, is_known, note
 from redrive.admin.problems import Refused
 from redrive.errors import ConfigError
 
-Connection = ASGIConnection[Any, Any, Any, Any]
-
+_HOST = re.compile(r"(?:\[(?P<address>[0-9a-fA-F:.]+)\]|(?P<name>[A-Za-z0-9._-]+))(?::[0-9]{1,5})?")
 _SAFE = {
     "X-Content-Type-Options": "nosniff",
     "X-Frame-Options": "DENY",
@@ -33,24 +33,10 @@ _SAFE = {
 """What every answer says to a browser; a file of the console has a policy of its own."""
 
 
-class ChecksTokens(Protocol):
-    """Knows who a token is: those of a store, or another process that has one."""
-
-    async def check(self, text: str) -> Token | None:
-        """The token of that text; None if there is none, or it is revoked."""
-        ...
-
-
-class Door(Struct, frozen=True):
-    """The tokens that are let in, and whether only this machine can reach the server."""
-
-    tokens: ChecksTokens
-    loopback: bool
-
-
 async def authorize(connection: Connection, handler: BaseRouteHandler) -> None:
     """Let in who has the role that the route names: `@get("/letters", role=Role.VIEWER)`; None is open to everybody.
 
+    `whole=True` lets in those only whose scope is everything: what it tells or does cannot be narrowed.
     `free_on_loopback=True` opens it where only this machine can ask. What names no role lets in nobody: that is
     OPTIONS, which Litestar would answer by itself for every route.
     """
@@ -60,41 +46,35 @@ async def authorize(connection: Connection, handler: BaseRouteHandler) -> None:
     role: Role | None = handler.opt["role"]
     if role is None or (door.loopback and handler.opt.get("free_on_loopback")):
         return
-    token = await _token(connection, door.tokens)
-    if not token.role.allows(role):
+    actor = await caller(connection, door)
+    what = f"{connection.scope.get('method', '')} {connection.scope['path_template']}"
+    if not actor.role.allows(role):
+        await note(connection, actor, "request", f"{what} needs the role {role}", Phase.REFUSED)
         raise Refused(
             403,
-            f"this needs the role {role}, and {token.name!r} is {token.role}",
+            f"this needs the role {role}, and {actor.name!r} is {actor.role}",
             f"redrive token create --role {role} --name …",
             f'Bearer realm="redrive", error="insufficient_scope", scope="{role}"',
         )
-    connection.scope["auth"] = token
-
-
-async def _token(connection: Connection, tokens: ChecksTokens) -> Token:
-    scheme, _, text = connection.headers.get("authorization", "").partition(" ")
-    if not text or scheme.lower() != "bearer":
+    if handler.opt.get("whole") and not actor.scope.is_everything:
+        await note(connection, actor, "request", f"{what} is of the whole installation", Phase.REFUSED)
         raise Refused(
-            401,
-            "this needs a token",
-            "send `Authorization: Bearer rdr_…`; `redrive token create` makes one",
-            'Bearer realm="redrive"',
+            403,
+            f"this is of the whole installation, and {actor.name!r} reaches a part of it",
+            "ask somebody whose token has no --source, --tenant or --system",
         )
-    token = await tokens.check(text.strip())
-    if token is None:
-        raise Refused(
-            401,
-            "this token is unknown or revoked",
-            "`redrive token list` shows those there are; a one-time token ends with the server that printed it",
-            'Bearer realm="redrive", error="invalid_token"',
-        )
-    return token
+    connection.scope["auth"] = actor
 
 
-def actor_of(request: Request[Any, Any, Any]) -> str:
-    """Who asks, for the audit trail."""
-    token: Token = request.auth
-    return f"{token.name} ({token.id})"
+async def sees_details(connection: Connection) -> bool:
+    """Whether an open route may tell this one more than yes or no: it is known, or only this machine can ask."""
+    door: Door = connection.app.state.door
+    return door.loopback or await is_known(connection, door)
+
+
+def actor_of(request: Request[Any, Actor, Any]) -> Actor:
+    """Who asks."""
+    return request.auth
 
 
 def handlers_of(api: Litestar) -> Iterator[tuple[str, str, HTTPRouteHandler]]:
@@ -133,7 +113,7 @@ async def only_this_machine(connection: Connection, handler: BaseRouteHandler) -
     A page of another site can make a browser ask 127.0.0.1 under a name of its own (DNS rebinding), and would be
     taken for ours; the Host header gives it away.
     """
-    host = connection.headers.get("host", "")
+    host = ", ".join(connection.headers.getall("host", []))
     if connection.app.state.door.loopback and not is_loopback(_without_port(host)):
         raise Refused(
             421,
@@ -143,9 +123,9 @@ async def only_this_machine(connection: Connection, handler: BaseRouteHandler) -
 
 
 def _without_port(host: str) -> str:
-    if host.startswith("["):
-        return host[1:].partition("]")[0]
-    return host.partition(":")[0]
+    """The name or address in a Host header; empty, if the header is anything else than that and perhaps a port."""
+    found = _HOST.fullmatch(host)
+    return (found["address"] or found["name"]) if found else ""
 
 
 async def make_safe(message: Message, scope: Scope) -> None:

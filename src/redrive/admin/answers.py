@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 import msgspec
 
 from redrive.access.tokens import Tokens
-from redrive.admin.health import check_all, measured
+from redrive.admin.health import measured
 from redrive.app import Redrive
 from redrive.processes.child import Child
 from redrive.processes.merge import Family, packed
@@ -27,7 +27,7 @@ def answer_for(child: Child, app: Redrive, metrics: Metrics | None = None) -> No
         return packed(families_of(counted.collected(await measured(service, counted))))
 
     async def readiness(text: str) -> bytes:
-        return msgspec.json.encode(await check_all(service))
+        return msgspec.json.encode(await service.check_backends())
 
     async def token_of(text: str) -> bytes:
         return msgspec.json.encode(await tokens.check(text))

@@ -15,19 +15,19 @@ from litestar.di import NamedDependency
 from litestar.params import FromPath, JSONBody
 from msgspec import Meta, Struct
 
-from redrive.access.tokens import Role
+from redrive.access.actors import Actor, Role
 from redrive.admin.problems import MOST_EDITED, Unreadable
-from redrive.forensics.editing import VersionView
 from redrive.forensics.jsonpatch import Operation
-from redrive.model import Headers, Letter
 from redrive.service import Service
+from redrive.service.changes import Change, Edited, Preview
 
 
-class Change(Struct, frozen=True, forbid_unknown_fields=True):
+class Wanted(Struct, frozen=True, forbid_unknown_fields=True):
     """A new body (`body` as text, or `body_base64`), or a JSON Patch of it, or headers; several of them together.
 
-    version   the one that it takes the place of, as the letter was shown
-    headers   what is to be set; null removes a header, and what is not named stays
+    version      the one that it takes the place of, as the letter was shown
+    headers      what is to be set; null removes a header, and what is not named stays
+    all_headers  names and values, as Base64, in the place of all there are
     """
 
     version: Annotated[int, Meta(ge=0)]
@@ -35,6 +35,7 @@ class Change(Struct, frozen=True, forbid_unknown_fields=True):
     body_base64: str | None = None
     patch: Annotated[tuple[Operation, ...], Meta(min_length=1, max_length=1000)] | None = None
     headers: dict[str, str | None] | None = None
+    all_headers: tuple[tuple[str, str], ...] | None = None
     reason: Annotated[str, Meta(max_length=1000)] = ""
 
 
@@ -45,57 +46,50 @@ class Undo(Struct, frozen=True, forbid_unknown_fields=True):
     to: Annotated[int, Meta(ge=0)] | None = None
 
 
-class Edited(Struct, frozen=True):
-    """A letter that was edited, and its versions."""
-
-    id: str
-    version: int
-    versions: list[VersionView]
-
-
 @post("/letters/{id:str}/edit", role=Role.OPERATOR, status_code=200, request_max_body_size=MOST_EDITED)
 async def edit_letter(
-    service: NamedDependency[Service], actor: NamedDependency[str], id: FromPath[str], data: JSONBody[Change]
+    service: NamedDependency[Service], actor: NamedDependency[Actor], id: FromPath[str], data: JSONBody[Wanted]
 ) -> Edited:
     """Another body or other headers. Every version is kept. 409 if it was edited meanwhile, or is on its way."""
-    letter = await service.find(id)
-    body, headers = _body(data), _headers(letter.message.headers, data.headers)
-    service.edits.refuse_masked(letter, body, headers)
-    if data.patch is not None:
-        body = service.edits.patched(letter, data.patch, service.redactor)
-    new = await service.edits.edit(
-        letter, actor=actor, body=body, headers=headers, why=data.reason, expect=data.version
-    )
-    return await _edited(service, new)
+    return await service.changes.make(id, _change(data), actor=actor)
+
+
+@post("/letters/{id:str}/preview", role=Role.OPERATOR, status_code=200, request_max_body_size=MOST_EDITED)
+async def preview_edit(
+    service: NamedDependency[Service], actor: NamedDependency[Actor], id: FromPath[str], data: JSONBody[Wanted]
+) -> Preview:
+    """What such an edit would change, masked. Changes nothing."""
+    return await service.changes.preview(id, _change(data), actor=actor)
 
 
 @post("/letters/{id:str}/undo", role=Role.OPERATOR, status_code=200)
 async def undo_edit(
-    service: NamedDependency[Service], actor: NamedDependency[str], id: FromPath[str], data: JSONBody[Undo]
+    service: NamedDependency[Service], actor: NamedDependency[Actor], id: FromPath[str], data: JSONBody[Undo]
 ) -> Edited:
     """The message of the version before, or of the one that is named, as a new version. None is lost."""
-    letter = await service.find(id)
-    return await _edited(service, await service.edits.undo(letter, actor=actor, to=data.to, expect=data.version))
+    return await service.changes.undo(id, actor=actor, to=data.to, expect=data.version)
 
 
-async def _edited(service: Service, letter: Letter) -> Edited:
-    return Edited(letter.id, letter.version, await service.edits.versions(letter))
-
-
-def _body(data: Change) -> bytes | None:
+def _change(data: Wanted) -> Change:
     given = [name for name in ("body", "body_base64", "patch") if getattr(data, name) is not None]
-    if len(given) > 1 or not (given or data.headers):
+    if len(given) > 1 or not (given or data.headers or data.all_headers is not None):
         raise Unreadable("say what is to change: one of `body`, `body_base64` and `patch`, or `headers`")
-    if data.body_base64 is None:
-        return None if data.body is None else data.body.encode("utf-8", "surrogatepass")
+    body = None if data.body is None else data.body.encode("utf-8", "surrogatepass")
+    some = tuple((name, None if value is None else value.encode()) for name, value in (data.headers or {}).items())
+    return Change(
+        version=data.version,
+        body=body if data.body_base64 is None else _bytes("body_base64", data.body_base64),
+        patch=data.patch,
+        headers=None
+        if data.all_headers is None
+        else tuple((name, _bytes("all_headers", value)) for name, value in data.all_headers),
+        some_headers=some,
+        why=data.reason,
+    )
+
+
+def _bytes(name: str, text: str) -> bytes:
     try:
-        return b64decode(data.body_base64, validate=True)
+        return b64decode(text, validate=True)
     except (NotBase64, ValueError) as error:
-        raise Unreadable(f"body_base64: {error}") from None
-
-
-def _headers(before: Headers, given: dict[str, str | None] | None) -> Headers | None:
-    if not given:
-        return None
-    kept = tuple(pair for pair in before if pair[0] not in given)
-    return kept + tuple((name, value.encode()) for name, value in given.items() if value is not None)
+        raise Unreadable(f"{name}: {error}") from None

@@ -5,7 +5,7 @@ from __future__ import annotations
 from litestar import get
 from litestar.di import NamedDependency
 
-from redrive.access.tokens import Role
+from redrive.access.actors import Role
 from redrive.forensics.turns import Fairness
 from redrive.service import Service
 

@@ -9,7 +9,7 @@ from litestar.di import NamedDependency
 from litestar.params import FromPath, FromQuery, JSONBody
 from msgspec import Meta, Struct
 
-from redrive.access.tokens import Role
+from redrive.access.actors import Actor, Role
 from redrive.admin.letters import Limit
 from redrive.alerts.incidents import Incident, IncidentState
 from redrive.service import Service
@@ -39,7 +39,7 @@ async def show_incident(service: NamedDependency[Service], id: FromPath[str]) ->
 
 @post("/{id:str}/acknowledge", role=Role.OPERATOR, status_code=200)
 async def acknowledge_incident(
-    service: NamedDependency[Service], actor: NamedDependency[str], id: FromPath[str]
+    service: NamedDependency[Service], actor: NamedDependency[Actor], id: FromPath[str]
 ) -> Incident:
     """You work on it: it is not told again until it is resolved. PagerDuty hears of it."""
     return await service.acknowledge(id, actor=actor)
@@ -47,7 +47,7 @@ async def acknowledge_incident(
 
 @post("/{id:str}/resolve", role=Role.OPERATOR, status_code=200)
 async def resolve_incident(
-    service: NamedDependency[Service], actor: NamedDependency[str], id: FromPath[str]
+    service: NamedDependency[Service], actor: NamedDependency[Actor], id: FromPath[str]
 ) -> Incident:
     """It is over. If it happens again, it is opened again."""
     return await service.resolve(id, actor=actor)
@@ -55,7 +55,7 @@ async def resolve_incident(
 
 @post("/{id:str}/notes", role=Role.OPERATOR, status_code=200)
 async def annotate_incident(
-    service: NamedDependency[Service], actor: NamedDependency[str], id: FromPath[str], data: JSONBody[Remark]
+    service: NamedDependency[Service], actor: NamedDependency[Actor], id: FromPath[str], data: JSONBody[Remark]
 ) -> Incident:
     """Write something down beside it."""
     return await service.annotate(id, data.text, actor=actor)

@@ -15,7 +15,7 @@ from litestar.openapi.spec import Components, SecurityScheme
 from litestar.typing import FieldDefinition
 
 from redrive import __version__, console
-from redrive.access.tokens import Role
+from redrive.access.actors import Role
 from redrive.admin.access import handlers_of
 from redrive.admin.problems import Problem
 
@@ -37,7 +37,7 @@ class _Json(JsonRenderPlugin):
     """The document as we complete it."""
 
     def render(self, request: Request[Any, Any, Any], openapi_schema: dict[str, Any]) -> bytes:
-        return msgspec.json.encode(document_of(request.app))
+        return written_of(request.app)
 
 
 def openapi_config() -> OpenAPIConfig:
@@ -69,9 +69,17 @@ def _not_found(response: Response[Any]) -> Response[Any]:
 
 
 @get("/openapi.json", role=None, include_in_schema=False)
-async def show_openapi(request: Request[Any, Any, Any]) -> dict[str, Any]:
+async def show_openapi(request: Request[Any, Any, Any]) -> Response[bytes]:
     """Every route, for programs."""
-    return document_of(request.app)
+    return Response(written_of(request.app), media_type="application/json")
+
+
+def written_of(api: Litestar) -> bytes:
+    """The document as it is answered: made and written once, since anybody may ask for it as often as they like."""
+    if "openapi_written" not in api.state:
+        api.state.openapi_written = msgspec.json.encode(document_of(api))
+    found: bytes = api.state.openapi_written
+    return found
 
 
 def document_of(api: Litestar) -> dict[str, Any]:

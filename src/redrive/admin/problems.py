@@ -12,15 +12,21 @@ from litestar.exceptions import HTTPException
 from litestar.types import ExceptionHandlersMap
 from msgspec import Struct
 
+from redrive.access.approvals import NeedsApproval
 from redrive.access.tokens import UnknownToken
 from redrive.errors import (
     BadQuery,
     ChangedMeanwhile,
     MessageTooLarge,
+    NotAllowed,
     NotFound,
+    NotInScope,
+    NotReplayable,
     NoWayBack,
     RedriveError,
     ReplayExists,
+    TooManyListeners,
+    TooManyQuestions,
     Unavailable,
     UnknownGroup,
     UnknownIncident,
@@ -37,6 +43,7 @@ MOST_BYTES = 1 << 20
 MOST_EDITED = 100 << 20
 """The same of a request that edits a letter; the setting `body_limit` bounds the body itself."""
 _RETRY_AFTER = 5
+_TURN_AFTER = 1  # seconds; most costly questions have been answered by then
 SEE = "/openapi.json says what every route takes"
 
 
@@ -45,6 +52,7 @@ class Problem(Struct, frozen=True):
 
     error: str
     hint: str | None = None
+    kind: str | None = None  # the exception, where it is one of Redrive's: what a client in Python raises again
 
 
 class Refused(HTTPException):
@@ -64,23 +72,29 @@ class Unreadable(BadQuery):
         self.status = status
 
 
-def problem(status: int, error: str, hint: str | None = None, headers: dict[str, str] | None = None) -> Response[bytes]:
-    body = msgspec.json.encode(Problem(error, hint))
+def problem(
+    status: int, error: str, hint: str | None = None, headers: dict[str, str] | None = None, kind: str | None = None
+) -> Response[bytes]:
+    body = msgspec.json.encode(Problem(error, hint, kind))
     return Response(body, status_code=status, headers=headers, media_type="application/json")
 
 
 _ANSWERS: dict[type[RedriveError], tuple[int, str | None]] = {
+    NotAllowed: (403, None),
+    TooManyListeners: (429, "close a page, or ask now and then instead: GET /api/stats"),
     UnknownGroup: (404, "GET /api/groups lists them"),
     UnknownLetter: (404, "GET /api/letters lists them"),
     UnknownReplay: (404, "GET /api/replays lists them"),
     ReplayExists: (409, "GET /api/replays/ID shows what it selected"),
     UnknownIncident: (404, "GET /api/incidents lists them"),
     UnknownToken: (404, None),
+    NotReplayable: (409, None),
     NoWayBack: (422, "GET /readyz names the transports of this server"),
     UnknownSource: (422, "GET /api/sources lists them"),
     BadQuery: (422, SEE),
     ChangedMeanwhile: (409, "GET /api/letters/{id} says how it is now"),
     MessageTooLarge: (413, None),
+    NotInScope: (403, "GET /api/me says what you reach"),
     UsageError: (400, None),
     RedriveError: (400, None),
 }
@@ -91,29 +105,46 @@ def error_answers() -> ExceptionHandlersMap:
     return {
         **{kind: _says(status, hint) for kind, (status, hint) in _ANSWERS.items()},
         NotFound: _not_found,
+        NeedsApproval: _waits,
         Unreadable: _unreadable,
         Unavailable: _unavailable,
+        TooManyQuestions: _busy,
         HTTPException: _http,
         Exception: _bug,
     }
 
 
 def _says(status: int, hint: str | None) -> Callable[[Request[Any, Any, Any], Exception], Response[bytes]]:
-    return lambda request, error: problem(status, str(error), hint)
+    return lambda request, error: problem(status, str(error), hint, kind=type(error).__name__)
 
 
 def _not_found(request: Request[Any, Any, Any], error: NotFound) -> Response[bytes]:
-    return problem(404, str(error), error.hint)
+    return problem(404, str(error), error.hint, kind="NotFound")
+
+
+def _waits(request: Request[Any, Any, Any], error: NeedsApproval) -> Response[bytes]:
+    """Accepted, and not done yet: the approval says who has to do what."""
+    body = msgspec.json.encode({"approval": error.approval, "detail": str(error)})
+    return Response(body, status_code=202, media_type="application/json")
 
 
 def _unreadable(request: Request[Any, Any, Any], error: Unreadable) -> Response[bytes]:
-    return problem(error.status, str(error), error.hint)
+    return problem(error.status, str(error), error.hint, kind="BadQuery")
 
 
 def _unavailable(request: Request[Any, Any, Any], error: Exception) -> Response[bytes]:
     redactor = request.app.state.redactor
     headers = {"Retry-After": str(_RETRY_AFTER)}
-    return problem(503, redactor.text(str(error)), f"nothing was lost; try again in {_RETRY_AFTER} s", headers)
+    text, hint = redactor.text(str(error)), f"nothing was lost; try again in {_RETRY_AFTER} s"
+    return problem(503, text, hint, headers, kind=type(error).__name__)
+
+
+def _busy(request: Request[Any, Any, Any], error: TooManyQuestions) -> Response[bytes]:
+    hint = (
+        f"nothing was begun; try again in {_TURN_AFTER} s, ask one after the other, or for less: a shorter time, "
+        "a filter instead of a text"
+    )
+    return problem(429, str(error), hint, {"Retry-After": str(_TURN_AFTER)}, kind="TooManyQuestions")
 
 
 def _http(request: Request[Any, Any, Any], error: HTTPException) -> Response[bytes]:

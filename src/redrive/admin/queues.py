@@ -10,7 +10,7 @@ from litestar.di import NamedDependency
 from litestar.params import FromQuery, JSONBody, QueryParameter
 from msgspec import Meta, Struct
 
-from redrive.access.tokens import Role
+from redrive.access.actors import Actor, Role
 from redrive.admin.letters import Limit
 from redrive.flow.pauses import SourcePause
 from redrive.forensics.held import HeldView
@@ -54,7 +54,7 @@ async def list_pauses(service: NamedDependency[Service]) -> list[SourcePause]:
 
 @post("/pauses", role=Role.OPERATOR, status_code=200)
 async def pause_source(
-    service: NamedDependency[Service], actor: NamedDependency[str], data: JSONBody[Pausing]
+    service: NamedDependency[Service], actor: NamedDependency[Actor], data: JSONBody[Pausing]
 ) -> PauseReport:
     """No worker receives from that source until it is resumed. If somebody was first, his pause stays, and is shown."""
     span = None if data.seconds is None else timedelta(seconds=data.seconds)
@@ -65,7 +65,7 @@ async def pause_source(
 
 @post("/pauses/resume", role=Role.OPERATOR, status_code=200)
 async def resume_source(
-    service: NamedDependency[Service], actor: NamedDependency[str], data: JSONBody[Resuming]
+    service: NamedDependency[Service], actor: NamedDependency[Actor], data: JSONBody[Resuming]
 ) -> Resumed:
     """It goes on, whoever has paused it."""
     return Resumed(await service.resume(data.source, actor=actor, transport=data.transport))
@@ -80,10 +80,10 @@ async def list_held_keys(
 
 
 @get("/workers", role=Role.VIEWER)
-async def list_workers(service: NamedDependency[Service]) -> list[WorkerView]:
+async def list_workers(service: NamedDependency[Service], patiently: FromQuery[bool] = False) -> list[WorkerView]:
     """Who works on what, since when, with how many messages in hand. A worker that was killed is lost after some
-    seconds, and forgotten after a day."""
-    return await service.workers()
+    seconds, and forgotten after a day. `patiently` looks at one that seems lost until it has had time for a beat."""
+    return await service.workers(patiently=patiently)
 
 
 @get("/queue", role=Role.VIEWER)

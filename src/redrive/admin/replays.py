@@ -7,12 +7,13 @@ from typing import Annotated, Any
 
 from litestar import Router, get, post
 from litestar.di import NamedDependency
-from litestar.params import FromPath, FromQuery, JSONBody
+from litestar.params import FromPath, FromQuery, JSONBody, QueryParameter
 from msgspec import Meta, Struct
 
-from redrive.access.tokens import Role
+from redrive.access.actors import Actor, Role
 from redrive.admin.background import Background
-from redrive.admin.letters import Limit
+from redrive.admin.costly import has_text
+from redrive.admin.letters import Limit, Named
 from redrive.errors import UsageError
 from redrive.flow.guard import MOST, Guard
 from redrive.flow.replay import Replay
@@ -49,7 +50,7 @@ class Order(Struct, frozen=True, forbid_unknown_fields=True):
     guard: Percent | None = None  # when more percent of a step die again, it pauses
     guarded: bool | None = None
     order: bool = True  # letters of one key one after the other, each when the one before is resolved
-    deadline_seconds: Annotated[float, Meta(gt=0, le=366 * 86_400)] | None = None  # without an outcome: then it pauses
+    deadline_seconds: Annotated[float, Meta(ge=0, le=366 * 86_400)] | None = None  # without an outcome: then it pauses
 
 
 class Why(Struct, frozen=True, forbid_unknown_fields=True):
@@ -74,23 +75,26 @@ class Entries(Struct, frozen=True):
     after: Cursor | None
 
 
-@post("/plan", role=Role.VIEWER, status_code=200)
+@post("/plan", role=Role.VIEWER, status_code=200, reads=True, costly=True)
 async def plan_replay(service: NamedDependency[Service], data: JSONBody[Selection]) -> Plan:
     """What a replay of that query would send, how long at least, and what speaks against it. Changes nothing."""
     return await service.plan(data.query, rate=data.rate)
 
 
-@post("/", role=Role.OPERATOR, status_code=202)
+@post("/", role=Role.OPERATOR, status_code=202, costly=True)
 async def start_replay(
     service: NamedDependency[Service],
     background: NamedDependency[Background],
-    actor: NamedDependency[str],
+    actor: NamedDependency[Actor],
     data: JSONBody[Order],
 ) -> Replay:
-    """The selection is frozen when this answers, its size is in `total`; the letters go out in the background."""
+    """The selection is frozen when this answers, its size is in `total`; the letters go out in the background. One of
+    more than 5,000 letters answers at once, while it is `freezing`: that goes on in the background, whoever dies, of
+    exactly the letters that were there when it was asked for."""
     replay = await service.replay(
         data.query,
         every=data.all,
+        later=True,
         actor=actor,
         rate=data.rate,
         reason=data.reason,
@@ -100,6 +104,19 @@ async def start_replay(
         ordered=data.order,
         deadline=DEADLINE if data.deadline_seconds is None else timedelta(seconds=data.deadline_seconds),
     )
+    background.run(replay.id)
+    return replay
+
+
+@post("/of-letters", role=Role.OPERATOR, status_code=202)
+async def start_retry(
+    service: NamedDependency[Service],
+    background: NamedDependency[Background],
+    actor: NamedDependency[Actor],
+    data: JSONBody[Named],
+) -> Replay:
+    """A replay of exactly these letters, in the background. One that cannot be sent stops all of them."""
+    replay = await service.start_retry(data.ids, actor=actor)
     background.run(replay.id)
     return replay
 
@@ -116,22 +133,24 @@ async def show_replay(service: NamedDependency[Service], id: FromPath[str]) -> R
     return await service.replay_report(id)
 
 
-@get("/{id:str}/entries", role=Role.VIEWER)
+@get("/{id:str}/entries", role=Role.VIEWER, costly=has_text)
 async def list_entries(
     service: NamedDependency[Service],
     id: FromPath[str],
     status: FromQuery[EntryStatus | None] = None,
+    text: Annotated[str, QueryParameter(max_length=200)] = "",
     after: FromQuery[Cursor | None] = None,
     limit: Limit = 50,
 ) -> Entries:
-    """What became of each letter, in the order they were selected."""
-    found, rest = await service.replay_entries(id, status=status, after=after, limit=limit)
+    """What became of each letter, in the order they were selected; with `text` those that have it in the id of the
+    letter or in why. A page may be short, or empty, while `after` says that there are more."""
+    found, rest = await service.replay_entries(id, status=status, text=text, after=after, limit=limit)
     return Entries(list(found), rest)
 
 
 @post("/{id:str}/pause", role=Role.OPERATOR, status_code=200)
 async def pause_replay(
-    service: NamedDependency[Service], actor: NamedDependency[str], id: FromPath[str], data: JSONBody[Why]
+    service: NamedDependency[Service], actor: NamedDependency[Actor], id: FromPath[str], data: JSONBody[Why]
 ) -> ReplayReport:
     """Send no more of it until somebody resumes it."""
     return await service.pause_replay(id, actor=actor, why=data.reason)
@@ -141,7 +160,7 @@ async def pause_replay(
 async def resume_replay(
     service: NamedDependency[Service],
     background: NamedDependency[Background],
-    actor: NamedDependency[str],
+    actor: NamedDependency[Actor],
     id: FromPath[str],
 ) -> ReplayReport:
     """Go on with it, in the background: a step that paused it is behind it, the next is guarded as before."""
@@ -152,7 +171,7 @@ async def resume_replay(
 
 @post("/{id:str}/pace", role=Role.OPERATOR, status_code=200)
 async def pace_replay(
-    service: NamedDependency[Service], actor: NamedDependency[str], id: FromPath[str], data: JSONBody[NewPace]
+    service: NamedDependency[Service], actor: NamedDependency[Actor], id: FromPath[str], data: JSONBody[NewPace]
 ) -> ReplayReport:
     """Change how fast it goes, and how carefully, while it runs or is paused."""
     if data == NewPace():
@@ -175,7 +194,7 @@ def _guard_of(order: Order) -> Guard | None:
 
 @post("/{id:str}/cancel", role=Role.OPERATOR, status_code=200)
 async def cancel_replay(
-    service: NamedDependency[Service], actor: NamedDependency[str], id: FromPath[str]
+    service: NamedDependency[Service], actor: NamedDependency[Actor], id: FromPath[str]
 ) -> ReplayReport:
     """Send no more of it. What was sent keeps its course."""
     return await service.cancel_replay(id, actor=actor)
@@ -186,6 +205,7 @@ router = Router(
     route_handlers=[
         plan_replay,
         start_replay,
+        start_retry,
         list_replays,
         show_replay,
         list_entries,

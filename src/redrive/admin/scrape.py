@@ -28,7 +28,7 @@ class Scrape:
     async def run(self) -> None:
         """Until it is cancelled."""
         api = create_api(Service(self._app), metrics=self._metrics, loopback=is_loopback(self._host), probes_only=True)
-        server = Uvicorn(config_of(api))
+        server = Uvicorn(config_of(api, self._app.settings.admin))
         serving = asyncio.create_task(server.serve([self._socket]))
         try:
             await asyncio.shield(serving)

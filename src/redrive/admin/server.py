@@ -13,8 +13,10 @@ from typing import Any
 from redrive.access.tokens import Tokens
 from redrive.alerts import alerting
 from redrive.app import Redrive
+from redrive.config.settings import Admin
 from redrive.errors import MissingExtra, UsageError
 from redrive.service import Service
+from redrive.service.watcher import Watcher
 from redrive.systems.use import add_metrics, routers_of
 from redrive.upkeep.loop import Upkeep
 from redrive.worker import Helper, Worker, stop_on_signals
@@ -24,6 +26,8 @@ try:
 
     from redrive.admin.access import is_loopback
     from redrive.admin.api import admit, create_api
+    from redrive.admin.protocol import bounded
+    from redrive.admin.tls import Tls
     from redrive.telemetry.metrics import Metrics
 except ImportError as error:
     raise MissingExtra("the server", "server") from error
@@ -32,7 +36,16 @@ _LAST_REQUESTS = 3  # seconds in which a request under way may end
 
 
 class Uvicorn(uvicorn.Server):
-    """uvicorn, less its own idea of signals: Ctrl-C drains the worker too (worker.py)."""
+    """uvicorn, less its own idea of signals: Ctrl-C drains the worker too (worker.py). It waits for what is under way:
+    streams, which have no end by themselves, are told first."""
+
+    def __init__(self, config: uvicorn.Config, ending: Callable[[], None] = lambda: None) -> None:
+        super().__init__(config)
+        self._ending = ending
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        self._ending()
+        await super().shutdown(sockets)
 
     @contextlib.contextmanager
     def capture_signals(self) -> Iterator[None]:
@@ -43,29 +56,43 @@ class Server:
     """Listens from when it is made, so that a port in use is known at once; answers while it runs."""
 
     def __init__(
-        self, app: Redrive, host: str, port: int, *, upkeep: bool = True, beside: Sequence[Helper] = ()
+        self,
+        app: Redrive,
+        host: str,
+        port: int,
+        *,
+        upkeep: bool = True,
+        beside: Sequence[Helper] = (),
+        tls: Tls | None = None,
     ) -> None:
         self.app = app
         self.host = host
         self.tokens = Tokens(app.store.documents, app.clock)
         self.one_time: str | None = None
+        self.watcher: Watcher | None = None
         self._socket = listen(host, port)
         self.port: int = self._socket.getsockname()[1]
         self._worker = Worker(app, upkeep=upkeep) if app.handlers else None
         own = [Upkeep.of(app).run] if upkeep and self._worker is None else []
-        self._helpers = [*own, *beside]
+        self._tls = tls
+        self._helpers = [*own, *beside, *([] if tls is None else [tls.watch])]
         self._uvicorn: Uvicorn | None = None
 
     @property
     def url(self) -> str:
         """Where a browser finds it, with the one-time token where a browser keeps it to itself."""
+        return self.address + (f"#token={self.one_time}" if self.one_time else "")
+
+    @property
+    def address(self) -> str:
+        """Where it answers."""
         host = f"[{self.host}]" if ":" in self.host else self.host
-        return f"http://{host}:{self.port}/" + (f"#token={self.one_time}" if self.one_time else "")
+        return f"{'http' if self._tls is None else 'https'}://{host}:{self.port}/"
 
     async def run(self, started: Callable[[Server], None] = lambda server: None) -> None:
         """Until `stop`, then until what is under way is done."""
         try:
-            self.one_time = await admit(self.tokens, self.host)
+            self.one_time = await admit(self.tokens, self.host, people=self.app.settings.access.oidc.issuer is not None)
             api = create_api(
                 Service(self.app),
                 tokens=self.tokens,
@@ -73,7 +100,9 @@ class Server:
                 metrics=add_metrics(self.app, Metrics(self.app.events)),
                 routers=routers_of(self.app.settings),
             )
-            self._uvicorn = Uvicorn(config_of(api))
+            config = config_of(api, self.app.settings.admin, self._tls)
+            self.watcher = api.state.watcher
+            self._uvicorn = Uvicorn(config, lambda: api.state.watcher.end("the server stops"))
             started(self)
             await self._run_together(self._uvicorn)
         finally:
@@ -101,9 +130,13 @@ class Server:
                 helper.cancel()
 
 
-def config_of(api: Any) -> uvicorn.Config:
-    return uvicorn.Config(
+def config_of(api: Any, limits: Admin, tls: Tls | None = None) -> uvicorn.Config:
+    """How uvicorn is to answer."""
+    config = uvicorn.Config(
         api,
+        http=bounded(limits),
+        ws="none",
+        timeout_keep_alive=limits.idle_timeout.total_seconds(),  # type: ignore[arg-type]
         lifespan="on",
         log_config=None,
         access_log=False,
@@ -111,6 +144,9 @@ def config_of(api: Any) -> uvicorn.Config:
         proxy_headers=False,
         timeout_graceful_shutdown=_LAST_REQUESTS,
     )
+    config.load()
+    config.ssl = None if tls is None else tls.context
+    return config
 
 
 def listen(host: str, port: int) -> socket.socket:
@@ -142,10 +178,11 @@ async def serve(
     *,
     upkeep: bool = True,
     beside: Sequence[Helper] = (),
+    tls: Tls | None = None,
     started: Callable[[Server], None] = lambda server: None,
 ) -> None:
     """Until Ctrl-C or SIGTERM; the second one ends the process at once."""
     async with app:
-        server = Server(app, host, port, upkeep=upkeep, beside=beside)
+        server = Server(app, host, port, upkeep=upkeep, beside=beside, tls=tls)
         stop_on_signals(server.stop)
         await server.run(started)

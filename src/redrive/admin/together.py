@@ -7,15 +7,18 @@ from collections.abc import Iterator
 from typing import Any
 
 import msgspec
-from litestar import Response, get
+from litestar import Request, Response, get
 from litestar.datastructures import State
 
-from redrive.access.tokens import Role, Token
-from redrive.admin.access import Door, is_loopback
+from redrive.access.actors import Role
+from redrive.access.tokens import Token
+from redrive.admin.access import is_loopback
 from redrive.admin.answers import METRICS, READY, TOKEN
 from redrive.admin.api import guarded
+from redrive.admin.callers import Door
 from redrive.admin.health import Ready, is_alive, readiness
 from redrive.admin.server import Uvicorn, config_of, listen
+from redrive.config.settings import Admin
 from redrive.errors import Unavailable
 from redrive.forensics.redact import Redactor
 from redrive.processes.merge import Family, lasting, merged, packed, unpacked
@@ -44,7 +47,7 @@ class Together:
         door = Door(self, is_loopback(self._host))
         state = State({"redactor": Redactor()})
         api = guarded([is_alive, *_routes(self)], door, openapi_config=None, state=state)
-        server = Uvicorn(config_of(api))
+        server = Uvicorn(config_of(api, Admin()))
         serving = asyncio.create_task(server.serve([self._socket]))
         try:
             await asyncio.shield(serving)
@@ -102,11 +105,12 @@ def _states(families: list[Family]) -> list[Family]:
 
 def _routes(together: Together) -> list[Any]:
     @get("/readyz", role=None, any_parameters=True)
-    async def is_ready() -> Response[Ready]:
-        """200 if store and transports could do their work now and every process runs, 503 if not, and why."""
-        return readiness(await together.checks())
+    async def is_ready(request: Request[Any, Any, Any]) -> Response[Ready]:
+        """200 if store and transports could do their work now and every process runs, else 503; why, is said to who has
+        a token, and on loopback."""
+        return await readiness(request, await together.checks())
 
-    @get("/metrics", role=Role.VIEWER, free_on_loopback=True, any_parameters=True, media_type="text/plain")
+    @get("/metrics", role=Role.VIEWER, whole=True, free_on_loopback=True, any_parameters=True, media_type="text/plain")
     async def show_metrics() -> Response[bytes]:
         """For Prometheus. Needs a viewer's token, except where the server listens on loopback only."""
         return Response(rendered(await together.metrics()), headers={"Content-Type": CONTENT_TYPE_LATEST})

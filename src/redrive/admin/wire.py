@@ -23,8 +23,12 @@ from msgspec import Struct
 from redrive.admin.openapi import parameters_of
 from redrive.admin.problems import SEE, Unreadable, problem
 from redrive.errors import nearest
+from redrive.forensics.query import Query
 from redrive.untrusted import UNREADABLE, read_json
 
+_LISTS = frozenset({"ids", *(name for name in Query.__struct_fields__ if name.endswith("s"))})
+_MOST = 1000  # values in a list of a query
+_NOT_GIVEN = ("scope",)
 _PLACE = re.compile(r" - at `\$\.?(?P<where>[^`]*)`$")
 _UNKNOWN = re.compile(r"unknown field `(?P<name>[^`]*)`")
 
@@ -44,17 +48,17 @@ def _decoded(body: bytes, kind: Any) -> Any:
         raise Unreadable(_plain(error) + _meant(str(error), kind)) from None
     except UNREADABLE as error:
         raise Unreadable(f"the body is not JSON: {error}", status=400) from None
-    _check_zones(value)
+    _check(value)
     return value
 
 
 def from_url(kind: type[Struct]) -> Provide:
     """A dependency of that kind, whose fields are parameters in the URL."""
-    fields = msgspec.structs.fields(kind)
+    fields = [field for field in msgspec.structs.fields(kind) if field.name not in _NOT_GIVEN]
 
     def provide(**given: Any) -> Any:
         value = kind(**given)
-        _check_zones(value)
+        _check(value)
         return value
 
     taken = [inspect.Parameter(field.name, inspect.Parameter.KEYWORD_ONLY, default=field.default) for field in fields]
@@ -95,14 +99,19 @@ def _takes(schema: dict[str, Any]) -> str:
     return ", ".join([f"it takes type {schema.get('type')}", *bounds])
 
 
-def _check_zones(value: object) -> None:
-    """A time without a zone is a guess, and a wrong guess selects the wrong letters."""
+def _check(value: object) -> None:
+    """A time without a zone is a guess, and a wrong guess selects the wrong letters. A list without an end costs those
+    who did not ask. A scope is the asker's own, and not theirs to say."""
     if not isinstance(value, Struct):
         return
     for name, part in msgspec.structs.asdict(value).items():
         if isinstance(part, datetime) and part.tzinfo is None:
             raise Unreadable(f"{name} has no time zone", "write it as 2026-01-31T12:00:00Z")
-        _check_zones(part)
+        if isinstance(part, tuple | list) and name in _LISTS and len(part) > _MOST:
+            raise Unreadable(f"{name} has {len(part):,} values: at most {_MOST:,} are taken", "ask for them in parts")
+        if part is not None and name in _NOT_GIVEN and isinstance(value, Query):
+            raise Unreadable(f"{name} is what your token reaches: a request cannot give it")
+        _check(part)
 
 
 def _plain(error: Exception) -> str:

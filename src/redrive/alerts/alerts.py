@@ -77,7 +77,7 @@ class Alerts:
         self._least = Severity(self._chosen.severity)
         self._timing = Timing(self._chosen.repeat, self._chosen.resolve_after)
         self._woken, self._stopping = asyncio.Event(), asyncio.Event()
-        pen = Pen(Redactor.of(settings.redact), self._chosen.console)
+        pen = self._pen = Pen(Redactor.of(settings.redact), self._chosen.console)
         self._watch = Watch(self._chosen, clock, pen, self._woken.set)
         self._groups = Groups(store.letters, self._chosen, self._watch, pen)
         self._regressions = Regressions(store.documents, self._chosen, pen)
@@ -105,7 +105,7 @@ class Alerts:
     def report(self, alert: Alert) -> None:
         """Report that something is so, or happened. Never waits; what is below the least severity is ignored."""
         if alert.severity.reaches(self._least):
-            self._put(alert)
+            self._put(self._pen.masked(alert))
 
     def clear(self, key: str) -> None:
         """Report that the alert of that key is over."""

@@ -7,6 +7,7 @@ from datetime import datetime
 from typing import Any
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from redrive.alerts.model import Alert, Severity
 from redrive.config.durations import spoken
@@ -155,6 +156,13 @@ class Pen:
             lasting=rule.lasting,
             **more,
         )
+
+    def masked(self, alert: Alert) -> Alert:
+        """One that somebody else has written, without the secrets in it."""
+        text = self._redactor.text
+        details = {name: text(str(value)) for name, value in alert.details.items()}
+        labels = {name: text(str(value)) for name, value in alert.labels.items()}
+        return replace(alert, summary=text(alert.summary), details=details, labels=labels)
 
     def clean(self, text: str) -> str:
         masked = " ".join(self._redactor.text(text).split())

@@ -23,10 +23,12 @@ TABLE = {
         "show": (".show:show_letter", "One letter: every attempt and its stack, headers, body"),
         "groups": (".groups:groups", "Letters by root cause: start here when it burns"),
         "stats": (".stats:stats", "Letters and queues, counted"),
+        "differs": (".notes:differs", "What the letters of a group have, and others of its sources have not"),
         "queue": (".queue:queue", "The messages of a source: ready, delayed, leased and by whom"),
         "held": (".held:held", "Keys that a dead letter holds, and how many wait behind it"),
         "workers": (".workers:workers", "Who works on what, since when, with how many in hand"),
         "replays": (".replays:replays", "What was replayed, and what became of each letter"),
+        "approvals": (".approvals:approvals", "What waits for a second person: approve, refuse, withdraw"),
         "incidents": (".incidents:incidents", "What is wrong now, and who works on it"),
     },
     "Act": {
@@ -40,6 +42,8 @@ TABLE = {
         "fix": (".fix:fix", "Say in which version a group is fixed; its letters go back when it runs"),
         "mute": (".fix:mute", "Mute a group for a while: no alerts, not in the list"),
         "unmute": (".fix:unmute", "Let people hear of a group that is muted"),
+        "note": (".notes:note", "Write something down beside a group, or read what was written"),
+        "assign": (".notes:assign", "Say who sees to a group"),
         "pause": (".pause:pause", "Pause a source: no worker receives anything of it"),
         "resume": (".pause:resume", "Let a source that is paused go on"),
         "unarchive": (".archive:unarchive", "Take archived letters back to what they were"),
@@ -58,7 +62,12 @@ TABLE = {
     SYSTEMS: {},  # each says its own line (systems/base.py)
     "Admin": {
         "doctor": (".doctor:doctor", "What is configured, reachable and unsafe; how to mend it"),
+        "audit": (".audit:audit", "Who did what, and the proof that nobody has changed it since"),
+        "login": (".login:login", "Log in to a server: on another device, or with a token"),
+        "logout": (".login:logout", "Forget the login of a server"),
+        "whoami": (".login:whoami", "Who a server takes you for, and what you may do there"),
         "token": (".tokens:token", "Tokens of the admin API: create, list, revoke"),
+        "keys": (".keys:keys", "Keys that sign what is sent back: rotate"),
         "alerts": (
             ".alerts:alerts",
             "Who is told when something goes wrong: try it, see the rules",
@@ -70,7 +79,7 @@ TABLE = {
     },
 }
 
-EXTRAS = {"up": "server", "demo": "server"}
+EXTRAS = {"up": "server", "demo": "server", "login": "remote", "whoami": "remote"}
 
 EPILOG = """\b
 A first session, in an empty directory:

@@ -14,12 +14,12 @@ import click
 from click.shell_completion import CompletionItem
 
 if TYPE_CHECKING:
-    from redrive.service import Service
+    from redrive.service import Home
 
 MOST = 50
 _PATIENCE = 1.5  # seconds
 
-Find = Callable[["Service", str], Awaitable[Sequence[tuple[str, str]]]]
+Find = Callable[["Home", str], Awaitable[Sequence[tuple[str, str]]]]
 """Values that begin with what was typed, each with a word about it."""
 
 
@@ -42,7 +42,7 @@ def _asked(ctx: click.Context, find: Find, typed: str) -> Sequence[tuple[str, st
 
     from redrive.cli.session import Needs, ask
 
-    async def work(service: Service) -> Sequence[tuple[str, str]]:
+    async def work(service: Home) -> Sequence[tuple[str, str]]:
         async with asyncio.timeout(_PATIENCE):
             return await find(service, typed)
 
@@ -68,8 +68,12 @@ def _silence() -> Any:
         logging.disable(logging.NOTSET)
 
 
-async def _sources(service: Service, typed: str) -> Sequence[tuple[str, str]]:
+async def _sources(service: Home, typed: str) -> Sequence[tuple[str, str]]:
     """Those that have letters, and those of a queue in a file; a broker would take too long to ask."""
+    from redrive.service import Service
+
+    if not isinstance(service, Service):
+        return [(source, "") for source in (await service.sources()).sources]
     app = service.app
     found = {tally.source for tally in await app.store.letters.tallies()}
     for name, url in app.settings.transports.items():
@@ -78,21 +82,21 @@ async def _sources(service: Service, typed: str) -> Sequence[tuple[str, str]]:
     return sorted((source, "") for source in found)
 
 
-async def _groups(service: Service, typed: str) -> Sequence[tuple[str, str]]:
+async def _groups(service: Home, typed: str) -> Sequence[tuple[str, str]]:
     from redrive.forensics.query import Query
 
     return [(group.id, f"{group.count} {group.error_type}") for group in await service.groups(Query(), limit=MOST)]
 
 
-async def _letters(service: Service, typed: str) -> Sequence[tuple[str, str]]:
+async def _letters(service: Home, typed: str) -> Sequence[tuple[str, str]]:
     from redrive.forensics.query import Query
 
     page = await service.letters(Query(id_prefix=typed or None), limit=MOST)
     return [(letter.id, f"{letter.source} {letter.error_type}") for letter in page.letters]
 
 
-async def _replays(service: Service, typed: str) -> Sequence[tuple[str, str]]:
-    return [(replay.id, f"{replay.state}") for replay in await service.replays.list(MOST)]
+async def _replays(service: Home, typed: str) -> Sequence[tuple[str, str]]:
+    return [(replay.id, f"{replay.state}") for replay in await service.list_replays(MOST)]
 
 
 a_source, a_group, a_letter, a_replay = map(completed, (_sources, _groups, _letters, _replays))

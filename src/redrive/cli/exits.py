@@ -50,10 +50,9 @@ def stopped_by(error: Exception, *, debug: bool) -> Exception:
 def _code(error: Exception) -> int | None:
     from redrive import errors  # when needed
 
-    if isinstance(
-        error,
-        errors.UnknownGroup | errors.UnknownLetter | errors.UnknownReplay | errors.UnknownIncident | errors.NoWayBack,
-    ):
+    if isinstance(error, errors.UnknownGroup | errors.UnknownLetter | errors.UnknownReplay | errors.UnknownIncident):
+        return NOTHING
+    if isinstance(error, errors.NoWayBack | errors.NotReplayable):
         return NOTHING
     if isinstance(error, errors.Unavailable):
         return UNAVAILABLE

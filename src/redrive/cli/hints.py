@@ -15,11 +15,13 @@ _COMMAND = re.compile(r"(?<=`)redrive (?=[a-z])")
 
 
 def where() -> list[str]:
-    """The options --config and --store as this call was given them."""
+    """The options --config, --store and --server as this call was given them."""
     context = click.get_current_context(silent=True)
     said = None if context is None else context.obj
     config, store = getattr(said, "config", None), getattr(said, "store", None)
-    return [*(["--config", str(config)] if config else []), *(["--store", store] if store else [])]
+    server, ca_file = getattr(said, "server", None), getattr(said, "ca_file", None)
+    named = {"--config": config, "--store": store, "--server": server, "--ca-file": ca_file}
+    return [word for name, value in named.items() if value for word in (name, str(value))]
 
 
 def program() -> str:

@@ -12,6 +12,7 @@ from typing import Any
 import click
 
 from redrive.cli import exits
+from redrive.cli.homes import why_not_remote
 from redrive.systems.base import System, resolved
 from redrive.systems.discover import refuse, refused, systems
 
@@ -23,6 +24,8 @@ class Given:
     arguments: list[str] = field(default_factory=list)  # as typed, for hints that repeat them
     config: Path | None = None
     store: str | None = None
+    server: str | None = None
+    ca_file: Path | None = None
     debug: bool = False
 
 
@@ -208,6 +211,14 @@ def _remember(name: str) -> Callable[[click.Context, click.Parameter, Any], None
     return callback
 
 
+def _at_server(ctx: click.Context, parameter: click.Parameter, value: str | None) -> None:
+    """Remember the server, and refuse one that was given, before the name or after it, to what works without any."""
+    said = ctx.ensure_object(Given)
+    said.server = value or said.server
+    if said.server is not None and (why := why_not_remote(ctx.command_path.split()[1:])):
+        raise exits.Stopped(f"{ctx.command_path} takes no --server: {why}", exits.WRONG)
+
+
 def _colorless(ctx: click.Context, parameter: click.Parameter, value: bool) -> None:
     import os
 
@@ -230,6 +241,21 @@ _OPTIONS: tuple[Callable[[Any], Any], ...] = (
         expose_value=False,
         callback=_remember("store"),
         help="Use this database, not the configured one. [sqlite:///redrive.db]",
+    ),
+    click.option(
+        "--server",
+        metavar="URL",
+        expose_value=False,
+        callback=_at_server,
+        help="Ask this server, with the token of `redrive login` or REDRIVE_TOKEN, and no database.",
+    ),
+    click.option(
+        "--ca-file",
+        type=click.Path(path_type=Path),
+        metavar="FILE",
+        expose_value=False,
+        callback=_remember("ca_file"),
+        help="Trust the certificate authority of this PEM file, too: it signed the server's certificate.",
     ),
     click.option(
         "--no-color",

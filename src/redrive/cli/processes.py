@@ -65,7 +65,7 @@ def supervise(count: int, reload: bool, host: str, port: int | None) -> int:
     from redrive.telemetry.logs import log_events, setup_logs
 
     settings, events = loaded().settings, Events()
-    setup_logs(settings.logs.level, settings.logs.format)
+    setup_logs(settings.logs.level, settings.logs.format, redactor=Redactor.of(settings.redact))
     log_events(events, Redactor.of(settings.redact))
     supervisor = Supervisor(
         command_of(given().arguments),

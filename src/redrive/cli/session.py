@@ -1,4 +1,4 @@
-"""Makes a Service from the settings: what every command that sees or acts has in common."""
+"""Finds the home of a command, a store or a server: what every command that sees or acts has in common."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from typing import TypeVar
 import click
 from msgspec.structs import replace
 
+from redrive.access.actors import Actor, Role, Via
 from redrive.answers import Unanswered, within
 from redrive.app import Redrive
 from redrive.cli.exits import WRONG, Stopped
@@ -21,12 +22,13 @@ from redrive.cli.lazy import Given
 from redrive.cli.output import plain, say
 from redrive.config.load import Loaded, read
 from redrive.config.settings import Settings
-from redrive.service import Service
+from redrive.service import Home, Service
 
 T = TypeVar("T")
 CLOSING = 2.0
 """Seconds that a command waits for its connections to be closed; the process ends them anyway."""
-Work = Callable[[Service], Awaitable[T]]
+Work = Callable[[Home], Awaitable[T]]
+StoreWork = Callable[[Service], Awaitable[T]]
 
 
 class Needs(Enum):
@@ -56,12 +58,50 @@ def loaded() -> Loaded:
     return Loaded(replace(found.settings, **changes, transports=transports), sources, found.file)
 
 
-def ask(work: Work[T], needs: Needs = Needs.LETTERS, settings: Settings | None = None) -> T:
-    """Do that with a Service, on these settings or those of this call, and close everything."""
+def server() -> str | None:
+    """The server that this call asks; None where it opens a store. What is said here wins over what is configured."""
+    said = given()
+    if said.server is not None and said.store is not None:
+        raise Stopped("--server asks a server, and --store opens a database: give one of them")
+    if said.store is not None:
+        return None
+    named = said.server or read(said.config).settings.server
+    if named is None:
+        return None
+    from redrive.remote.address import checked
+
+    return checked(named)
+
+
+def ask(work: Work[T], needs: Needs = Needs.LETTERS) -> T:
+    """Do that in the home that this call has, a server or a store, and close everything."""
+    named = server()
+    if named is not None:
+        return asyncio.run(_asked_remotely(work, named))
+    return ask_store(work, needs)
+
+
+def ask_store(work: StoreWork[T], needs: Needs = Needs.LETTERS, settings: Settings | None = None) -> T:
+    """Do that with a Service on these settings or those of this call: beside a store, and nowhere else."""
     return asyncio.run(_asked(work, needs, settings))
 
 
-async def _asked(work: Work[T], needs: Needs, settings: Settings | None) -> T:
+async def _asked_remotely(work: Work[T], named: str) -> T:
+    from redrive.remote.connecting import connected
+    from redrive.remote.service import RemoteService
+
+    async with connected(named, ca_file()) as http:
+        return await work(RemoteService(http, unanswered=_warner()))
+
+
+def ca_file() -> Path | None:
+    """The certificate of the authority that a server's is signed by, if it is none that the system trusts."""
+    said = given()
+    configured = read(said.config).settings.ca_file
+    return said.ca_file or (None if configured is None else Path(configured))
+
+
+async def _asked(work: StoreWork[T], needs: Needs, settings: Settings | None) -> T:
     app = Redrive(settings=_checked(settings or loaded().settings, needs))
     try:
         return await work(Service(app, unanswered=_warner()))
@@ -81,12 +121,13 @@ def _warner() -> Callable[[Unanswered], None]:
     return warn
 
 
-def actor() -> str:
-    """Who does it, for the audit trail."""
+def actor() -> Actor:
+    """Who does it: whoever the system says it is, with the store itself in hand."""
     try:
-        return f"{getpass.getuser()} (cli)"
+        name = f"{getpass.getuser()} (cli)"
     except (KeyError, OSError):  # a container whose user has no name
-        return "cli"
+        name = "cli"
+    return Actor(id="", name=name, role=Role.ADMIN, via=Via.STORE, may_unmask=True)
 
 
 def command(*words: str) -> str:

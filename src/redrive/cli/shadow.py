@@ -17,13 +17,12 @@ from rich.text import Text
 from redrive.cli.exits import NOTHING, Stopped
 from redrive.cli.options import span
 from redrive.cli.output import error, letters_said, line, say, show, table, tell_json, width
-from redrive.cli.session import ask
+from redrive.cli.session import actor, ask
 from redrive.debugging.envfile import read_env_file
 from redrive.debugging.shadow import Process, ShadowGroup, ShadowReport, shadow_replay
 from redrive.flow.replay import selectable
 from redrive.forensics.query import Query
-from redrive.service import Service
-from redrive.stores.paging import every_letter
+from redrive.service import Home
 
 _NAMES = ("shadow", "handler", "env_file", "limit", "time_limit")
 
@@ -94,16 +93,16 @@ def run_shadow(query: Query, shadow: Shadow, *, as_json: bool) -> None:
         raise click.exceptions.Exit(NOTHING)
 
 
-async def _tried(service: Service, query: Query, shadow: Shadow) -> ShadowReport:
-    wanted, app = selectable(query), service.app
+async def _tried(service: Home, query: Query, shadow: Shadow) -> ShadowReport:
+    wanted = selectable(query)
     selected = await service.count(wanted)
-    letters = every_letter(app.store.letters, wanted, limit=shadow.limit, size=100, oldest_first=True)
+    letters = service.whole_letters(wanted, actor=actor(), limit=shadow.limit)
     process = Process(shadow.handler, shadow.environ)
-    report = await shadow_replay(letters, selected, process, app.clock, within=shadow.within)
+    report = await shadow_replay(letters, selected, process, service.clock, within=shadow.within)
     return _redacted(report, service)
 
 
-def _redacted(report: ShadowReport, service: Service) -> ShadowReport:
+def _redacted(report: ShadowReport, service: Home) -> ShadowReport:
     masked = service.redactor.text
     groups = [replace(group, message=masked(group.message), group=masked(group.group)) for group in report.groups]
     return replace(report, groups=tuple(groups))

@@ -6,12 +6,13 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Sequence
 from datetime import datetime, timedelta
-from typing import TypeAlias
+from typing import TypeAlias, TypeVar
 
 from redrive.clock import Clock, Pause
 from redrive.collect.foreign import unread
 from redrive.collect.joining import join
 from redrive.errors import Unavailable
+from redrive.flow.signing import load_keys
 from redrive.model import Done, Letter
 from redrive.stores.base import Store
 from redrive.stores.recording import record_each
@@ -22,6 +23,7 @@ Reader: TypeAlias = Callable[[Delivery, datetime], Letter | None]
 """The letter of a dead message; what it does not understand is a letter all the same. None: it stands for a letter that
 is in a store already. If it raises, the collector keeps the message as a letter of category validation."""
 Stored: TypeAlias = Callable[[Sequence[Letter]], Awaitable[None]]
+T = TypeVar("T")
 log = logging.getLogger("redrive")
 _SHORTEST_PAUSE, _LONGEST_PAUSE = 0.1, 10.0
 _LOOK = 0.3  # seconds between looks at whether anything is left
@@ -109,12 +111,15 @@ class Collector:
 
     async def _keep(self, deliveries: Sequence[Delivery]) -> None:
         """Record the letters of these deliveries, however long that takes, and acknowledge them then."""
+        if not await self._insist(self._know_keys, deliveries):
+            return
         now = self._clock.now()
         read = [(delivery, self._letter(delivery, now)) for delivery in deliveries]
-        joined = await self._recorded([letter for _, letter in read if letter is not None], deliveries)
-        if joined is None:
+        found = [letter for _, letter in read if letter is not None]
+        recorded = await self._insist(lambda: self._record(found), deliveries)
+        if recorded is None:
             return
-        letters, refused = joined
+        letters, refused = recorded
         read = [(delivery, None if letter is None else letters.pop(0)) for delivery, letter in read]
         await self._leave(
             [(delivery, refused[letter.id]) for delivery, letter in read if letter is not None and letter.id in refused]
@@ -156,28 +161,36 @@ class Collector:
         lost = {id(delivery) for delivery in await self._transport.extend(deliveries)} if deliveries else set()
         return [delivery for delivery in deliveries if id(delivery) not in lost]
 
-    async def _recorded(
-        self, found: Sequence[Letter], deliveries: Sequence[Delivery]
-    ) -> tuple[list[Letter], dict[str, str]] | None:
-        """Record them; returns them as they were recorded, and those that the store will not have, and why. None if we
-        were stopped before that."""
+    async def _know_keys(self) -> bool:
+        """Read the keys of this store: without them a reader believes that we wrote whatever says so."""
+        await load_keys(self._store, self._clock.now())
+        return True
+
+    async def _record(self, found: Sequence[Letter]) -> tuple[list[Letter], dict[str, str]]:
+        """Record them; returns them as they were recorded, and those that the store will not have, and why."""
+        joined = await join(self._store.letters, found, self._clock.now())
+        if joined.entries:
+            await self._store.ledger.mark(joined.entries)
+        refused = await record_each(self._store.letters, joined.in_order)
+        return joined.letters, {id: f"{type(error).__name__}: {error}" for id, error in refused.items()}
+
+    async def _insist(self, act: Callable[[], Awaitable[T]], deliveries: Sequence[Delivery]) -> T | None:
+        """What that returns, however long the store is away. None if we were stopped before that: the deliveries come
+        back, for none of them was acknowledged."""
         pause = Pause(_SHORTEST_PAUSE, min(_LONGEST_PAUSE, self._lease.total_seconds() / 3))
         down = None
         while True:
             try:
-                joined = await join(self._store.letters, found, self._clock.now())
-                if joined.entries:
-                    await self._store.ledger.mark(joined.entries)
-                refused = await record_each(self._store.letters, joined.in_order)
+                done = await act()
             except Unavailable as error:
                 down = error.name
                 self._announce_down(error, pause)
             else:
                 if down is not None:
                     self._events.emit(BackendUp(backend=down))
-                return joined.letters, {id: f"{type(error).__name__}: {error}" for id, error in refused.items()}
+                return done
             if await self._clock.wait(self._stopping, pause.next()):
-                return None  # they come back: none of them was acknowledged
+                return None
             await self._hold(deliveries)
 
     def _announce_down(self, error: Unavailable, pause: Pause) -> None:

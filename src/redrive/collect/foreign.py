@@ -13,6 +13,8 @@ from redrive.forensics.fingerprint import fingerprint
 from redrive.forensics.stacks import cut_stack
 from redrive.model import Category, Failure, Letter, Message, Reason, Stage, State, letter_id
 
+SUFFIXES = (".dlq", ".dlt", ".DLT", ".DLQ", "-dlt", "-dlq", "-DLT")
+"""What is added to the name of a topic, for its dead letters."""
 _MOST = 32_000
 _LONGEST_MESSAGE = 4_000
 

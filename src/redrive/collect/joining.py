@@ -16,16 +16,16 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
-from redrive.flow.lineage import LETTER, REPLAY, unsent
+from redrive.flow.lineage import LETTER, REPLAY, believed, named, unsent
 from redrive.forensics.query import Query
-from redrive.model import Letter, LetterId, Message, State, letter_id, merge_failures, rejoined
+from redrive.model import DEAD_HEADER, Letter, LetterId, Message, State, letter_id, merge_failures, rejoined
 from redrive.stores.base import Entry, EntryStatus, Letters
 
 FOUND_DEAD = "collected.Dead"
 """The type of a failure of which only the dead message is known, and not what was raised. Whoever made the attempt may
 have told of it himself: `join` sees whether it is known already."""
 _AWAY = (State.REPLAYING, State.SENT)
-_LETTER_ID, _REPLAY_ID = re.compile(rb"[a-z2-7]{16}"), re.compile(rb"[\w.:-]{1,100}")
+_LETTER_ID, _REPLAY_ID = re.compile(r"[a-z2-7]{16}"), re.compile(rb"[\w.:-]{1,100}")
 _LONGEST_NOTE = 200
 
 
@@ -45,7 +45,7 @@ async def join(store: Letters, found: Sequence[Letter], now: datetime) -> Joined
     """Let each join the letter that it was sent back from, if there is one."""
     if not found:
         return Joined([], [])
-    ids = {letter.id for letter in found} | {named for letter in found if (named := _named(letter.message)) is not None}
+    ids = {letter.id for letter in found} | {other for letter in found if (other := _named(letter.message)) is not None}
     page = await store.search(Query(ids=tuple(ids)), limit=len(ids))
     known = {letter.id: letter for letter in page.letters}
     joined: dict[int, Letter] = {}
@@ -60,18 +60,20 @@ async def join(store: Letters, found: Sequence[Letter], now: datetime) -> Joined
 
 
 def _joined(letter: Letter, known: Mapping[LetterId, Letter], now: datetime) -> tuple[Letter, Entry | None]:
-    named = _named(letter.message)
-    origin = None if named is None else known.get(named)
+    claimed = _named(letter.message)
+    origin = None if claimed is None else known.get(claimed)
     told = known.get(letter.id)
     if told is not None and letter.last.type == FOUND_DEAD and _has_told(told, letter):
         return replace(letter, failures=told.failures, message=told.message), None
-    if origin is not None and _is_same(origin, letter):
+    if origin is not None and _is_same(origin, letter) and _is_proven(origin, letter):
         failures = tuple(replace(failure, edition=origin.version) for failure in letter.failures)
         same = replace(letter, id=origin.id, message=origin.message, failures=failures)
         return _again(origin, same, _replay(letter.message), now)
-    if named == letter.id and origin is not None:  # another message, with copied headers: both are kept
+    if claimed == letter.id and origin is not None:  # another message, with copied headers: both are kept
         letter = _apart(letter)
     old = known.get(letter.id)
+    if old is not None and _claims_to_be_ours(letter):
+        return (letter if _is_same(old, letter) and _is_known(old, letter) else _apart(letter)), None
     if old is not None and old.state in _AWAY:
         return _again(old, letter, None, now)
     return letter, None
@@ -89,7 +91,7 @@ def _has_told(old: Letter, letter: Letter) -> bool:
 
 def _again(old: Letter, letter: Letter, replay: str | None, now: datetime) -> tuple[Letter, Entry | None]:
     """A letter whose message came back dead; nothing new, if that death is known already."""
-    if len(merge_failures(old.failures, letter.failures)) == len(old.failures):
+    if _is_known(old, letter):
         return letter, None
     if letter.next_retry_at is None:
         letter = replace(letter, state=State.EXHAUSTED, retries=old.retries, expires_at=old.expires_at)
@@ -100,10 +102,16 @@ def _again(old: Letter, letter: Letter, replay: str | None, now: datetime) -> tu
     return letter, Entry(replay, old.id, EntryStatus.FAILED, now, note)
 
 
+def _is_known(old: Letter, letter: Letter) -> bool:
+    """Whether nothing of how it died is new."""
+    return len(merge_failures(old.failures, letter.failures)) == len(old.failures)
+
+
 def _named(message: Message) -> LetterId | None:
     """The letter that our header names; anybody can write anything there."""
     value = message.header(LETTER)
-    return value.decode() if value is not None and _LETTER_ID.fullmatch(value) else None
+    letter = "" if value is None else named(value)
+    return letter if _LETTER_ID.fullmatch(letter) else None
 
 
 def _replay(message: Message) -> str | None:
@@ -117,6 +125,16 @@ def _is_same(old: Letter, new: Letter) -> bool:
     return (old.transport, before.source, before.key) == (new.transport, after.source, after.key) and (
         before.body == after.body or _is_same_json(before.body, after.body)
     )
+
+
+def _is_proven(old: Letter, new: Letter) -> bool:
+    """Whether we sent it back: anybody can copy a body and name a letter."""
+    return believed(new.message.headers, old.id, old.message.source, old.message.id) is not None
+
+
+def _claims_to_be_ours(letter: Letter) -> bool:
+    """Whether its record says that we wrote it, and nothing proves that."""
+    return letter.foreign and letter.message.header(DEAD_HEADER) is not None
 
 
 def _is_same_json(body: bytes, other: bytes) -> bool:

@@ -6,7 +6,7 @@ from datetime import datetime
 
 from msgspec.structs import replace
 
-from redrive.collect.foreign import Said, failure_of, letter_of, number_of, place_of, stripped, text_of
+from redrive.collect.foreign import SUFFIXES, Said, failure_of, letter_of, number_of, place_of, stripped, text_of
 from redrive.collect.spring import spring
 from redrive.model import Failure, Letter, Message
 from redrive.transports.base import Delivery
@@ -15,7 +15,6 @@ from redrive.transports.kafka.shelf import written_at
 from redrive.transports.kafka.wire import without_lost_nulls
 
 CONNECT = "__connect.errors."
-_SUFFIXES = (".dlq", ".dlt", ".DLT", ".DLQ", "-dlt", "-dlq", "-DLT")
 
 
 class KafkaReader:
@@ -86,4 +85,4 @@ def connect(message: Message, at: datetime) -> Said | None:
 
 
 def _without_suffix(topic: str) -> str:
-    return next((topic.removesuffix(suffix) for suffix in _SUFFIXES if topic.endswith(suffix)), topic)
+    return next((topic.removesuffix(suffix) for suffix in SUFFIXES if topic.endswith(suffix)), topic)

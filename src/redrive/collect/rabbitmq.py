@@ -4,21 +4,29 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
-from typing import Any
+from typing import Annotated, Any
 
 import msgspec
+from msgspec import Meta
 from msgspec.structs import replace
 
 from redrive.collect.foreign import failure_of, letter_of
 from redrive.forensics.fingerprint import fingerprint
-from redrive.model import Letter, Message, Reason, letter_id
+from redrive.model import DEAD_HEADER, Failure, Letter, Message, Reason
 from redrive.transports.base import Delivery
-from redrive.transports.rabbitmq.dead_letter_queues import DEAD, Dead, is_about
+from redrive.transports.rabbitmq.dead_letter_queues import (
+    ATTEMPTS,
+    ERROR_MESSAGE,
+    ERROR_TYPE,
+    PARKED_AT,
+    dead_in,
+    is_about,
+)
 from redrive.transports.rabbitmq.deaths import deaths_of
 from redrive.transports.rabbitmq.topology import source_of
 from redrive.transports.rabbitmq.wire import origin_of
-from redrive.untrusted import UNREADABLE
 
+_Moment = Annotated[datetime, Meta(tz=True)]
 _REASONS = {
     "expired": ("rabbitmq.Expired", "its time to live in {queue} was over"),
     "maxlen": ("rabbitmq.QueueFull", "{queue} was full"),
@@ -41,10 +49,13 @@ class RabbitReader:
 
     def __call__(self, delivery: Delivery, now: datetime) -> Letter:
         table: Mapping[str, Any] = delivery.token.came.properties.headers or {}
-        message = _bare(delivery.message)
-        ours = self._ours(message, delivery, table, now)
+        ours = self._ours(_bare(delivery.message), delivery, table, now)
         if ours is not None:
             return ours
+        message = _bare(delivery.message, DEAD_HEADER)  # a claim that nothing proves is just a header
+        said = _said(table, now)
+        if said is not None:
+            return letter_of(self._placed(message, table), said, transport=self._transport, now=now)
         death = _cause(deaths_of(table))
         source = self._source or str(death.get("queue") or source_of(self._queue))
         kind, text = _REASONS.get(str(death.get("reason")), ("rabbitmq.Unknown", "nothing says why it is in {queue}"))
@@ -61,18 +72,12 @@ class RabbitReader:
 
     def _ours(self, message: Message, delivery: Delivery, table: Mapping[str, Any], now: datetime) -> Letter | None:
         """The letter that Redrive sent to its dead-letter queue, with all its failures; None if it was not Redrive."""
-        said = table.get(DEAD)
-        if not isinstance(said, str | bytes) or not delivery.failures:
+        found = self._placed(message, table)
+        dead = dead_in(found, table)
+        if dead is None or not delivery.failures:
             return None
-        try:
-            dead = msgspec.json.decode(said, type=Dead)
-        except UNREADABLE:
-            return None
-        source = self._source or source_of(self._queue)
-        found = replace(message, source=source, attempt=1, origin=origin_of(table, source) or message.origin)
         return replace(
             letter_of(found, delivery.failures[-1], transport=self._transport, now=now, reason=dead.reason),
-            id=letter_id(source, message.id),
             failures=delivery.failures,
             group=dead.group or fingerprint(delivery.failures[-1]),
             created_at=dead.created_at,
@@ -82,9 +87,34 @@ class RabbitReader:
             foreign=False,
         )
 
+    def _placed(self, message: Message, table: Mapping[str, Any]) -> Message:
+        """The message in the queue that it was parked for."""
+        source = self._source or source_of(self._queue)
+        return replace(message, source=source, origin=origin_of(table, source) or message.origin)
 
-def _bare(message: Message) -> Message:
-    headers = tuple(pair for pair in message.headers if not is_about(pair[0]))
+
+def _said(table: Mapping[str, Any], now: datetime) -> Failure | None:
+    """Why it was parked, as its headers have it, whoever wrote them; None if they say nothing."""
+    kind, text, at, attempt = (table.get(name) for name in (ERROR_TYPE, ERROR_MESSAGE, PARKED_AT, ATTEMPTS))
+    if not isinstance(kind, str) or not kind:
+        return None
+    return failure_of(
+        kind,
+        text if isinstance(text, str) else "",
+        _moment(at) or now,
+        attempt=int(attempt) if isinstance(attempt, int) else 1,
+    )
+
+
+def _moment(text: object) -> datetime | None:
+    try:
+        return msgspec.convert(text, _Moment).astimezone(UTC)
+    except (msgspec.ValidationError, OverflowError):
+        return None
+
+
+def _bare(message: Message, *kept: str) -> Message:
+    headers = tuple(pair for pair in message.headers if pair[0] in kept or not is_about(pair[0]))
     return replace(message, headers=headers, attempt=1)
 
 

@@ -39,6 +39,7 @@ class SqsReader:
         self._source = source
         self._broker: SqsTransport | None = None
         self._sources: tuple[str, ...] = ()
+        self.vouched: set[str] = set()  # queues of which SQS, and no message, says that what lies here is theirs
 
     async def prepare(self, broker: SqsTransport) -> None:
         """Ask SQS whose dead-letter queue it is, for messages that do not say it themselves."""
@@ -49,6 +50,7 @@ class SqsReader:
         if self._source is None and len(found) == 1:
             self._source = found[0]
         self._sources = found
+        self.vouched.update(found)
 
     def __call__(self, delivery: Delivery, now: datetime) -> Letter:
         message = delivery.message
@@ -81,6 +83,7 @@ class SqsReader:
         if arn and self._source is None:
             name = arn.rpartition(":")[2]
             known = self._broker.source_of(name) if self._broker is not None else None
+            self.vouched.add(known or name)
             return known or name
         if self._source is None and self._sources:
             raise UsageError(

@@ -17,7 +17,7 @@ from typing import Any
 from msgspec import Struct
 
 from redrive.config.parse import meant_by, value_of
-from redrive.config.settings import Described, Key, Settings, describe, keys, system_sections, transport_key
+from redrive.config.settings import Described, Key, S, Settings, describe, keys, system_sections, transport_key
 from redrive.errors import ConfigError, MissingExtra, nearest
 from redrive.forensics.redact import Redactor
 from redrive.forensics.secrets import MASK
@@ -27,7 +27,7 @@ from redrive.untrusted import UNREADABLE, checked_tree
 
 ENVIRONMENT = "environment"
 _FILES = ("redrive.toml", "redrive.yaml", "redrive.yml", "pyproject.toml")
-_NOT_SETTINGS = re.compile(r"REDRIVE_(?:CONFIG|TOKEN|(?:SERVERS|BENCH|FAULT)\w*)")
+_NOT_SETTINGS = re.compile(r"REDRIVE_(?:CONFIG|TOKEN|TOKEN_FILE|PRINT_TOKEN|(?:SERVERS|BENCH|FAULT)\w*)")
 _TRANSPORTS = "REDRIVE_TRANSPORTS_"
 _NAME = re.compile(r"[a-z0-9_-]+")
 _NO_TRANSPORTS = ("url", "uri", "transport", "transports", "broker", "name", "type", "host", "port", "store")
@@ -240,15 +240,30 @@ def _shown(value: object) -> str:
 def _built(values: Mapping[str, Any]) -> Settings:
     tree: dict[str, Any] = {}
     for path, value in values.items():
-        section, _, name = path.rpartition(".")
-        (tree.setdefault(section, {}) if section else tree)[name] = value
+        *sections, name = path.split(".")
+        inner = tree
+        for section in sections:
+            inner = inner.setdefault(section, {})
+        inner[name] = value
     default, systems = Settings(), system_sections()
     own = [kind(**tree.pop(name)) for name, kind in systems.items() if name in tree]
     tree["sections"] = tuple(section for section in own if section != type(section)())
     for section in [name for name, value in tree.items() if isinstance(value, dict)]:
         before = getattr(default, section)
-        tree[section] = before | tree[section] if section == "transports" else type(before)(**tree[section])
+        tree[section] = before | tree[section] if section == "transports" else _section(type(before), tree[section])
     return Settings(**tree)
+
+
+def _section(kind: type[S], values: Mapping[str, Any]) -> S:
+    """A section, with the sections in it."""
+    default = kind()
+    inner = {name: getattr(default, name) for name in values}
+    return kind(
+        **{
+            name: _section(type(inner[name]), value) if isinstance(inner[name], Struct) else value
+            for name, value in values.items()
+        }
+    )
 
 
 def _check_urls(given: Mapping[str, Given]) -> None:

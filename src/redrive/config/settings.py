@@ -18,7 +18,7 @@ from msgspec import Struct, field
 from msgspec.structs import fields, replace
 
 from redrive.config.durations import spoken
-from redrive.forensics.secrets import hidden_url
+from redrive.forensics.secrets import MASK, hidden_url
 from redrive.systems.discover import refuse, sections
 
 MIB = 1 << 20
@@ -57,6 +57,113 @@ class Admin(Struct, frozen=True, kw_only=True):
 
     host: Annotated[str, About("The address that `redrive up` listens on", least=1)] = "127.0.0.1"
     port: Annotated[int, About("Its port; 0 takes a free one", least=0, most=65_535)] = 8321
+    tls_cert: Annotated[str | None, About("The certificate, with those that sign it, as PEM: it answers HTTPS", 1)] = (
+        None
+    )
+    tls_key: Annotated[str | None, About("The key of that certificate, as PEM without a password", 1)] = None
+    connections: Annotated[
+        int, About("So many connections at once; past that, the one idle for longest is closed", least=1)
+    ] = 1000
+    header_timeout: Annotated[timedelta, About("How long a client may take to send its headers", least=TICK)] = (
+        timedelta(seconds=10)
+    )
+    body_timeout: Annotated[
+        timedelta, About("How long a client may take to send its body, or read nothing of its answer", least=TICK)
+    ] = timedelta(minutes=1)
+    idle_timeout: Annotated[timedelta, About("How long a connection is kept for the next request", least=TICK)] = (
+        timedelta(seconds=30)
+    )
+    costly: Annotated[
+        int, About("So many costly questions are answered at once (texts, plans, exports, more than 30 days)", least=1)
+    ] = 32
+    costly_per_login: Annotated[int, About("The same of one token or person", least=1)] = 8
+    trace_url: Annotated[
+        str | None,
+        About("Where a trace is shown, for links from letters: `https://traces.example.com/{trace_id}`", least=1),
+    ] = None
+
+
+class Collect(Struct, frozen=True, kw_only=True):
+    """What `redrive collect` believes."""
+
+    sources: Annotated[
+        tuple[str, ...], About("The sources that a dead record may name as its own, such as `orders.*`")
+    ] = ()
+
+
+class Lineage(Struct, frozen=True, kw_only=True):
+    """How a message that was sent back proves it."""
+
+    key: Annotated[
+        str,
+        About("Signs what is sent back, alike in every process; empty: a key that the store keeps", is_secret=True),
+    ] = ""
+
+
+class Oidc(Struct, frozen=True, kw_only=True):
+    """Who signs people in, and what their claims mean. Without an issuer there are tokens only."""
+
+    issuer: Annotated[str | None, About("The address of the identity provider, as its tokens name it (`iss`)", 1)] = (
+        None
+    )
+    audience: Annotated[str, About("Whom access tokens have to be for (`aud`)", least=1)] = "redrive"
+    client_id: Annotated[str | None, About("The client that the console signs in as; without it, nobody there", 1)] = (
+        None
+    )
+    client_secret: Annotated[
+        str | None, About("The secret of that client; none if it is a public one", 1, is_secret=True)
+    ] = None
+    cli_client_id: Annotated[str | None, About("The public client of the command line, for the device flow", 1)] = None
+    scopes: Annotated[tuple[str, ...], About("What is asked for at a login")] = ("openid", "profile", "email")
+    algorithms: Annotated[tuple[str, ...], About("How tokens may be signed; with a public key only")] = (
+        "RS256",
+        "PS256",
+        "ES256",
+        "EdDSA",
+    )
+    leeway: Annotated[
+        timedelta, About("How far the clocks may be apart", least=timedelta(), most=timedelta(minutes=5))
+    ] = timedelta(seconds=30)
+    role_claim: Annotated[
+        str, About("The claim with roles or groups; a dot goes into it, as in `realm_access.roles`", least=1)
+    ] = "roles"
+    roles: Annotated[tuple[str, ...], About("Which value of it is which role; the highest one counts")] = (
+        "redrive-admin=admin",
+        "redrive-operator=operator",
+        "redrive-viewer=viewer",
+    )
+    unmask: Annotated[tuple[str, ...], About("Values of it that let somebody unmask a letter")] = ("redrive-unmask",)
+    sources_claim: Annotated[
+        str | None, About("The claim with the sources that somebody reaches; `*` is all, none at all is refused", 1)
+    ] = None
+    tenants_claim: Annotated[str | None, About("The same of tenants", 1)] = None
+    systems_claim: Annotated[str | None, About("The same of systems", 1)] = None
+    name_claim: Annotated[str, About("The claim with the name that is shown", least=1)] = "preferred_username"
+    console: Annotated[
+        str | None, About("The address of the console as browsers have it; needed behind a proxy", least=1)
+    ] = None
+    session: Annotated[timedelta, About("How long a login at the console lasts", least=timedelta(minutes=1))] = (
+        timedelta(hours=12)
+    )
+    recheck: Annotated[timedelta, About("How soon the console notices that somebody's role is taken", least=TICK)] = (
+        timedelta(minutes=5)
+    )
+
+
+class Access(Struct, frozen=True, kw_only=True):
+    """What is written down of acts, and which of them wait for a second person."""
+
+    trail_key: Annotated[
+        str | None,
+        About("What signs checkpoints of the trail; without it a key in the store", 16, is_secret=True),
+    ] = None
+    approve_over: Annotated[
+        int | None, About("An act on more letters than this waits until a second person approves it", least=0)
+    ] = None
+    approve_within: Annotated[timedelta, About("How long such an act waits before it expires", least=TICK)] = timedelta(
+        hours=24
+    )
+    oidc: Oidc = Oidc()
 
 
 class Logs(Struct, frozen=True, kw_only=True):
@@ -76,6 +183,14 @@ class Retention(Struct, frozen=True, kw_only=True):
     ttl: Annotated[timedelta | None, About("Letters older than this are pruned", least=TICK)] = None
     max_letters: Annotated[int | None, About("Past this many, the oldest letters are pruned", least=1)] = None
     export: Annotated[str | None, About("The file that letters are written to before they are pruned", 1)] = None
+
+
+class Series(Struct, frozen=True, kw_only=True):
+    """What happened over time: how long it is kept, in ever longer steps."""
+
+    minutes: Annotated[timedelta, About("How long counts by minute are kept", least=TICK)] = timedelta(days=2)
+    hours: Annotated[timedelta, About("How long counts by hour are kept", least=TICK)] = timedelta(days=60)
+    days: Annotated[timedelta, About("How long counts by day are kept", least=TICK)] = timedelta(days=730)
 
 
 class Upkeep(Struct, frozen=True, kw_only=True):
@@ -160,6 +275,13 @@ class Settings(Struct, frozen=True, kw_only=True):
     transports: Annotated[dict[str, str], _TRANSPORT] = field(
         default_factory=lambda: {"default": "sqlite:///redrive.db"}
     )
+    server: Annotated[
+        str | None,
+        About("A server that commands ask instead of a database, such as https://redrive.example.org", least=1),
+    ] = None
+    ca_file: Annotated[
+        str | None, About("The certificate, as PEM, of the authority that signed that server's", least=1)
+    ] = None
     worker: Annotated[
         str,
         About(
@@ -180,9 +302,13 @@ class Settings(Struct, frozen=True, kw_only=True):
     timeout: Annotated[timedelta, About("How long one attempt may take", least=TICK)] = timedelta(minutes=5)
     body_limit: Annotated[int, About("The largest body that is accepted", least=1, is_size=True)] = 16 * MIB
     redact: Redaction = Redaction()
+    access: Access = Access()
     admin: Admin = Admin()
+    collect: Collect = Collect()
+    lineage: Lineage = Lineage()
     logs: Logs = Logs()
     retention: Retention = Retention()
+    series: Series = Series()
     upkeep: Upkeep = Upkeep()
     alerts: Alerts = Alerts()
     processes: Processes = Processes()
@@ -302,16 +428,16 @@ def value_at(settings: Settings, path: str) -> Any:
     section, _, name = path.partition(".")
     if section in system_sections():
         return getattr(settings.of(system_sections()[section]), name)
-    value: Any = getattr(settings, section)
-    if not name:
-        return value
-    return value[name] if isinstance(value, dict) else getattr(value, name)
+    value: Any = settings
+    for part in path.split("."):
+        value = value[part] if isinstance(value, dict) else getattr(value, part)
+    return value
 
 
 def _described(key: Key, settings: Settings, sources: Mapping[str, str]) -> Described:
     value, source = value_at(settings, key.path), sources.get(key.path, "default")
     if key.about.is_secret:
-        value = tuple(map(hidden_url, value))
+        value = tuple(map(hidden_url, value)) if isinstance(value, tuple) else value and MASK
     return Described(key.path, key.environ, written(value), source, written(key.default), key.takes, key.about.text)
 
 
@@ -325,7 +451,7 @@ def _keys(struct: type[Struct], prefix: str) -> Iterator[Key]:
         if isinstance(default, dict):
             yield from (Key(f"{item.name}.{name}", str, value, _TRANSPORT) for name, value in default.items())
         elif isinstance(default, Struct):
-            yield from _keys(type(default), f"{item.name}.")
+            yield from _keys(type(default), f"{prefix}{item.name}.")
         else:
             yield _key(f"{prefix}{item.name}", hint, default)
 

@@ -1,44 +1,116 @@
-// The same API that everybody uses, with the token that this tab was given.
+// The same API that everybody uses, with the token that this tab was given or the cookie of a login.
+
+import { asksToSignIn, me, setServerTime } from "./state.js";
 
 const KEY = "redrive-token";
-let held = null;
+const LONGEST = 30_000;
+const TRIES = 5; // of a costly question that the server has no place for: it says when to ask again
 
-/** From the address (`/#token=…`, which never leaves the browser), else from this tab. */
+/** @typedef {Record<string, string | number | boolean | null | undefined | (string | number)[]>} Parameters */
+
+/** Takes the token from the address (`/#token=…`, which never leaves the browser) and keeps it in this tab. */
 export function takeToken() {
-  const given = new URLSearchParams(location.hash.slice(1)).get("token");
-  if (given) {
-    keepToken(given);
-    history.replaceState(null, "", location.pathname + location.search);
+  const given = new URLSearchParams(location.hash.slice(1));
+  const token = given.get("token");
+  if (!token) return;
+  keepToken(token);
+  given.delete("token");
+  history.replaceState(null, "", location.pathname + location.search + (given.size ? `#${given}` : ""));
+}
+
+export const keepToken = (/** @type {string} */ token) => sessionStorage.setItem(KEY, token.trim());
+export const dropToken = () => sessionStorage.removeItem(KEY);
+export const tokenText = () => sessionStorage.getItem(KEY);
+export const hasToken = () => tokenText() !== null;
+
+/** An answer that is not what was asked for: what went wrong, and what to do about it. */
+export class Problem extends Error {
+  /** @param {string} error @param {string | null} hint @param {number} status */
+  constructor(error, hint, status) {
+    super(error);
+    this.hint = hint;
+    this.status = status; // 0: there was no answer
   }
-  held = sessionStorage.getItem(KEY);
-  return held;
 }
 
-export function keepToken(token) {
-  held = token.trim();
-  sessionStorage.setItem(KEY, held);
+/** Who asks, for a request with that method. */
+export function headers(method = "GET") {
+  const token = sessionStorage.getItem(KEY);
+  /** @type {Record<string, string>} */
+  const made = token ? { Authorization: `Bearer ${token}` } : {};
+  if (!token && method !== "GET" && me.value?.csrf) made["X-CSRF-Token"] = me.value.csrf;
+  return made;
 }
 
-export function dropToken() {
-  held = null;
-  sessionStorage.removeItem(KEY);
+/**
+ * @param {string} path under /api; one that begins with / is whole
+ * @param {{method?: string, body?: unknown, signal?: AbortSignal}} [options]
+ * @returns {Promise<any>}
+ */
+async function ask(path, { method = "GET", body, signal } = {}) {
+  const limit = AbortSignal.timeout(LONGEST);
+  const either = signal ? AbortSignal.any([signal, limit]) : limit;
+  const given = body === undefined ? {} : { body: JSON.stringify(body) };
+  try {
+    for (let left = TRIES; ; left--) {
+      const response = await fetch(path.startsWith("/") ? path : `/api/${path}`, { method, ...given, headers: headers(method), signal: either });
+      const wait = response.status === 429 ? 1000 * Number(response.headers.get("retry-after")) : 0;
+      if (!wait || !left) return await answerOf(response);
+      await waited(wait, either);
+    }
+  } catch (error) {
+    if (error instanceof Problem || signal?.aborted) throw error;
+    throw unanswered(error instanceof Error && error.name === "TimeoutError", method);
+  }
 }
 
-export class Refused extends Error {}
+/** Some milliseconds later, or at once where the question is no longer wanted: asking says so. */
+const waited = (/** @type {number} */ wait, /** @type {AbortSignal} */ signal) =>
+  new Promise((done) => {
+    const timer = setTimeout(done, wait);
+    signal.addEventListener("abort", () => (clearTimeout(timer), done(undefined)), { once: true });
+  });
 
-async function ask(path, options = {}) {
-  const headers = { Authorization: `Bearer ${held}` };
-  const response = await fetch(path, { ...options, headers, signal: AbortSignal.timeout(15000) });
-  const answer = await response.json();
-  if (response.status === 401) throw new Refused(answer.error);
-  if (!response.ok) throw new Error([answer.error, answer.hint].filter(Boolean).join(" – "));
-  return answer;
+/** Only what is looked at is asked for again; an act may have been done, though nobody heard of it. */
+function unanswered(/** @type {boolean} */ late, /** @type {string} */ method) {
+  const hint = method !== "GET" ? "it may have been done all the same: look before you do it again" : late ? "it may be busy: try again" : "it is asked again by itself";
+  return new Problem(late ? "no answer in time" : "the server does not answer", hint, 0);
 }
 
-export const get = (path, parameters = {}) => {
+async function answerOf(/** @type {Response} */ response) {
+  setServerTime(Date.parse(response.headers.get("date") ?? "") + 500);
+  const text = await response.text();
+  const answer = parsed(text);
+  if (response.ok) return answer;
+  const problem = new Problem(answer?.error ?? `the server answered ${response.status}`, answer?.hint ?? null, response.status);
+  if (response.status === 401) asksToSignIn.value = [problem.message, problem.hint].filter(Boolean).join(" – ");
+  throw problem;
+}
+
+function parsed(/** @type {string} */ text) {
+  try {
+    return text ? JSON.parse(text) : null;
+  } catch {
+    return null;
+  }
+}
+
+/** The query of an address: a list names its parameter once for each value, what is empty is left out. */
+export function queryOf(/** @type {Parameters} */ parameters) {
   const pairs = Object.entries(parameters).flatMap(([name, value]) => [value].flat().map((one) => [name, one]));
-  const query = new URLSearchParams(pairs.filter(([, value]) => value));
-  return ask(`/api/${path}${query.size ? `?${query}` : ""}`);
-};
+  const query = new URLSearchParams(pairs.filter(([, value]) => value !== "" && value !== null && value !== undefined && value !== false).map(([name, value]) => [String(name), String(value)]));
+  return query.size ? `?${query}` : "";
+}
 
-export const post = (path, body) => ask(`/api/${path}`, { method: "POST", body: JSON.stringify(body ?? {}) });
+export const get = (/** @type {string} */ path, /** @type {Parameters} */ parameters = {}, /** @type {AbortSignal | undefined} */ signal = undefined) =>
+  ask(path + queryOf(parameters), { signal });
+
+export const post = (/** @type {string} */ path, /** @type {unknown} */ body = {}) => ask(path, { method: "POST", body });
+export const del = (/** @type {string} */ path) => ask(path, { method: "DELETE" });
+
+/** A part of a path, whatever it holds. */
+export const part = encodeURIComponent;
+
+/** An error in words. */
+export const inWords = (/** @type {unknown} */ error) =>
+  error instanceof Problem ? [error.message, error.hint].filter(Boolean).join(" – ") : error instanceof Error ? error.message : String(error);

@@ -7,5 +7,4 @@ shadow.py       many letters through a handler in a process of its own; child.py
 envfile.py      the variables that this process gets
 debugger.py     one message through a handler under pdb or debugpy
 pytest_file.py  a test with the message as a fixture, which fails as the letter did
-fetching.py     a message from a server
 """

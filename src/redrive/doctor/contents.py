@@ -12,7 +12,7 @@ from redrive.answers import ask_each
 from redrive.app import Redrive
 from redrive.doctor.cluster import cluster
 from redrive.doctor.findings import Finding, failure, fine, warning
-from redrive.errors import nearest
+from redrive.errors import NOT_ALLOWED, nearest
 from redrive.flow.pauses import pauses_of
 from redrive.flow.replay import Replays
 from redrive.flow.storms import storms
@@ -21,13 +21,14 @@ from redrive.forensics.query import Query
 from redrive.forensics.redact import Redactor
 from redrive.forensics.ways_back import not_configured
 from redrive.model import State
-from redrive.stores.base import Store
+from redrive.stores.base import IndexesTexts, Store
 from redrive.stores.paging import every_letter
 from redrive.transports.base import Depth, Transport
 from redrive.upkeep.rescue import abandoned_replays
 
 _PATIENCE = 10.0  # seconds: to count many letters takes its time
 _MANY = 100_000
+_BEHIND = 1000  # letters: so many one search makes up for
 _FORGOTTEN = timedelta(days=1)
 _STUCK = timedelta(hours=1)
 _MOST_READ = 5000
@@ -44,7 +45,7 @@ async def contents(app: Redrive, store: Store, transports: Mapping[str, Transpor
     for name, transport in transports.items():
         alone = {name: transport}
         rules += [(f"transports.{name}", rule) for rule in (_unhandled(app, alone), _paused(app, store, alone))]
-    rules += [("store", _stormed(store)), ("store", _open_door(app, store))]
+    rules += [("store", _not_indexed(store)), ("store", _stormed(store)), ("store", _open_door(app, store))]
     return await _found_by(rules)
 
 
@@ -136,11 +137,15 @@ async def _no_way_back(app: Redrive, store: Store) -> AsyncIterator[Finding]:
     waiting = Query(states=(State.PENDING, State.EXHAUSTED))
     total = await store.letters.count(waiting)
     for name, count in (await not_configured(store.letters, waiting, total, app.transport_names)).items():
-        yield warning(
-            "letters",
-            f"{count:,} go back through the transport {name!r}, which is not configured here: a replay skips them",
-            f"set `transports.{name}`, or retry and replay them where it is configured",
-        )
+        if name.startswith(NOT_ALLOWED):
+            said = f"{count:,} cannot be sent back: their dead records name a source that nobody has allowed"
+            mend = "`redrive collect --allow-source` of where they lay allows it; archive them otherwise"
+        else:
+            said = (
+                f"{count:,} go back through the transport {name!r}, which is not configured here: a replay skips them"
+            )
+            mend = f"set `transports.{name}`, or retry and replay them where it is configured"
+        yield warning("letters", said, mend)
 
 
 async def _abandoned(app: Redrive, store: Store, transports: Mapping[str, Transport]) -> AsyncIterator[Finding]:
@@ -201,6 +206,16 @@ async def _paused(app: Redrive, store: Store, transports: Mapping[str, Transport
                 f"{paused.source!r} is paused by {paused.by} since {since}{why}: nobody receives anything of it",
                 f"redrive resume {shlex.quote(paused.source)}",
             )
+
+
+async def _not_indexed(store: Store) -> AsyncIterator[Finding]:
+    left = await store.index_texts(0) if isinstance(store, IndexesTexts) else 0
+    if left > _BEHIND:
+        yield warning(
+            "store",
+            f"{left:,} letters are not in the index of texts yet: a search for a text does not find them",
+            "let `redrive up` or a worker run: upkeep indexes them, the newest first",
+        )
 
 
 async def _stormed(store: Store) -> AsyncIterator[Finding]:

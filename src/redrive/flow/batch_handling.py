@@ -145,7 +145,7 @@ class BatchHandling(Consumer):
         """Add it to what the handler is called with; or what is decided of it without that."""
         handler, message = self.context.handler, delivery.message
         try:
-            if (decision := self._refuse(delivery)) is not None:
+            if (decision := self._refused(delivery)) is not None:
                 return decision
             try:
                 wants = handler.decode_wants_message

@@ -14,6 +14,7 @@ from redrive.flow.classify import Classifier
 from redrive.flow.decode import Decoder
 from redrive.flow.held import KeyHolds
 from redrive.flow.storms import StormGuard
+from redrive.forensics.failures import FailureMask
 from redrive.limits import Limits
 from redrive.model import Holds, Message
 from redrive.policy import Policy
@@ -66,6 +67,7 @@ class Context(Struct, frozen=True):
     dead_letter_place: DeadLetterPlace | None = None  # of the transport itself; letters go there before the store
     holds: KeyHolds | None = None  # which keys are held, where the policy holds them
     storm: StormGuard | None = None  # pauses the source, where the policy has a rule for it
+    mask: FailureMask | None = None  # of what is said of failures outside of the store
 
     @property
     def source(self) -> str:

@@ -130,7 +130,7 @@ class KeyHolds:
         rule: HoldKey,
         always_fresh: bool = False,
     ) -> None:
-        self.keys: dict[bytes | None, tuple[MessageId, ...]] = {}  # as far as we know; looked at for each message
+        self.keys: dict[bytes | None, tuple[MessageId, ...]] = {}  # as far as we know, in one object for good
         self.rule = rule
         self._documents = documents
         self._clock = clock
@@ -188,7 +188,8 @@ class KeyHolds:
             found = await held_keys(self._documents, transport=self._transport, source=self._source)
             if changes == self._changes:
                 break
-        self.keys = {held.key: held.members for held in found}
+        self.keys.clear()
+        self.keys.update((held.key, held.members) for held in found)
         for key, dead in self._dead.items():
             known = self.keys.get(key, ())
             self.keys[key] = (*known, *(id for id in dead if id not in known))

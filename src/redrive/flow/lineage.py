@@ -1,17 +1,31 @@
 """The headers by which a message that was sent back finds its letter again.
 
-They are believed only on the message they were made for: user code that copies headers to another message must
-not resolve somebody else's letter, and a forged or broken header is just a header.
+They are believed only on the message they were made for, and only if a key of ours signed them (signing.py): user code
+that copies headers to another message must not resolve somebody else's letter, and a forged or broken header is just a
+header. `redrive-letter` is `ID.VERSION.SIGNATURE`, in one
+header, so that whatever carries the id carries its proof.
 """
 
 from __future__ import annotations
 
 from datetime import datetime
+from functools import lru_cache
 
 from msgspec import Struct
 from msgspec.structs import replace
 
-from redrive.model import LETTER_HEADER, WAITING, Letter, LetterId, Message, Reason, State, letter_id, with_headers
+from redrive.model import (
+    LETTER_HEADER,
+    WAITING,
+    Headers,
+    Letter,
+    LetterId,
+    Message,
+    Reason,
+    State,
+    letter_id,
+)
+from redrive.proof import ring
 
 LETTER = LETTER_HEADER
 REPLAY, RETRIES, AFTER = "redrive-replay", "redrive-retries", "redrive-after"
@@ -36,20 +50,68 @@ class Lineage(Struct, frozen=True):
 
 def lineage(message: Message) -> Lineage | None:
     """The letter that the message was sent back from; None if it never was."""
-    if not message.headers:
+    if not message.headers or message.header(LETTER) is None:
         return None
-    headers = dict(message.headers)  # of a repeat, the last one holds
-    claimed = headers.get(LETTER)
-    if claimed is None or claimed.decode("ascii", "replace") != letter_id(message.source, message.id):
+    return believed(message.headers, letter_id(message.source, message.id), message.source, message.id)
+
+
+def claim_of(message: Message) -> Lineage | None:
+    """What its headers say that it was sent back from, whoever wrote them; None if they name no letter of it."""
+    return _claim(message.headers, letter_id(message.source, message.id))[0]
+
+
+def believed(given: Headers, letter: LetterId, source: str, message_id: str) -> Lineage | None:
+    """What headers say of that letter, whose message has that id; None if they name another, or we did not sign."""
+    found, signature = _claim(given, letter)
+    if found is None:
         return None
+    return found if ring().believes(signature, *_signed(found, source, message_id)) else None
+
+
+def _claim(given: Headers, letter: LetterId) -> tuple[Lineage | None, str]:
+    """What headers say of that letter, and the signature of that."""
+    headers = dict(given)  # of a repeat, the last one holds
+    name, version, signature = _parts(headers.get(LETTER, b""))
+    if name != letter:
+        return None, ""
     replay = headers.get(REPLAY)
-    return Lineage(
-        letter=claimed.decode("ascii"),
+    found = Lineage(
+        letter=letter,
         retries=_number(headers.get(RETRIES)),
         replay=replay.decode("ascii", "replace") if replay else None,
         by_hand=BY_HAND in headers,
-        version=_number(headers.get(VERSION)),
+        version=_number(version if signature else headers.get(VERSION)),
     )
+    return found, signature
+
+
+def named(value: bytes) -> LetterId:
+    """The letter that a value of `redrive-letter` names, whoever wrote it."""
+    return _parts(value)[0]
+
+
+def _parts(value: bytes) -> tuple[str, bytes, str]:
+    letter, _, rest = value.partition(b".")
+    version, _, signature = rest.partition(b".")
+    return letter.decode("ascii", "replace"), version, signature.decode("ascii", "replace")
+
+
+def _signed(origin: Lineage, source: str, message_id: str) -> tuple[object, ...]:
+    """What is signed, all of it."""
+    id = message_id.encode("utf-8", "surrogatepass").hex()
+    return origin.letter, _hex(source), id, origin.retries, origin.replay, origin.by_hand, origin.version
+
+
+@lru_cache(maxsize=256)
+def _hex(source: str) -> str:
+    """Of a name that many messages share."""
+    return source.encode("utf-8", "surrogatepass").hex()
+
+
+def proof(origin: Lineage, source: str, message_id: str) -> bytes:
+    """The value of `redrive-letter`; the bare id where there is no key."""
+    signature = ring().sign(*_signed(origin, source, message_id))
+    return f"{origin.letter}.{origin.version}.{signature}".encode() if signature else origin.letter.encode()
 
 
 def _number(text: bytes | None) -> int:
@@ -67,19 +129,20 @@ def sent_back(letter: Letter, *, now: datetime, replay: str | None = None, by_ha
     retries = letter.retries - (was_parked and letter.state is State.RETRYING)
     replay = letter.replay if replay is None and was_parked else replay
     is_first = letter.reason is Reason.PARKED and not retries and replay is None
-    headers = with_headers(
-        letter.message.headers,
-        redrive_letter=letter.id.encode(),
-        redrive_retries=str(retries).encode(),
-        redrive_replay=None if replay is None else replay.encode(),
-        redrive_by_hand=b"1" if by_hand else None,
-        redrive_version=str(letter.version).encode() if letter.version else None,
-    )
+    message = letter.message
+    origin = Lineage(letter.id, retries, replay, by_hand, letter.version)
+    ours = [(LETTER, proof(origin, message.source, message.id)), (RETRIES, b"%d" % retries)]
+    if replay is not None:
+        ours.append((REPLAY, replay.encode()))
+    if by_hand:
+        ours.append((BY_HAND, b"1"))
+    if letter.version:
+        ours.append((VERSION, b"%d" % letter.version))
     return replace(
-        letter.message,
-        headers=headers,
-        expires_at=letter.message.expires_at if is_first else None,
-        attempt=letter.message.attempt if was_parked else 1,
+        message,
+        headers=(*(pair for pair in message.headers if pair[0] not in _OURS), *ours),
+        expires_at=message.expires_at if is_first else None,
+        attempt=message.attempt if was_parked else 1,
         enqueued_at=now,
     )
 
@@ -87,6 +150,11 @@ def sent_back(letter: Letter, *, now: datetime, replay: str | None = None, by_ha
 def bare(message: Message) -> Message:
     """Without our lineage headers: the message as its sender made it. Headers that only look like ours stay."""
     return message if lineage(message) is None else unsent(message)
+
+
+def carried(message: Message) -> Headers:
+    """The headers of ours that a message which was sent back carries, whosever letter they name."""
+    return tuple(pair for pair in message.headers if pair[0] in _OURS)
 
 
 def unsent(message: Message) -> Message:

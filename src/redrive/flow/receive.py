@@ -13,7 +13,7 @@ Where the transport keeps order, `lanes.py` decides what may begin. `leases.py` 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import timedelta
 from time import perf_counter
 from typing import cast
@@ -28,13 +28,16 @@ from redrive.flow.decide import decide
 from redrive.flow.decision import Decision
 from redrive.flow.lanes import Lanes
 from redrive.flow.leases import Leases
+from redrive.flow.lineage import LETTER
 from redrive.flow.settle import Settled, settle
 from redrive.flow.tasks import cancel, finish, until
 from redrive.flow.unwritten import Unwritten
 from redrive.model import Bury, Done, Failure, Holds, Message, MessageId, Reason, Release, letter_id
+from redrive.proof import ring
 from redrive.transports.base import Delivery, KeepsOrder, MovesKeys
 
 _DONE = Done()
+_UNPROVEN = timedelta(seconds=1)  # until what came back is looked at again, while nobody can tell who sent it
 
 
 class Consumer:
@@ -48,7 +51,8 @@ class Consumer:
         self._next = self.lanes.next if self._is_ours is _always else self._next_of_ours
         self._storm = context.storm
         self._holds = context.holds
-        self._refuse = self._refused if context.holds is None else self._refused_or_behind
+        self._held: Mapping[bytes | None, Sequence[MessageId]] = {} if context.holds is None else context.holds.keys
+        self._moves = context.transport if isinstance(context.transport, MovesKeys) else None
         self._availability = Availability(context.events)
         self._leases = Leases(context, *most_held(context), self._availability)
         self._beginning = Beginning(context, self._leases)
@@ -134,8 +138,8 @@ class Consumer:
     async def _know_held(self, deliveries: Sequence[Delivery]) -> None:
         """Know which keys are held before these are begun. For the first answer of the store it is waited; if it does
         not answer later, what was known is known: nothing dies meanwhile, because that needs the store, too."""
-        holds, pause, transport = self._holds, between_tries(), self.context.transport
-        moves = transport.moves if isinstance(transport, MovesKeys) else 0
+        holds, pause = self._holds, between_tries()
+        moves = 0 if self._moves is None else self._moves.moves
         try:
             while holds is not None and holds.is_due(moves):
                 try:
@@ -184,7 +188,7 @@ class Consumer:
             try:
                 while delivery is not None:
                     try:
-                        decision = self._refuse(delivery)
+                        decision = self._refused(delivery)
                         if decision is None:
                             began = perf_counter()
                             failure = await attempt(self.context, delivery.message, deadline)
@@ -256,12 +260,12 @@ class Consumer:
         """The decision on a message without an attempt: to bury it, or what was decided before; None if it is
         attempted."""
         context, message = self.context, delivery.message
-        if (delivery.failures or self._unwritten.remembered) and (
-            decided := self._unwritten.decision(delivery)
-        ) is not None:
-            if isinstance(decided.outcome, Bury):
-                self._died(message)
-            return decided
+        if delivery.failures or self._unwritten.remembered or self._held:  # while nothing is held, that costs nothing
+            decided = self._decided_before(delivery)
+            if decided is not None:
+                return decided
+        if message.headers and ring().is_unread and message.header(LETTER) is not None:
+            return Decision(delivery, Release(_UNPROVEN))  # it needs the store, which has not answered yet
         if (
             message.attempt <= self._most_attempts
             and not message.expires_at
@@ -276,12 +280,15 @@ class Consumer:
         self._died(message)
         return Decision(delivery, Bury(refused.reason), refused.failure)
 
-    def _refused_or_behind(self, delivery: Delivery) -> Decision | None:
-        """As above, where keys are held: what is behind a dead message of its key is not attempted."""
+    def _decided_before(self, delivery: Delivery) -> Decision | None:
+        """What is behind a dead message of its key is not attempted; nor is what could not be written before."""
         message, holds = delivery.message, self._holds
-        if holds is not None and message.key in holds.keys and holds.is_behind(message):
-            return self._set_aside(delivery, holds.keys[message.key][0])
-        return self._refused(delivery)
+        if holds is not None and message.key in self._held and holds.is_behind(message):
+            return self._set_aside(delivery, self._held[message.key][0])
+        decided = self._unwritten.decision(delivery)
+        if decided is not None and isinstance(decided.outcome, Bury):
+            self._died(message)
+        return decided
 
     def _set_aside(self, delivery: Delivery, head: MessageId) -> Decision:
         message = delivery.message

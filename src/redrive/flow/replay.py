@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from datetime import datetime, timedelta
 from math import inf
@@ -87,6 +87,8 @@ class Replays:
         guard_many: bool = False,
         ordered: bool = False,
         deadline: timedelta = DEADLINE,
+        waits: Callable[[int], bool] = lambda total: False,
+        selects: Query | None = None,
     ) -> Replay:
         """Freeze the selection. Nothing is sent yet. The same id and query again give the replay that they made.
 
@@ -94,6 +96,8 @@ class Replays:
         guard_many   if no guard is given, and there are more letters than a hundred, take the usual one
         ordered      letters of one key go one after the other
         deadline     so long without an outcome that it waits for, and it pauses
+        waits        whether so many letters wait for a second person: then it is paused from its start
+        selects      it is large: return at once, and let whoever runs it freeze this, which is the query and no more
         """
         _check(rate, id, deadline)
         replay = Replay(
@@ -106,24 +110,33 @@ class Replays:
             guard=None if guard is None else guard.checked(),
             ordered=ordered,
             deadline=deadline,
+            selects=selects,
+            guard_many=guard_many,
         )
+        if selects is not None:
+            await self._book.note_open(replay.id)  # first: who finds it later may find it among many
         if not await self._book.make(replay):
             replay = await self.get(replay.id)
             if replay.query != query:
                 raise ReplayExists(replay.id)
-        return await self._freeze(replay, guard_many) if replay.state is ReplayState.FREEZING else replay
+        is_ours = replay.state is ReplayState.FREEZING and replay.selects is None
+        return await self._freeze(replay, waits) if is_ours else replay
 
-    async def _freeze(self, replay: Replay, guard_many: bool) -> Replay:
-        query = selectable(replay.query)
+    async def _freeze(self, replay: Replay, waits: Callable[[int], bool] = lambda total: False) -> Replay:
+        query = selectable(replay.query) if replay.selects is None else replay.selects
         total = await self._store.ledger.freeze(replay.id, query, now=self._clock.now())
         newest = await self._newest(query)
         await self._book.note_open(replay.id)
-        guard = replay.guard or (Guard() if guard_many and total > BY_ITSELF else None)
+        guard = replay.guard or (Guard() if replay.guard_many and total > BY_ITSELF else None)
+
+        why, now = "it waits until a second person approves it", self._clock.now()
+        held = Paused(by=PausedBy.APPROVAL, why=why, actor=replay.actor, at=now) if waits(total) else None
 
         def frozen(old: Replay) -> Replay:
             if old.state is not ReplayState.FREEZING:
                 return old
-            return replace(old, total=total, state=ReplayState.RUNNING, guard=guard, newest=newest)
+            state = ReplayState.RUNNING if held is None else ReplayState.PAUSED
+            return replace(old, total=total, state=state, paused=held, guard=guard, newest=newest, selects=None)
 
         replay = await self._book.change(replay.id, frozen)
         self._announce(replay)
@@ -162,13 +175,15 @@ class Replays:
             self._announce(replace(replay, actor=actor))
         return replay
 
-    async def resume(self, id: str, *, actor: str = "") -> Replay:
+    async def resume(self, id: str, *, actor: str = "", approved: bool = False) -> Replay:
         """Go on: with what it waits for at once, and with all the time that it had at its start. A step that was paused
         is behind it: what is known by now, and what is on its way, is not counted again."""
         fates, now = await fates_of(self._store, id), self._clock.now()
         was_paused = (await self.get(id)).state is ReplayState.PAUSED
 
         def change(replay: Replay) -> Replay:
+            if replay.paused is not None and replay.paused.by is PausedBy.APPROVAL and not approved:
+                raise UsageError(f"replay {id} waits until a second person approves it: `redrive approvals` lists it")
             replay = replace(replay, waits=(), again_at=None)
             if replay.state is not ReplayState.PAUSED:
                 return replay
@@ -221,7 +236,12 @@ class Replays:
         if replay is None:
             return await self.get(id)
         try:
-            replay = await self._run(replay, progress)
+            if (
+                replay.state is ReplayState.FREEZING
+            ):  # a crash here leaves it freezing, for somebody else to do it again
+                replay = await self._freeze(replay)
+            if replay.is_run_by(runner):
+                replay = await self._run(replay, progress)
         except (asyncio.CancelledError, Unavailable):  # nobody has to wait for our lease to end
             with suppress(Unavailable):
                 await self._leave(id, runner)

@@ -26,7 +26,7 @@ DEADLINE = timedelta(minutes=15)
 
 
 class ReplayState(StrEnum):
-    FREEZING = "freezing"  # its selection is being written down; who dies here has started nothing
+    FREEZING = "freezing"  # its selection is being written down; nothing is sent before all of it is
     RUNNING = "running"
     PAUSED = "paused"  # nothing is sent until somebody says so: `Replay.paused` says why
     SENT = "sent"  # everything selected was sent or skipped; outcomes may still come
@@ -40,6 +40,7 @@ class PausedBy(StrEnum):
     """What paused a replay."""
 
     HAND = "hand"  # somebody did
+    APPROVAL = "approval"  # a second person has to look at it first
     GUARD = "guard"  # too many letters of a step died again
     DEADLINE = "deadline"  # outcomes that it waits for do not come
     ORDER = "order"  # more keys died again than can be remembered
@@ -97,9 +98,13 @@ class Replay(Struct, frozen=True, kw_only=True):
     newest: datetime | None = None  # when the last of its letters had died: what died later was not selected as it is
     awaits: str = ""  # what it waits for now, for people
     paused: Paused | None = None
+    selects: Query | None = None  # what whoever runs it has yet to freeze; None: whoever started it does that
+    guard_many: bool = False  # if it has no guard then, and many letters, it takes the usual one
 
     def is_due(self, now: datetime) -> bool:
         """Whether there is something to be done."""
+        if self.state is ReplayState.FREEZING:
+            return self.selects is not None
         return self.state is ReplayState.RUNNING and (self.again_at is None or self.again_at <= now)
 
     def is_run_by(self, runner: str) -> bool:

@@ -20,9 +20,10 @@ from datetime import timedelta
 from typing import TypeAlias
 
 from redrive.clock import Clock
-from redrive.errors import ConfigError, MissingExtra
+from redrive.errors import ALLOW_IT, NOT_ALLOWED, ConfigError, MissingExtra
 from redrive.flow.fits import Fits
 from redrive.flow.lineage import sent_back
+from redrive.flow.signing import load_keys
 from redrive.forensics.query import Query
 from redrive.model import Letter, LetterId, Owner, State
 from redrive.stores.base import Store
@@ -53,19 +54,21 @@ class Resend:
         replay: str | None = None,
         fits: Fits = lambda message: None,
     ) -> None:
+        self._store = store
         self._letters = store.letters
         self._transports = transports
         self._clock = clock
         self._to = to
         self._owner = owner
-        self._lease = lease
+        self.lease = lease
         self._replay = replay
         self._fits = fits
 
     async def claim(self, query: Query, limit: int) -> Sequence[Letter]:
         """Claim letters: they are ours until they are confirmed or undone, or the lease ends."""
         now = self._clock.now()
-        until = now + self._lease
+        await load_keys(self._store, now)  # before anything is ours: what goes back is signed
+        until = now + self.lease
         return await self._letters.claim(
             query, to=self._to, owner=self._owner, now=now, until=until, limit=limit, replay=self._replay
         )
@@ -106,7 +109,8 @@ class Resend:
         try:
             transport = self._transports[name]
         except KeyError:
-            missing = refused(f"this process has no transport {name!r}: set `transports.{name}`")
+            unset = f"this process has no transport {name!r}: set `transports.{name}`"
+            missing = refused(ALLOW_IT if name.startswith(NOT_ALLOWED) else unset)
             return {letter.id: missing for letter in letters}
         except (ConfigError, MissingExtra) as error:
             return {letter.id: refused(f"transport {name!r} cannot be opened here: {error}") for letter in letters}

@@ -7,6 +7,7 @@ cancels the replay is heard before the next batch.
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable
 from datetime import datetime, timedelta
 from typing import Any
@@ -18,7 +19,7 @@ from redrive.flow.comparing import compare, verdict
 from redrive.flow.guard import Baseline, Fates
 from redrive.flow.order import Order
 from redrive.flow.replay_document import Paused, PausedBy, Replay, ReplayBook, ReplayState
-from redrive.flow.sending import Batch, Sending
+from redrive.flow.sending import Batch, Sending, Taken
 from redrive.flow.steps import Act, Advance, Await, End, Rest, Send, Supply, next_act
 from redrive.flow.steps import Pause as PauseIt
 from redrive.flow.watching import Watching, fates_of
@@ -26,8 +27,9 @@ from redrive.model import LetterId
 from redrive.stores.base import EntryStatus, Store
 
 LEASE = timedelta(seconds=60)
-BATCH, FIRST = 1000, 200
-_BYTES = 1 << 24  # of bodies in one batch: large ones go in smaller batches
+FIRST, BATCH, MOST = 200, 1000, 2000
+_SPAN = 0.1  # seconds that a batch of more than the usual size may take: who pauses a replay is heard after it
+_BYTES = 1 << 23  # of bodies in one batch: large ones go in smaller batches
 _RENEWED = 1.0  # seconds between two writes of the document, if nothing else has to be written
 _LOOKED = 1.0  # seconds between two looks at what became of the letters, while others are sent
 _SHORTEST, _LONGEST = 0.05, 1.0  # seconds between two looks, while nothing else is to be done
@@ -82,6 +84,7 @@ class Run:
         self._pace = Pace(clock)
         self._after: str | None = None
         self._is_through = False  # everything selected was looked at
+        self._ahead: asyncio.Future[Taken] | None = None  # the next batch, while the one before it is sent
         self._most = FIRST  # letters in a batch
         self._left = 0  # of it, letters that are asked for again
         self._written = self._looked = clock.elapsed()
@@ -91,7 +94,16 @@ class Run:
 
     async def to_its_end(self, replay: Replay) -> Replay:
         """Run it until it ends, is paused or cancelled, or can only wait; how it is then."""
-        replay = await self._begun(replay)
+        try:
+            return await self._to_its_end(await self._begun(replay))
+        except asyncio.CancelledError:
+            if self._ahead is not None:
+                self._ahead.cancel()
+            raise
+        finally:
+            await self._end_ahead()
+
+    async def _to_its_end(self, replay: Replay) -> Replay:
         polls = Pause(_SHORTEST, _LONGEST)
         while replay.is_run_by(self._runner):
             act = self._next_act(replay)
@@ -113,11 +125,34 @@ class Run:
     # -- sending -----------------------------------------------------------------------------------------------------
 
     async def _send(self, replay: Replay, most: int) -> Replay:
+        """Send a batch, and claim the one after it meanwhile."""
         size = min(batch_size(replay.rate, self._most), most)
-        ids = await self._take(replay.id, size)
-        batch = await self._sending.send(ids)
-        self._count(batch)
+        ahead, self._ahead = self._ahead, None
+        taken = await (ahead or self._next(replay.id, size))
+        if self._clock.elapsed() - taken.at > self._sending.lease / 4:  # it waited long for those before it: claim anew
+            taken = await self._sending.take(taken.ids)
+        if self._may_claim_ahead(replay, most):
+            self._ahead = asyncio.ensure_future(self._next(replay.id, size))
+        began = self._clock.elapsed()
+        batch = await self._sending.send(taken)
+        self._count(batch, self._clock.elapsed() - began)
         return await self._wait(replay, self._pace.next_at(replay.rate, batch.asked))
+
+    def _may_claim_ahead(self, replay: Replay, most: int) -> bool:
+        """Only what is certain to be sent next: no rate, no step that ends before, and nothing that has to wait."""
+        is_bounded = replay.rate is not None or most < replay.total or bool(self._sending.waits)
+        order = self._order
+        return not is_bounded and not self._is_through and (order is None or order.has_capacity)
+
+    async def _next(self, id: str, size: int) -> Taken:
+        return await self._sending.take(await self._take(id, size))
+
+    async def _end_ahead(self) -> None:
+        """Whoever gives back what is claimed has to find what we claim now."""
+        if self._ahead is not None:
+            await asyncio.wait([self._ahead])
+            if not self._ahead.cancelled():
+                self._ahead.exception()  # if the store is away: what it has of it is ours, as after a kill
 
     async def _take(self, id: str, size: int) -> list[LetterId]:
         """The next letters: those whose turn in their line has come, then the ledger's."""
@@ -132,7 +167,7 @@ class Run:
         order = self._order
         return [entry.letter for entry in entries if order is None or not order.holds(entry.letter)]
 
-    def _count(self, batch: Batch) -> None:
+    def _count(self, batch: Batch, took: float) -> None:
         fates, self._left = self._fates, self._left + batch.left
         self._fates = replace(
             fates,
@@ -142,12 +177,13 @@ class Run:
         )
         if batch.asked:
             self._heard_at = self._clock.now()
-            self._most = max(1, min(BATCH, _BYTES * batch.asked // max(batch.size, 1)))
+            quick = int(batch.asked * _SPAN / max(took, 0.001))
+            self._most = max(1, min(max(BATCH, min(quick, MOST)), _BYTES * batch.asked // max(batch.size, 1)))
         self._progress(batch.finished)
 
     def _supply(self, now: datetime) -> Supply:
         order = self._order
-        if order is not None and order.has_ready:
+        if self._ahead is not None or (order is not None and order.has_ready):
             return Supply.MORE
         if not self._is_through:
             return Supply.MORE if order is None or order.has_capacity else Supply.BEHIND
@@ -185,7 +221,7 @@ class Run:
     async def _look(self, replay: Replay) -> bool:
         """Learn what became of letters; whether anything is new."""
         began = self._clock.elapsed()
-        moved = await self._watching.look(is_through=self._is_through)
+        moved = await self._watching.look(is_through=self._is_through and self._ahead is None)
         self._fates = await fates_of(self._store, replay.id)
         self._looked = self._clock.elapsed()
         self._rests = max(_LOOKED, 10 * (self._looked - began))  # to look costs: it is no more than a tenth of our time

@@ -6,6 +6,7 @@ from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, 
 from datetime import datetime
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from redrive.clock import Clock
 from redrive.flow.lineage import said_version
@@ -37,6 +38,16 @@ class Batch(Struct, frozen=True):
     left: int = 0  # letters that are asked for again
     untold: int = 0  # letters that went to consumers that are not ours
     size: int = 0  # bytes of the bodies that were sent
+
+
+class Taken(Struct, frozen=True):
+    """Letters that are to be sent next, claimed."""
+
+    ids: Sequence[LetterId] = ()
+    claimed: Mapping[LetterId, Letter] = {}
+    resting: int = 0  # letters that are asked for again, because their target is left alone for now
+    given_up: int = 0  # letters that were skipped, because their target was given up
+    at: float = 0.0  # when they were asked for, by `Clock.elapsed`
 
 
 class Sorted(Struct, frozen=True):
@@ -80,13 +91,26 @@ class Sending:
             None  # called before the first letter of a line is sent
         )
 
-    async def send(self, ids: Sequence[LetterId]) -> Batch:
-        """Claim, send, confirm; write what is known into the ledger. The rest stays claimed, and is asked for again."""
+    async def take(self, ids: Sequence[LetterId]) -> Taken:
+        """Claim them. It may be done while those before them are sent: what is not sent in the end is given back."""
+        at = self._clock.elapsed()
         if not ids:
-            return Batch()
-        resting, given_up = await self._put_off(ids) if self.waits else (set(), set())
-        ids = [id for id in ids if id not in resting | given_up]
-        claimed = await self._claim(ids)
+            return Taken(at=at)
+        taken = await self._without_waits(Taken(ids)) if self.waits else Taken(ids)
+        return replace(taken, claimed=await self._claim(taken.ids), at=at)
+
+    @property
+    def lease(self) -> float:
+        """For how many seconds a claim is ours."""
+        return self._way.lease.total_seconds()
+
+    async def send(self, taken: Taken) -> Batch:
+        """Send, confirm; write what is known into the ledger. The rest stays claimed, and is asked for again."""
+        if not taken.ids:
+            return Batch(0, taken.given_up, taken.resting)
+        if self.waits:  # for what those before them were told, since they were claimed
+            taken = await self._without_waits(taken)
+        ids, claimed = taken.ids, taken.claimed
         missing = await self._found([id for id in ids if id not in claimed]) if len(claimed) < len(ids) else {}
         going, before = self._placed(ids, claimed, missing)
         if self.before_lines is not None and self._order is not None and self._order.is_used:
@@ -94,11 +118,11 @@ class Sending:
             self.before_lines = None
         results = await self._way.send(going.going)
         self._learn(going.going, results)
-        later = {id for id, result in results.items() if result.status in (SendStatus.BUSY, SendStatus.UNKNOWN)}
+        later = [id for id, result in results.items() if result.status in (SendStatus.BUSY, SendStatus.UNKNOWN)]
         finished = await self._write(going, results, before, claimed)
         untold = sum(letter.foreign for letter in going.going if _is_accepted(results, letter.id))
         size = sum(len(letter.message.body) for letter in going.going)
-        return Batch(len(going.going), finished + len(given_up), len(resting) + len(later), untold, size)
+        return Batch(len(going.going), finished + taken.given_up, taken.resting + len(later), untold, size)
 
     async def skip(self, why: Mapping[LetterId, str]) -> None:
         """Give these back as they were, and write why into the ledger."""
@@ -191,6 +215,17 @@ class Sending:
         if letter.replay != self._replay or letter.state is State.ARCHIVED:
             return False
         return not (letter.state in AT_REST and letter.depends_on)
+
+    async def _without_waits(self, taken: Taken) -> Taken:
+        """Without those whose target is to be left alone for now: they stay claimed, if they were."""
+        resting, given_up = await self._put_off(taken.ids)
+        return Taken(
+            [id for id in taken.ids if id not in resting and id not in given_up],
+            {id: letter for id, letter in taken.claimed.items() if id not in resting and id not in given_up},
+            taken.resting + len(resting),
+            taken.given_up + len(given_up),
+            taken.at,
+        )
 
     async def _put_off(self, ids: Sequence[LetterId]) -> tuple[set[LetterId], set[LetterId]]:
         """Those whose target is to be left alone for now; and those whose target is given up, which are skipped."""

@@ -83,7 +83,7 @@ async def _settle(context: Context, batch: Sequence[Decision], pause: timedelta,
     if writing.given_back:
         plain, others = _in_order(batch, plain, others, writing.given_back.values())
         settlements = [Settlement(item.delivery, _DONE) for item in plain]
-    settlements += [_settlement(item, context.parks, stuck) for item in others]
+    settlements += [_masked(context, _settlement(item, context.parks, stuck)) for item in others]
     lost = await context.transport.settle(settlements)
     report(context, plain, others, writing.buried(burials), lost)
     kept_back = tuple(item.delivery for item in writing.given_back.values())
@@ -174,6 +174,13 @@ def may_have_letter(context: Context, item: Decision) -> bool:
     if delivery.redelivered and context.records_letters:
         return True
     return bool(delivery.message.headers) and lineage(delivery.message) is not None
+
+
+def _masked(context: Context, settlement: Settlement) -> Settlement:
+    """What a broker keeps with the message has no secrets of an error; a letter of our store has it as it was."""
+    if settlement.failure is None or context.mask is None or context.one_store:
+        return settlement
+    return replace(settlement, failure=context.mask.failure(settlement.failure))
 
 
 def _settlement(item: Decision, parks: bool, stuck: Mapping[int, str]) -> Settlement:

@@ -129,6 +129,10 @@ class Writing:
             return ()
         return [burial for burial in burials if burial.letter.id not in known] if known else burials
 
+    def _outside(self, letter: Letter) -> Letter:
+        mask = self._context.mask
+        return letter if mask is None else mask.letter(letter)
+
     async def publish(self, burials: Sequence[Burial]) -> Sequence[Burial]:
         """Publish them to the transport's own dead-letter place, where it has one. Returns those that it refuses for
         good: they are in the store only."""
@@ -137,7 +141,7 @@ class Writing:
         if place is None or not dead:
             return ()
         try:
-            answers = await _buried(place, [burial.letter for burial in dead])
+            answers = await _buried(place, [self._outside(burial.letter) for burial in dead])
         except Unavailable as error:
             self._down(error)
             self._give_back(dead, self._pause)

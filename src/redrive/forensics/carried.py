@@ -8,7 +8,7 @@ from datetime import datetime
 from msgspec import Struct
 
 from redrive.forensics.redact import Redactor
-from redrive.forensics.views import masked
+from redrive.forensics.views import DecodedBody, masked
 from redrive.model import Letter, Message
 
 
@@ -31,6 +31,8 @@ class CarriedMessage(Struct, frozen=True, kw_only=True):
     priority: int
     enqueued_at: datetime
     origin: str
+    version: int = 0  # how often it was edited
+    decoded: DecodedBody | None = None  # its body, unmasked, where a system knows the schema
 
 
 def carried(letter: Letter, redactor: Redactor, *, raw: bool) -> CarriedMessage:
@@ -53,6 +55,7 @@ def carried(letter: Letter, redactor: Redactor, *, raw: bool) -> CarriedMessage:
         priority=message.priority,
         enqueued_at=message.enqueued_at,
         origin=message.origin,
+        version=letter.version,
     )
 
 
@@ -76,20 +79,23 @@ def message_of(found: CarriedMessage) -> Message:
 def _redacted(message: Message, redactor: Redactor) -> Message:
     shown = masked(lambda body: redactor.body(body, limit=4 * len(body) + 1024), message.body)
     return Message(
-        id=message.id,
+        id=masked(redactor.text, message.id),
         source=message.source,
         body=shown.encode("utf-8", "backslashreplace"),
         enqueued_at=message.enqueued_at,
         headers=tuple(
-            (name, masked(lambda pair: redactor.header(*pair), (name, value)).encode("utf-8", "backslashreplace"))
+            (
+                masked(redactor.text, name),
+                masked(lambda pair: redactor.header(*pair), (name, value)).encode("utf-8", "backslashreplace"),
+            )
             for name, value in message.headers
         ),
         key=None if message.key is None else masked(redactor.start, message.key).encode("utf-8", "backslashreplace"),
-        tenant=message.tenant,
+        tenant=None if message.tenant is None else masked(redactor.text, message.tenant),
         correlation_id=None if message.correlation_id is None else masked(redactor.text, message.correlation_id),
         attempt=message.attempt,
         priority=message.priority,
-        origin=message.origin,
+        origin=masked(redactor.text, message.origin),
     )
 
 

@@ -11,15 +11,17 @@ from typing import Any
 from msgspec import UNSET, Struct
 
 from redrive.errors import UsageError
-from redrive.forensics.jsonpatch import Operation, patched
+from redrive.forensics.jsonpatch import Operation, patched, same
 from redrive.forensics.jsontext import Kind, NotJson, Token, indented, tokens
 from redrive.forensics.redact import Redactor
 from redrive.forensics.secrets import MASK
 from redrive.model import Edit, Headers, Letter, Version, version_of
+from redrive.untrusted import TooDeep, is_too_deep
 
 MOST_LINES = 400
 _LONGEST_DIFFED = 2 << 20
 _RULE = "--- body ---"
+UNSEEN = "nothing that is shown differs: what is masked may, or white space"
 _HEADERS = "# Headers: one `name: value` on each line. What is below the line of dashes is the body."
 
 
@@ -101,14 +103,34 @@ def _in_line(line: Iterable[Token], gap: str) -> Iterable[str]:
 
 
 def patch_body(body: bytes, patch: Sequence[Operation], redactor: Redactor | None = None) -> bytes:
-    """The body after a JSON Patch. It is applied to the real body, and can read nothing that the redactor masks."""
+    """The body after a JSON Patch. It is applied to the real body, and can read nothing that the redactor masks:
+    neither by an operation, nor by a change beside a secret (of its key, say) that makes it look harmless."""
+    if is_too_deep(body):
+        raise UsageError(f"a patch cannot change this body, which has {TooDeep()}: send a new `body`")
     try:
         document = json.loads(body)
-    except (ValueError, RecursionError):
+    except ValueError:
         raise UsageError("the body is no JSON: a patch cannot change it, so send a new `body`") from None
-    new = patched(document, patch, UNSET if redactor is None else _shown(body, redactor))
+    shown = UNSET if redactor is None else _shown(body, redactor)
+    new = patched(document, patch, shown)
     gap = ("," + " " * (b", " in body[:4096]), ":" + " " * (b'": ' in body[:4096]))
-    return json.dumps(new, ensure_ascii=False, separators=gap, allow_nan=False).encode()
+    made = json.dumps(new, ensure_ascii=False, separators=gap, allow_nan=False).encode()
+    if redactor is not None and not _hides(_shown(made, redactor), patched(shown, patch), new):
+        raise UsageError("what is masked for you would be shown after that: give it a new value, or leave it as it is")
+    return made
+
+
+def _hides(shown: Any, masked: Any, real: Any) -> bool:
+    """Whether all that stands masked in one document, the same as the real one but for that, is masked in what is shown
+    of the real one, too."""
+    if same(masked, real) or same(shown, masked) or shown == MASK:
+        return True
+    if isinstance(shown, dict) and isinstance(masked, dict) and isinstance(real, dict):
+        if shown.keys() == masked.keys() == real.keys():
+            return all(_hides(shown[name], masked[name], real[name]) for name in real)
+    elif isinstance(shown, list) and isinstance(masked, list) and isinstance(real, list):
+        return len(shown) == len(masked) == len(real) and all(map(_hides, shown, masked, real))
+    return False
 
 
 def _shown(body: bytes, redactor: Redactor) -> Any:
@@ -161,12 +183,15 @@ def difference(old: Version, new: Version, redactor: Redactor | None = None) -> 
     names = (f"version {old.number}", f"version {new.number}")
     lines = list(islice(unified_diff(before, after, *names, lineterm="", n=2), MOST_LINES + 1))
     if not lines and (old.body, old.headers) != (new.body, new.headers):
-        return ["only what is masked, or white space, differs"]
+        return [UNSEEN]
     return lines if len(lines) <= MOST_LINES else [*lines[:MOST_LINES], "…"]
 
 
 def _lines(version: Version, redactor: Redactor | None) -> list[str]:
-    headers = [f"{name}: {_value(name, value, redactor)}" for name, value in version.headers]
+    headers = [
+        f"{name if redactor is None else redactor.text(name)}: {_value(name, value, redactor)}"
+        for name, value in version.headers
+    ]
     if redactor is not None:
         body = redactor.body(version.body)
     else:

@@ -32,6 +32,7 @@ class _Owner(Enum):
 
 
 _HERE = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
+_DEMO = os.path.join(_HERE, "demo") + os.sep  # its handlers are what a user writes
 _LIBRARIES = tuple(
     {
         os.path.dirname(os.__file__) + os.sep,
@@ -164,7 +165,7 @@ def _function(qualname: str) -> str:
 @lru_cache(maxsize=4096)
 def _owner(filename: str) -> _Owner:
     if filename.startswith(_HERE):
-        return _Owner.REDRIVE
+        return _Owner.USER if filename.startswith(_DEMO) else _Owner.REDRIVE
     generated = filename.startswith("<") and not filename.startswith(_TYPED_IN)
     if generated or filename.startswith(_LIBRARIES) or any(part in filename for part in _INSTALLED):
         return _Owner.LIBRARY

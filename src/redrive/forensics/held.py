@@ -36,7 +36,7 @@ def held_view(held: HeldKey, head: Letter | None, redactor: Redactor) -> HeldVie
         transport=held.transport,
         key=masked(redactor.start, held.key),
         letter=held.head,
-        message_id=held.members[0],
+        message_id=masked(redactor.text, held.members[0]),
         state=None if head is None else head.state,
         reason=None if head is None else head.reason,
         error_type="" if head is None else head.last.type,

@@ -12,10 +12,13 @@ from typing import Any, TypeAlias
 from msgspec import UNSET, Struct, UnsetType
 
 from redrive.errors import UsageError
+from redrive.untrusted import DEEPEST, TooDeep
 
 Json: TypeAlias = Any
 _OPERATIONS = ("add", "remove", "replace", "move", "copy", "test")
 _WITH_VALUE, _WITH_FROM = ("add", "replace", "test"), ("move", "copy")
+_MOST_COPIED, _EACH = 16 << 20, 32
+"""Characters that one patch may copy, of which every value counts some: each copy may double the document."""
 
 
 class Operation(Struct, frozen=True, rename={"origin": "from"}):
@@ -38,10 +41,12 @@ def patched(document: Json, patch: Sequence[Operation], shown: Json | UnsetType 
             fit that one too, and what differs between the two can neither be tested nor copied nor moved
     """
     holder, masked = [deepcopy(document)], [deepcopy(document if shown is UNSET else shown)]
+    left = _MOST_COPIED
     for number, operation in enumerate(patch, start=1):
         try:
             _check(operation)
             _check_seen(holder, masked, operation)
+            left = _check_size(holder, operation, left)
             if operation.op != "test":
                 _apply(masked, operation)
             _apply(holder, operation)
@@ -94,6 +99,34 @@ def _check_seen(holder: list[Json], masked: list[Json], operation: Operation) ->
     reads = operation.op in ("test", *_WITH_FROM) and isinstance(read, str)
     if reads and not same(found(masked[0], str(read)), found(holder[0], str(read))):
         raise ValueError(f"{read or 'the document'} is masked for you, so it cannot be tested, copied or moved")
+
+
+def _check_size(holder: list[Json], operation: Operation, left: int) -> int:
+    """Refuse what would be too deep to be read again, and copies of copies; returns how much may still be copied."""
+    is_from = operation.op in _WITH_FROM
+    value = found(holder[0], str(operation.origin)) if is_from else operation.value
+    if operation.op != "remove":
+        weight = _weight(value, len(parts_of(operation.path)))
+        left -= weight if operation.op == "copy" else 0
+    if left < 0:
+        raise ValueError(f"the patch copies more than {_MOST_COPIED >> 20} MB: send a new body")
+    return left
+
+
+def _weight(value: Json, level: int) -> int:
+    """About how many characters a value at that level is. Raises TooDeep if it goes deeper than Redrive reads."""
+    ahead, weight = [(value, level)], 0
+    while ahead:
+        node, level = ahead.pop()
+        weight += _EACH
+        if isinstance(node, str):
+            weight += len(node)
+        elif isinstance(node, dict | list):
+            if level >= DEEPEST:
+                raise TooDeep
+            weight += sum(map(len, node)) if isinstance(node, dict) else 0
+            ahead += [(inner, level + 1) for inner in (node.values() if isinstance(node, dict) else node)]
+    return weight
 
 
 def _apply(holder: list[Json], operation: Operation) -> None:
@@ -169,3 +202,23 @@ def _index(array: list[Json], part: str, *, at_end: bool = False) -> int:
     if int(part) >= len(array) + at_end:
         raise LookupError(f"the array has {len(array)} items: there is no {part}")
     return int(part)
+
+
+def patch_between(old: Json, new: Json, path: str = "") -> list[Operation]:
+    """The operations that make the one of the other, and touch nothing that is the same in both."""
+    if same(old, new):
+        return []
+    if isinstance(old, dict) and isinstance(new, dict):
+        gone = [Operation("remove", f"{path}/{_escaped(name)}") for name in old if name not in new]
+        added = [Operation("add", f"{path}/{_escaped(name)}", new[name]) for name in new if name not in old]
+        both = [name for name in new if name in old]
+        inner = [step for name in both for step in patch_between(old[name], new[name], f"{path}/{_escaped(name)}")]
+        return [*gone, *added, *inner]
+    if isinstance(old, list) and isinstance(new, list) and len(old) == len(new):
+        pairs = enumerate(zip(old, new, strict=True))
+        return [step for place, (left, right) in pairs for step in patch_between(left, right, f"{path}/{place}")]
+    return [Operation("replace", path, new)]
+
+
+def _escaped(name: str) -> str:
+    return name.replace("~", "~0").replace("/", "~1")

@@ -1,4 +1,4 @@
-"""What people have said of a group: that it is fixed in a version, or that nobody wants to hear of it for a while.
+"""What people have said of a group: that it is fixed in a version, that nobody wants to hear of it, whose it is.
 
     open ─▶ fixed (in 1.4.2, which not every worker runs yet) ─▶ deployed ─▶ its letters go back
               └─────────────┬───────────────────────────────────────┘
@@ -73,6 +73,7 @@ class Mark(Struct, frozen=True, kw_only=True):
     group: str
     fix: Fix | None = None
     mute: Mute | None = None
+    assignee: str | None = None  # who sees to it
 
     def is_muted(self, now: datetime) -> bool:
         return self.mute is not None and now < self.mute.until
@@ -92,7 +93,7 @@ class Marks:
     async def all(self) -> dict[str, Mark]:
         """Every mark that says something, by its group. One that cannot be read is left out."""
         found = [_read(document.body) for document in await self._documents.list(KIND, limit=_MOST)]
-        return {mark.group: mark for mark in found if mark is not None and (mark.fix or mark.mute)}
+        return {mark.group: mark for mark in found if mark is not None and mark != Mark(group=mark.group)}
 
     async def get(self, group: str) -> Mark:
         """The mark of a group; an empty one, if nothing was said of it."""

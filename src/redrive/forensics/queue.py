@@ -76,7 +76,7 @@ def _view(
 ) -> QueuedView:
     message, last = queued.message, _last(queued)
     return QueuedView(
-        id=message.id,
+        id=masked(redactor.text, message.id),
         state=queued.state,
         attempt=message.attempt,
         next_attempt_at=next_attempt_at,
@@ -85,7 +85,7 @@ def _view(
         error_type="" if last is None else last.type,
         error_message="" if last is None else masked(redactor.text, last.message),
         key=None if message.key is None else masked(redactor.start, message.key),
-        tenant=message.tenant,
+        tenant=None if message.tenant is None else masked(redactor.text, message.tenant),
         priority=message.priority,
         enqueued_at=message.enqueued_at,
         place=queued.place,

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
-import json
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from redrive.errors import ConfigError
-from redrive.forensics.jsontext import Kind, NotJson, Token, tokens
-from redrive.forensics.secrets import KEYS, MASK, NOTHING, PATTERNS, Pattern
+from redrive.forensics.assigned import Key, assigned, keys_in
+from redrive.forensics.binaries import PREVIEW, behind, in_hex, is_binary, unpacked, wide_text
+from redrive.forensics.percent import Encoded
+from redrive.forensics.prefixes import anywhere
+from redrive.forensics.secrets import KEYS, MASK, STEMS, WEAK, folded, stems_of
+from redrive.forensics.shapes import Span, numbered, shaped
 from redrive.model import Headers
 
 if TYPE_CHECKING:
@@ -18,32 +22,17 @@ if TYPE_CHECKING:
 _SHORT = 5
 """A key shorter than this counts only as whole words: `user_pin` is one, `spin` is not."""
 _LONGEST_KEY = 64
-_WHOLE = re.compile(r"-?[0-9]+")
 _WORDS = re.compile(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])|\d+")
-
-_KEY = re.compile(
-    r"""(?<![\w.-]) (?P<key>[\w.-]++)
-        (?: ["'`]?\s{0,4}=(?!=)\s{0,4} | ["'`]\s{0,4}:\s{0,4} | :\s{0,4}(?=["'`]) )""",
-    re.VERBOSE,
-)
-_VALUE = re.compile(
-    r"""(?P<quote>["'`]) (?P<quoted>(?:\\.|(?!(?P=quote))[^\\])*+)
-      | (?P<nested>[\[{(] [^\]})]*+ [\]})]?)
-      | (?P<bare>(?:(?:bearer|basic|token)\ +)? [^\s,;&"'`)}\]]++)""",
-    re.VERBOSE | re.DOTALL | re.IGNORECASE,
-)
-"""Together `key=value`, `"key": "value"`, `key: 'value'`, wherever they stand."""
-_LINE = re.compile(r"(?m)^[ \t-]*+(?P<key>[\w.-]++):[ \t]++(?P<value>[^\s\"'`{\[][^\n\r]*)")
-"""`key: value` fills a line, as in headers and YAML; in prose ("unexpected token: x") it is no assignment."""
-
-_MOST_PARSED = 1 << 20
+_UNIQUE = re.compile(r"[0-9a-f]{8}-(?:[0-9a-f]{4}-){3}[0-9a-f]{12}|[0-9a-f]{1,12}")
+_ESCAPED = re.compile(r"\\u00([2-7][0-9A-Fa-f])")
 _LONGEST_HEADER = 16 << 10
 _LONGEST_WORD = 4096
+_REMEMBERED = 2048  # characters of a text that is worth remembering: errors of a group repeat themselves
+_LOOKED_AT = 4  # times of what is shown: masks may be shorter than what they mask
+_MOST_PATTERNED = 32 << 10  # characters that a pattern of a user sees at once
 _ENDS = (b" ", b"\t", b"\n", b",", b";", b"&", b'"', b"'")
-_PREVIEW = 64
 _CONTROLS = {code: f"\\x{code:02x}" for code in (*range(32), *range(127, 160)) if chr(code) not in "\t\n\r"}
 """Shown as escapes, so that a message cannot drive the terminal it is shown in."""
-_STRANGE = dict.fromkeys(_CONTROLS, "\ufffd")
 
 
 class Redactor:
@@ -54,10 +43,15 @@ class Redactor:
     """
 
     def __init__(self, keys: Sequence[str] = (), patterns: Sequence[str] = (), defaults: bool = True) -> None:
-        self._keys = frozenset(_folded(key) for key in (*keys, *(KEYS if defaults else ()))) - {""}
+        own = frozenset(map(folded, keys)) - {""}
+        self._keys = own | frozenset(map(folded, KEYS if defaults else ()))
+        self._weak = (WEAK if defaults else frozenset()) - own
         self._endings = tuple(key for key in self._keys if len(key) >= _SHORT)
-        own = tuple((_compiled(pattern), MASK) for pattern in patterns)
-        self._patterns: tuple[Pattern, ...] = own + (PATTERNS if defaults else ())
+        self._stems = (STEMS if defaults else ()) + stems_of(tuple(keys))
+        self._patterns = tuple(_compiled(pattern) for pattern in patterns)
+        self._defaults = defaults
+        self._kind = lru_cache(4096)(self._kind_of)
+        self._short = lru_cache(2048)(self._masked)
 
     @classmethod
     def of(cls, rules: Redaction) -> Redactor:
@@ -66,16 +60,23 @@ class Redactor:
 
     def is_secret(self, key: str) -> bool:
         """Whether what stands under that key is a secret."""
-        words = _WORDS.findall(key[-_LONGEST_KEY:])
-        tails = {"".join(words[start:]).lower() for start in range(len(words))}
-        return not self._keys.isdisjoint(tails) or _folded(key[-_LONGEST_KEY:]).endswith(self._endings)
+        return bool(self._kind(key[-_LONGEST_KEY:]))
+
+    def _kind_of(self, key: str) -> str:
+        """ "strong", "weak" if prose has it too, or "" for a key of no secret."""
+        words = _WORDS.findall(key)
+        tails = ["".join(words[start:]).lower() for start in range(len(words))]
+        matching = self._keys.intersection(tails)
+        whole = folded(key)
+        if not matching and not whole.endswith(self._endings):
+            return ""
+        return "weak" if whole in self._weak else "strong"
 
     def text(self, text: str) -> str:
         """The text with its secrets masked; without any it is unchanged."""
-        text = self._unassigned(_LINE.sub(self._masked_line, text))
-        for pattern, replacement in self._patterns:
-            text = pattern.sub(replacement, text)
-        return text
+        if len(text) > _REMEMBERED:
+            return self._masked(text)
+        return text if _UNIQUE.fullmatch(text) else self._short(text)
 
     def data(self, data: bytes) -> str:
         """The data as a text with its secrets masked; bytes that are no text are shown as `\\xNN`."""
@@ -83,124 +84,119 @@ class Redactor:
 
     def headers(self, headers: Headers) -> list[tuple[str, str]]:
         """The headers, masked, in order, repeats kept; bytes that are no text are shown as `\\xNN`, long ones cut."""
-        return [(name, self.header(name, value)) for name, value in headers]
+        return [(self.text(name), self.header(name, value)) for name, value in headers]
 
     def header(self, name: str, value: bytes) -> str:
         """The value of a header of that name."""
         return MASK if value and self.is_secret(name) else self.start(value)
 
     def body(self, body: bytes, limit: int = 64 * 1024) -> str:
-        """The body, masked: JSON token by token as it was written, text as text, the rest as a preview in hex; what is
-        cut says so."""
-        shown = self._json(body, limit)
-        if shown is not None:
-            return shown
-        if _is_binary(body[:limit]):
-            return f"binary, {len(body):,} bytes: {body[:_PREVIEW].hex(' ')}{_more(len(body) - _PREVIEW)}"
-        return self.start(body, limit)
+        """The body, masked: JSON stays JSON as it was written, text is text, MessagePack and UTF-16 are shown as what
+        they say, the rest as a preview in hex. What is cut says so. No more is looked at than may be shown."""
+        part = body[: _LOOKED_AT * limit + _LONGEST_WORD]
+        if is_binary(part[:limit]) or _is_packed(part):
+            return self._binary(body, part, limit)
+        return self._start(part, limit, len(body))
 
     def start(self, data: bytes, limit: int = _LONGEST_HEADER) -> str:
         """As `data`, but no more than is worth showing; what is cut says so."""
-        shown = _whole_words(data, limit)
-        return self.text(_visible(shown)) + _more(len(data) - len(shown))
+        return self._start(data[: _LOOKED_AT * limit + _LONGEST_WORD], limit, len(data))
 
-    def _json(self, body: bytes, limit: int) -> str | None:
-        """None: it is no JSON, as far as it would be shown, or a very long one."""
-        if len(body) > _MOST_PARSED:
-            return None
-        try:
-            text = body.decode()
-            return _clipped("".join(self._masked(text, limit)), limit, text)
-        except (UnicodeDecodeError, NotJson):
-            return None
+    def _start(self, part: bytes, limit: int, size: int) -> str:
+        whole = part if len(part) == size else _whole_words(part)
+        return _clipped(self.text(_visible(whole)), limit, size - len(whole), len(whole))
 
-    def _masked(self, text: str, limit: int) -> Iterator[str]:
-        """The tokens of a document with the secrets masked, until there are enough of them."""
-        size, found = 0, tokens(text)
-        known: dict[tuple[Kind, str], tuple[str, bool]] = {}  # documents repeat themselves
-        for token in found:
-            if (seen := (token.kind, token.text)) not in known:
-                known[seen] = self._token(token), token.kind is Kind.KEY and self.is_secret(_said(token))
-            masked, is_secret = known[seen]
-            yield token.space + masked
-            size += len(token.space) + len(masked)
-            if size > limit:
-                return
-            if is_secret:
-                yield next(found).text  # the colon
-                yield from _masked_value(found)
+    def _binary(self, body: bytes, part: bytes, limit: int) -> str:
+        if (wide := wide_text(part)) is not None:
+            return _clipped(f"UTF-16, {len(body):,} bytes: {self.text(wide.translate(_CONTROLS))}", limit, 0, 0)
+        if (said := unpacked(body)) is not None:
+            return _clipped(f"MessagePack, {len(body):,} bytes: {self.text(said)}", limit, 0, 0)
+        return f"binary, {len(body):,} bytes: {in_hex(body, self._near)}{_more(len(body) - PREVIEW)}"
 
-    def _token(self, token: Token) -> str:
-        if token.kind in (Kind.OPEN, Kind.CLOSE, Kind.COMMA, Kind.COLON, Kind.WORD):
-            return token.text
-        if token.kind in (Kind.KEY, Kind.TEXT):
-            said = _said(token)
-            masked = self.text(said)
-            return token.text if masked == said else json.dumps(masked, ensure_ascii=not _is_writable(masked))
-        if token.kind is Kind.NUMBER and _WHOLE.fullmatch(token.text) and self.text(token.text) != token.text:
-            return f'"{MASK}"'
-        return token.text
+    def _near(self, text: str) -> Iterator[tuple[int, int]]:
+        """Where secrets may be in bytes that are read as if they were a text."""
+        lower = _lower(text)
+        yield from ((start, end) for start, end, _ in self._spans(text))
+        if self._defaults:
+            yield from anywhere(text)
+        yield from (behind(key.end) for key in self._keys_in(text, lower))
 
-    def _masked_line(self, line: re.Match[str]) -> str:
-        if line["value"].strip().lower() in NOTHING or not self.is_secret(line["key"]):
-            return line[0]
-        return line[0][: line.start("value") - line.start()] + MASK
+    # -- inside --------------------------------------------------------------------------------------------------------
 
-    def _unassigned(self, text: str) -> str:
-        """Mask the values of `key=value`. Only values of secret keys are read, so that nesting costs nothing."""
-        parts, done = list[str](), 0
-        for key in _KEY.finditer(text):
-            value = _VALUE.match(text, key.end()) if key.start() >= done and self.is_secret(key["key"]) else None
-            if value is not None and value[value.lastgroup or 0].strip().lower() not in NOTHING:
-                start, end = value.span(value.lastgroup or 0)
-                parts += (text[done:start], MASK)
-                done = end
-        return "".join((*parts, text[done:]))
+    def _masked(self, text: str) -> str:
+        plain = _ESCAPED.sub(_unescaped, text) if "\\u00" in text else text
+        spans = self._spans(plain)
+        return _replaced(plain, spans) if spans else text
 
+    def _spans(self, text: str, *, is_decoded: bool = False) -> list[Span]:
+        lower, is_json = _lower(text), text.lstrip()[:1] in ("{", "[")
+        found = list(assigned(text, self._keys_in(text, lower), is_json))
+        if self._defaults:
+            found += shaped(text, lower)
+            found += _as_values(text, numbered(text), is_json)
+        found += self._of_patterns(text)
+        if "%" in text and not is_decoded:
+            found += self._encoded(text)
+        return found
 
-def _folded(key: str) -> str:
-    return re.sub(r"[\W_]", "", key).lower()
+    def _encoded(self, text: str) -> Iterator[Span]:
+        """Words that hold a secret once they are decoded; each is masked as a whole."""
+        encoded = Encoded(text)
+        spans = self._spans(encoded.text, is_decoded=True) if encoded.text else []
+        return ((start, end, MASK) for start, end in encoded.holding(spans))
+
+    def _keys_in(self, text: str, lower: str) -> list[Key]:
+        return keys_in(text, lower, self._stems, self._kind)
+
+    def _of_patterns(self, text: str) -> Iterator[Span]:
+        """Those of the user's own patterns, which see a bounded part of a text at once, and each place twice."""
+        for pattern in self._patterns:
+            for start in range(0, max(len(text), 1), _MOST_PATTERNED // 2):
+                for found in pattern.finditer(text, start, start + _MOST_PATTERNED):
+                    yield found.start(), found.end(), MASK
 
 
-def _said(token: Token) -> str:
-    """What a text in JSON says."""
-    if "\\" not in token.text:
-        return token.text[1:-1]
-    said: str = json.loads(token.text)
-    return said
+def _replaced(text: str, spans: Iterable[Span]) -> str:
+    """The text with these masked; those that overlap are one."""
+    parts, done = list[str](), 0
+    start = end = -1
+    shown = ""
+    for first, last, mask in sorted(spans, key=lambda span: (span[0], -span[1])):
+        if first < end:
+            end = max(end, last)
+            continue
+        if end >= 0:
+            parts += (text[done:start], shown)
+            done = end
+        start, end, shown = first, last, mask
+    return "".join((*parts, text[done:start], shown, text[end:]))
 
 
-def _masked_value(found: Iterator[Token]) -> Iterator[str]:
-    """The next value, masked as a whole; one that says nothing is no secret."""
-    first = next(found)
-    if first.kind is not Kind.OPEN:
-        says_nothing = first.kind is Kind.WORD or first.text == '""'
-        yield first.space + (first.text if says_nothing else f'"{MASK}"')
-        return
-    inside, last = 0, first
-    level = 1
-    while level:
-        last = next(found)
-        level += (last.kind is Kind.OPEN) - (last.kind is Kind.CLOSE)
-        inside += 1
-    yield first.space + (f'"{MASK}"' if inside > 1 else first.text + last.space + last.text)
+def _as_values(text: str, spans: Iterable[Span], is_json: bool) -> Iterator[Span]:
+    """A number that is a value of JSON is masked by a text, so that JSON stays JSON."""
+    for start, end, mask in spans:
+        before, after = text[max(start - 8, 0) : start].rstrip()[-1:], text[end : end + 8].lstrip()[:1]
+        alone = is_json and before in (":", "[", ",") and after in (",", "]", "}") and text[start:end].isdigit()
+        yield start, end, f'"{mask}"' if alone else mask
 
 
-def _is_writable(text: str) -> bool:
-    """Whether UTF-8 can write it."""
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        return False
-    return True
+def _lower(text: str) -> str:
+    """In small letters, with as many characters as before."""
+    return text.lower() if text.isascii() else text.replace("\u0130", "i").lower()
 
 
-def _clipped(shown: str, limit: int, whole: str) -> str:
-    """What is shown of the whole: all of it, or its start and how much more there is."""
-    data = shown.encode()
+def _unescaped(escaped: re.Match[str]) -> str:
+    """A letter that is written as an escape, to hide a key or because a library does so; marks stay as they are."""
+    char = chr(int(escaped[1], 16))
+    return char if char.isalnum() or char in "_&<>=+/" else escaped[0]
+
+
+def _clipped(shown: str, limit: int, unseen: int, size: int) -> str:
+    """What is shown: all of it, or its start and how much more there is."""
+    data = shown.encode("utf-8", "backslashreplace")
     if len(data) <= limit:
-        return shown
-    return data[:limit].decode("utf-8", "ignore") + _more(max(len(whole.encode()), len(data)) - limit)
+        return shown + _more(unseen)
+    return data[:limit].decode("utf-8", "ignore") + _more(max(size, len(data)) - limit + unseen)
 
 
 def _compiled(pattern: str) -> re.Pattern[str]:
@@ -217,18 +213,15 @@ def _visible(data: bytes) -> str:
     return data.decode("utf-8", "backslashreplace").translate(_CONTROLS)
 
 
-def _is_binary(data: bytes) -> bool:
-    """Whether it is no text: it has a NUL, or more than a third of it cannot be read."""
-    strange = data.decode("utf-8", "replace").translate(_STRANGE).count("\ufffd")
-    return b"\0" in data or strange * 3 > len(data)
+def _is_packed(part: bytes) -> bool:
+    """Whether it begins as MessagePack's objects and lists do, which is no UTF-8."""
+    return part[:1] > b"\x7f" and unpacked(part) is not None
 
 
-def _whole_words(data: bytes, limit: int) -> bytes:
-    """The data up to the limit, less a word that it would cut: half a secret cannot be recognised."""
-    if len(data) <= limit:
-        return data
-    end = max(data.rfind(mark, max(limit - _LONGEST_WORD, 0), limit) for mark in _ENDS) + 1
-    return data[: end or limit]
+def _whole_words(data: bytes) -> bytes:
+    """The data less its last word, which may be half a secret."""
+    end = max(data.rfind(mark, max(len(data) - _LONGEST_WORD, 0)) for mark in _ENDS) + 1
+    return data[: end or len(data)]
 
 
 def _more(count: int) -> str:

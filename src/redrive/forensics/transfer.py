@@ -12,6 +12,7 @@ import msgspec
 
 from redrive.errors import UsageError
 from redrive.model import Letter, LetterId, Version
+from redrive.private import open_private
 from redrive.untrusted import UNREADABLE
 
 FORMAT = "redrive.letter/1"
@@ -46,7 +47,7 @@ def lines_of(lines: Iterable[bytes], name: str = "the input") -> Iterator[Line]:
             continue
         try:
             read = _decode(line)
-            _check(read.letter)
+            _check(read)
         except UNREADABLE as error:
             raise UsageError(f"line {number} of {name} is not a letter: {error}") from error
         if read.format != FORMAT:
@@ -54,10 +55,13 @@ def lines_of(lines: Iterable[bytes], name: str = "the input") -> Iterator[Line]:
         yield read
 
 
-def _check(letter: Letter) -> None:
+def _check(line: Line) -> None:
     """Check what every letter of Redrive has, and a line that somebody edited may lack."""
+    letter = line.letter
     if not letter.failures:
         raise ValueError("it has no failure")
+    if any(version.letter != letter.id for version in line.versions):
+        raise ValueError("it has versions of another letter")
     message, of_failures = letter.message, (failure.at for failure in letter.failures)
     times = (letter.created_at, letter.updated_at, letter.next_retry_at, letter.expires_at, letter.lease_until)
     for at in (*times, message.enqueued_at, message.expires_at, *of_failures):
@@ -74,7 +78,7 @@ def write_lines(file: IO[bytes], letters: Iterable[Letter], versions: Versions =
 
 def append_lines(path: Path, letters: Iterable[Letter], versions: Versions = MappingProxyType({})) -> None:
     """Append the letters to a file, with their versions; they are on the disk when it returns."""
-    with path.open("ab") as file:
+    with open_private(path, "ab") as file:
         write_lines(file, letters, versions)
         file.flush()
         os.fsync(file.fileno())

@@ -12,6 +12,8 @@ from redrive.flow.held import HeldKey
 from redrive.forensics.editing import VersionView
 from redrive.forensics.redact import Redactor
 from redrive.forensics.secrets import MASK
+from redrive.forensics.stacks.shown import ShownFrame, place_of, shown_frames
+from redrive.forensics.trace_context import trace_id_of
 from redrive.model import Category, Failure, Letter, Reason, Stage, State
 
 V = TypeVar("V")
@@ -53,6 +55,16 @@ class Attempt(Struct, frozen=True, kw_only=True):
     version: str
     edition: int | None  # the version of the letter's message that failed, if it was sent back
     stack: str
+    frames: list[ShownFrame]  # of the stack, by its lines
+    where: ShownFrame | None  # the innermost of the user's own code
+
+
+class DecodedBody(Struct, frozen=True):
+    """A body in its schema, which a system knows."""
+
+    format: str
+    schema: str
+    text: str  # JSON
 
 
 class Detail(Summary, frozen=True, kw_only=True):
@@ -66,6 +78,7 @@ class Detail(Summary, frozen=True, kw_only=True):
     origin: str
     headers: list[tuple[str, str]]
     body: str
+    body_exact: bool = False  # `body` is all of it, as it is: nothing is masked, cut or written in another way
     body_size: int
     failures: list[Attempt]
     retries: int
@@ -80,6 +93,9 @@ class Detail(Summary, frozen=True, kw_only=True):
     archived_from: State | None
     head: str | None  # the letter of its key that it waits for, where keys are held
     behind: int  # how many letters of its key wait for it
+    trace_id: str | None = None  # of the trace that its message carries
+    trace_url: str | None = None  # where that is shown, if the settings say so
+    decoded: DecodedBody | None = None  # its body, where a system knows the schema
 
 
 def summary(letter: Letter, redactor: Redactor) -> Summary:
@@ -96,6 +112,7 @@ def detail(
     versions   those of its message, if it was edited
     """
     message = letter.message
+    body = masked(redactor.body, message.body)
     head, behind = (None, 0) if held is None else held.around(message.id)
     return Detail(
         **_shared(letter, redactor),
@@ -104,16 +121,20 @@ def detail(
         priority=message.priority,
         enqueued_at=message.enqueued_at,
         expires_at=letter.expires_at,
-        origin=message.origin,
-        headers=[(name, masked(lambda pair: redactor.header(*pair), (name, value))) for name, value in message.headers],
-        body=masked(redactor.body, message.body),
+        origin=masked(redactor.text, message.origin),
+        headers=[
+            (masked(redactor.text, name), masked(lambda pair: redactor.header(*pair), (name, value)))
+            for name, value in message.headers
+        ],
+        body=body,
+        body_exact=body.encode("utf-8", "backslashreplace") == message.body,
         body_size=len(message.body),
         failures=[_attempt(failure, redactor) for failure in letter.failures],
         retries=letter.retries,
         max_retries=letter.max_retries,
         resends=letter.resends,
         replay=letter.replay,
-        depends_on=letter.depends_on,
+        depends_on=tuple(masked(redactor.text, id) for id in letter.depends_on),
         owner=letter.owner,
         lease_until=letter.lease_until,
         version=letter.version,
@@ -121,6 +142,7 @@ def detail(
         archived_from=letter.archived_from,
         head=head,
         behind=behind,
+        trace_id=trace_id_of(message.headers),
     )
 
 
@@ -133,20 +155,22 @@ def _shared(letter: Letter, redactor: Redactor) -> dict[str, Any]:
         "reason": letter.reason,
         "source": letter.message.source,
         "transport": letter.transport,
-        "tenant": letter.message.tenant,
+        "tenant": None if letter.message.tenant is None else masked(redactor.text, letter.message.tenant),
         "group": letter.group,
         "error_type": last.type,
         "error_message": masked(redactor.text, last.message),
-        "code": last.code,
+        "code": None if last.code is None else masked(redactor.text, last.code),
         "attempts": len(letter.failures),
         "created_at": letter.created_at,
         "updated_at": letter.updated_at,
         "next_retry_at": letter.next_retry_at,
-        "message_id": letter.message.id,
+        "message_id": masked(redactor.text, letter.message.id),
     }
 
 
 def _attempt(failure: Failure, redactor: Redactor) -> Attempt:
+    stack = masked(redactor.text, failure.stack)
+    frames = shown_frames(stack)
     return Attempt(
         attempt=failure.attempt,
         at=failure.at,
@@ -155,11 +179,13 @@ def _attempt(failure: Failure, redactor: Redactor) -> Attempt:
         message=masked(redactor.text, failure.message),
         category=failure.category,
         retryable=failure.retryable,
-        code=failure.code,
+        code=None if failure.code is None else masked(redactor.text, failure.code),
         worker=failure.worker,
         version=failure.version,
         edition=failure.edition,
-        stack=masked(redactor.text, failure.stack),
+        stack=stack,
+        frames=frames,
+        where=place_of(stack, frames),
     )
 
 

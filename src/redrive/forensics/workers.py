@@ -34,6 +34,7 @@ class WorkingOn(Struct, frozen=True):
     in_hand: int
     paused: bool
     storm: bool = False  # it is the storm guard that has paused it
+    rate: float = 0.0  # messages that finish a second
 
 
 class WorkerView(Struct, frozen=True, kw_only=True):

@@ -12,8 +12,9 @@ import logging
 import os
 import sys
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
+from hashlib import sha256
 from itertools import groupby
 from pathlib import Path
 
@@ -22,10 +23,13 @@ from msgspec.structs import replace
 from redrive.clock import Clock, Pause, SystemClock
 from redrive.collect.joining import join
 from redrive.errors import Unavailable
-from redrive.flow.lineage import bare
+from redrive.flow.lineage import LETTER, bare, believed, lineage
+from redrive.flow.signing import load_keys, use_key
+from redrive.forensics.query import Query
 from redrive.integrations.reports import Died, Noted, Report, Succeeded, unpacked
 from redrive.integrations.spool import Spool
-from redrive.model import UNRESOLVED, State
+from redrive.model import UNRESOLVED, Letter, LetterId, State
+from redrive.proof import ring
 from redrive.registry import open_store
 from redrive.stores.base import Entry, EntryStatus, Store
 from redrive.stores.recording import record_each
@@ -36,6 +40,7 @@ _BATCH = 500
 _LARGEST = 16 << 20  # bytes of a batch, but for one report that is larger
 _LISTED = 20_000  # reports that are listed at once: a long directory is not read anew for each batch
 _LOOK = 1.0  # seconds between looks into a directory that others write into
+_AWAY = (State.RETRYING, State.REPLAYING, State.SENT)
 _SHORTEST_PAUSE, _LONGEST_PAUSE = 0.5, 30.0
 
 
@@ -48,12 +53,14 @@ class Courier:
     def __init__(self, spool: Spool, opens: Callable[[], Store], clock: Clock | None = None) -> None:
         self._spool = spool
         self._opens = opens
+        use_key(os.environ.get("REDRIVE_LINEAGE_KEY", ""))  # of a worker's settings Redrive knows nothing else
         self._opened: Store | None = None
         self._clock = clock or SystemClock()
         self._wake = asyncio.Event()
         self._ending = asyncio.Event()
         self._pause = Pause(_SHORTEST_PAUSE, _LONGEST_PAUSE)
         self._is_down = False
+        self._safe: set[Path] = set()  # those that wait, and are known to be on disk
 
     def wake(self) -> None:
         """There is something to deliver."""
@@ -89,8 +96,18 @@ class Courier:
         while files := await asyncio.to_thread(self._spool.waiting, _LISTED):
             for batch in batches(files):
                 if not await self._deliver_or_wait(batch):
+                    await self._keep_safe(files)
                     return
                 self._note_up()
+
+    async def _keep_safe(self, files: Sequence[Path]) -> None:
+        """What has to wait survives a crash of the machine, also if its worker did not wait for the disk."""
+        new = [file for file in files if file not in self._safe]
+        try:
+            await asyncio.to_thread(self._spool.sync, new)
+        except OSError:
+            log.exception("letters wait in %s, and may not survive a crash of this machine", self._spool.directory)
+        self._safe = set(files)
 
     async def _deliver_or_wait(self, files: Sequence[Path]) -> bool:
         """Whether all of these were delivered. What cannot be delivered now stays, and holds up none beside it."""
@@ -108,6 +125,7 @@ class Courier:
 
     async def _deliver(self, files: Sequence[Path]) -> None:
         """Bring these to the store, in their order."""
+        await load_keys(self._store, self._clock.now())  # what a worker reports is what messages say
         read = [(file, report) for file in files if (report := self._read(file)) is not None]
         for kind, some in groupby(read, key=lambda pair: type(pair[1])):
             pairs = list(some)
@@ -120,7 +138,8 @@ class Courier:
             self._spool.remove([file for file, _ in pairs])
 
     async def _bury(self, died: Sequence[tuple[Path, Died]]) -> None:
-        joined = await join(self._store.letters, [report.letter for _, report in died], self._clock.now())
+        found = [_as_proven(report.letter) for _, report in died]
+        joined = await join(self._store.letters, found, self._clock.now())
         if joined.entries:
             await self._store.ledger.mark(joined.entries)
         letters = [replace(letter, message=bare(letter.message)) for letter in joined.in_order]
@@ -132,15 +151,27 @@ class Courier:
 
     async def _resolve(self, succeeded: Sequence[Succeeded]) -> None:
         now = self._clock.now()
+        proven = [report for report in succeeded if _is_proven(report)]
         replayed = [
             Entry(report.replay, report.letter, EntryStatus.RESOLVED, report.at)
-            for report in succeeded
+            for report in proven
             if report.replay is not None
         ]
         if replayed:
             await self._store.ledger.mark(replayed)
-        ids = list({report.letter for report in succeeded})
-        await self._store.letters.move(ids, expect=UNRESOLVED, to=State.RESOLVED, now=now)
+        ids = {report.letter for report in proven}
+        await self._store.letters.move(list(ids), expect=UNRESOLVED, to=State.RESOLVED, now=now)
+        unsigned = {report.letter for report in succeeded if report.bare} - ids
+        await self._store.letters.move(list(unsigned), expect=_AWAY, to=State.RESOLVED, now=now)
+        by_hand = await self._same({report.letter: report.digest for report in succeeded if report.digest})
+        await self._store.letters.move(by_hand, expect=UNRESOLVED, to=State.RESOLVED, now=now)
+
+    async def _same(self, digests: Mapping[LetterId, str]) -> list[LetterId]:
+        """Those of the letters whose body has that digest."""
+        if not digests:
+            return []
+        found = (await self._store.letters.search(Query(ids=tuple(digests)), limit=len(digests))).letters
+        return [letter.id for letter in found if sha256(letter.message.body).hexdigest() == digests[letter.id]]
 
     async def _keep(self, noted: Sequence[Noted]) -> None:
         last = {(report.kind, report.id): report.body for report in noted}
@@ -176,6 +207,21 @@ class Courier:
             log.warning("the store is back: letters that waited in %s are delivered", self._spool.directory)
         self._is_down = False
         self._pause.reset()
+
+
+def _as_proven(letter: Letter) -> Letter:
+    """The letter without what only a claim says of it that nothing proves: that it was retried or replayed before."""
+    if letter.message.header(LETTER) is None or lineage(letter.message) is not None:
+        return letter
+    return replace(letter, state=State.PENDING, retries=0)
+
+
+def _is_proven(report: Succeeded) -> bool:
+    """Whether we sent the message back that has succeeded. An older version reported no more than what it said."""
+    if not report.headers:
+        return not report.digest and ring().believes("")
+    origin = believed(report.headers, report.letter, report.source, report.message)
+    return origin is not None and origin.replay == report.replay
 
 
 def batches(files: Sequence[Path]) -> Iterator[Sequence[Path]]:

@@ -8,7 +8,7 @@ from typing import Any, TypeAlias
 import msgspec
 from msgspec import Struct
 
-from redrive.model import Letter, LetterId
+from redrive.model import Headers, Letter, LetterId, MessageId
 
 
 class Died(Struct, frozen=True, tag="died"):
@@ -18,11 +18,21 @@ class Died(Struct, frozen=True, tag="died"):
 
 
 class Succeeded(Struct, frozen=True, tag="succeeded"):
-    """A message that was sent back from a letter succeeded."""
+    """A message says that it was sent back from a letter, and succeeded. A worker has no keys: who brings the report to
+    the store sees whether `headers` prove it.
+
+    bare     the worker's own encoder left no place in the message for a proof
+    digest   of its body, if not we but somebody with the worker's own tools put it back: it proves nothing else
+    """
 
     letter: LetterId
     at: datetime
     replay: str | None = None
+    source: str = ""
+    message: MessageId = ""
+    headers: Headers = ()  # none: the report of an older version
+    bare: bool = False
+    digest: str = ""
 
 
 class Noted(Struct, frozen=True, tag="noted"):

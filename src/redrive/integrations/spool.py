@@ -16,10 +16,13 @@ import threading
 import time
 from collections.abc import Sequence
 from contextlib import suppress
+from functools import cached_property
 from itertools import count
 from pathlib import Path
 
 _SUFFIX = ".report"
+_JOURNALING = ("ext4", "xfs")
+"""Here creation and rename of a file are in the journal that its fsync writes, so that one fsync is enough."""
 _MODE = 0o700  # reports hold bodies of messages
 _taken: dict[Path, tuple[int, Spool]] = {}
 """Who delivers from a directory in this process: a lock on a file is of the process, and tells two of its threads the
@@ -40,18 +43,29 @@ class Spool:
         self._lock: int | None = None
         directory.mkdir(mode=_MODE, parents=True, exist_ok=True)
 
-    def put(self, report: bytes) -> None:
-        """Durable when it returns. Raises OSError where the disk takes nothing."""
+    def put(self, report: bytes, *, waits: bool = True) -> None:
+        """Durable when it returns. Raises OSError where the disk takes nothing.
+
+        waits   for the disk. Without, it survives the end of this process, and that of the machine as soon as the
+                courier has brought it to its store, or has found that to be away (`sync`)
+        """
         name = f"{time.time_ns():020d}-{os.getpid()}-{next(self._numbers):06d}"
-        unfinished = self.directory / f".{name}"
+        unfinished, finished = self.directory / f".{name}", self.directory / f"{name}{_SUFFIX}"
         try:
-            self._write(unfinished, report)
-            unfinished.rename(self.directory / f"{name}{_SUFFIX}")
+            self._write(unfinished, finished, report, fsync=self._fsync and waits)
         except OSError:
-            unfinished.unlink(missing_ok=True)
+            for file in (unfinished, finished):
+                file.unlink(missing_ok=True)
             raise
-        if self._fsync:
+        if self._fsync and waits and not self._syncs_names:
             self._sync_names()
+
+    def sync(self, files: Sequence[Path]) -> None:
+        """Make reports survive a crash of the machine that nobody has waited for."""
+        for file in files:
+            with suppress(FileNotFoundError):
+                _sync(file)
+        self._sync_names()
 
     def waiting(self, limit: int) -> list[Path]:
         """The oldest reports, up to so many."""
@@ -99,23 +113,49 @@ class Spool:
             self._lock = lock
         return True
 
-    def _write(self, file: Path, report: bytes) -> None:
-        target = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    def _write(self, unfinished: Path, finished: Path, report: bytes, *, fsync: bool) -> None:
+        """Whole or not there, for whoever looks. What a crash of the machine leaves half written was not promised: its
+        message is not acknowledged yet, and the courier refuses it."""
+        target = os.open(unfinished, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
         try:
             view = memoryview(report)
             while view:
                 view = view[os.write(target, view) :]
-            if self._fsync:
+            if fsync and not self._syncs_names:
+                os.fsync(target)
+            unfinished.rename(finished)
+            if fsync and self._syncs_names:
                 os.fsync(target)
         finally:
             os.close(target)
 
+    @cached_property
+    def _syncs_names(self) -> bool:
+        """Whether an fsync of a new file makes its name durable as well, which POSIX leaves open."""
+        return filesystem_of(self.directory) in _JOURNALING
+
     def _sync_names(self) -> None:
-        directory = os.open(self.directory, os.O_RDONLY)
-        try:
-            os.fsync(directory)
-        finally:
-            os.close(directory)
+        _sync(self.directory)
+
+
+def _sync(path: Path) -> None:
+    opened = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(opened)
+    finally:
+        os.close(opened)
+
+
+def filesystem_of(path: Path) -> str:
+    """The kind of filesystem that a path is on, as Linux names it; empty where that cannot be told."""
+    with suppress(OSError, ValueError, IndexError):
+        device = path.stat().st_dev
+        number = f"{os.major(device)}:{os.minor(device)}"
+        for line in Path("/proc/self/mountinfo").read_text().splitlines():
+            before, _, after = line.partition(" - ")
+            if before.split()[2] == number:
+                return after.split()[0]
+    return ""
 
 
 def _forked() -> None:

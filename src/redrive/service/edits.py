@@ -7,18 +7,22 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
+from redrive.access.actors import Actor
 from redrive.errors import ChangedMeanwhile, MessageTooLarge, UsageError
 from redrive.flow.fits import Fits, fits
 from redrive.forensics.editing import VersionView, is_masked, patch_body, version_views
 from redrive.forensics.jsonpatch import Operation
 from redrive.forensics.redact import Redactor
 from redrive.model import EDITABLE, Edit, Headers, Letter, Message, Revision, State, Version, version_of
+from redrive.service.acting import acts
+from redrive.service.digests import digest_of
 from redrive.stores.paging import every_page
 from redrive.telemetry.events import LettersMoved
 
 if TYPE_CHECKING:
     from redrive.forensics.query import Query
     from redrive.service.asking import Asking
+    from redrive.service.four_eyes import FourEyes
 
 _LONGEST_WHY = 1000
 _PAGE = 500
@@ -34,12 +38,14 @@ class Edits:
         self._asking = asking
         self._app = asking.app
         self._fits = checks or fits(asking.app.handlers)
+        self.four_eyes: FourEyes | None = None
 
+    @acts("edit")
     async def edit(
         self,
         letter: Letter,
         *,
-        actor: str,
+        actor: Actor,
         body: bytes | None = None,
         headers: Headers | None = None,
         why: str = "",
@@ -55,7 +61,8 @@ class Edits:
         )
         if (message.body, message.headers) == (letter.message.body, letter.message.headers):
             raise UsageError(f"nothing of {letter.id} would change")
-        edit = Edit(by=actor, at=self._app.clock.now(), why=why[:_LONGEST_WHY])
+        await self._let_wait(letter, message, actor, why)
+        edit = Edit(by=str(actor), at=self._app.clock.now(), why=why[:_LONGEST_WHY])
         new = await self._write(letter, message, edit)
         await self._asking.note(actor, "edit", f"{letter.id}: version {new.version}{f' ({why})' if why else ''}")
         return new
@@ -64,14 +71,16 @@ class Edits:
         """The body after a JSON Patch of the real one. With a redactor, what it masks can be changed and not read."""
         return patch_body(letter.message.body, patch, redactor)
 
-    async def undo(self, letter: Letter, *, actor: str, to: int | None = None, expect: int | None = None) -> Letter:
+    @acts("undo")
+    async def undo(self, letter: Letter, *, actor: Actor, to: int | None = None, expect: int | None = None) -> Letter:
         """Give the letter the message of the version before, or of that one. That is a version too: none is lost."""
         self._check_expected(letter, expect)
         number = await self._before(letter) if to is None else to
         version = await self.version(letter, number)
         message = replace(letter.message, body=version.body, headers=version.headers)
         root = version.edit.restores if version.edit and version.edit.restores is not None else number
-        edit = Edit(by=actor, at=self._app.clock.now(), why=f"as in version {root}", restores=root)
+        edit = Edit(by=str(actor), at=self._app.clock.now(), why=f"as in version {root}", restores=root)
+        await self._let_wait(letter, message, actor, edit.why)
         new = await self._write(letter, message, edit, checked=False)
         await self._asking.note(actor, "undo", f"{letter.id}: version {new.version} is version {root} again")
         return new
@@ -117,12 +126,12 @@ class Edits:
         if any(b"[redacted]" in value and value not in was for _, value in headers or ()):
             raise UsageError("a header says [redacted], which is what you were shown: leave it out, and it stays")
 
-    async def unarchive(self, query: Query, *, actor: str) -> int:
+    async def unarchive(self, query: Query, *, actor: Actor) -> int:
         """Take archived letters back to what they were. None of them is retried by itself. Returns how many."""
         wanted, total = replace(query, states=(State.ARCHIVED,)), 0
         async for page in every_page(self._app.store.letters, wanted, size=_PAGE, oldest_first=True):
             total += await self._unarchive(page)
-        self._app.events.emit(LettersMoved(to=State.PENDING, count=total, actor=actor))
+        self._app.events.emit(LettersMoved(to=State.PENDING, count=total, actor=str(actor)))
         await self._asking.note(actor, "unarchive", f"{total:,} letter{'' if total == 1 else 's'}")
         return total
 
@@ -144,6 +153,13 @@ class Edits:
         if number == 0:
             raise UsageError(f"{letter.id} is as it came: there is nothing left to undo")
         return number - 1
+
+    async def _let_wait(self, letter: Letter, message: Message, actor: Actor, why: str) -> None:
+        """Let it wait for a second person where every letter does: what was approved is exactly this message."""
+        if self.four_eyes is not None:
+            digest = digest_of([(letter.id, letter.version, message.body, message.headers)])
+            what = f"edit of {letter.id}, version {letter.version}"
+            await self.four_eyes.check_written("edit", 1, digest, actor, reason=why, what=what)
 
     async def _write(self, letter: Letter, message: Message, edit: Edit, *, checked: bool = True) -> Letter:
         why = self.why_not(letter, message) if checked else None

@@ -25,7 +25,7 @@ class SourceFinder:
         """Every source that has a handler here, a worker somewhere, a letter or a message, is declared or paused: as
         far as the transports answer."""
         app = self._app
-        known = app.sources | {tally.source for tally in await app.store.letters.tallies()} | set(await self._workers())
+        known = app.sources | {tally.source for tally in await app.store.letters.tallies()} | set(await self.workers())
         for name, transport in app.transports.items():
             with suppress(Unavailable):
                 known |= await self._held_by(name, transport)
@@ -53,7 +53,7 @@ class SourceFinder:
         own = self._app.known_transport(source)
         if own is not None:
             return [own]
-        worked_on = (await self._workers()).get(source, set()) & self._app.transports.keys()
+        worked_on = (await self.workers()).get(source, set()) & self._app.transports.keys()
         return sorted(worked_on) or await self._found(source) or await self._of_letters(source)
 
     async def _found(self, source: str) -> list[str]:
@@ -85,7 +85,7 @@ class SourceFinder:
         page = await self._app.store.letters.search(Query(sources=(source,)), limit=1)
         return [letter.transport for letter in page.letters if letter.transport in self._app.transports]
 
-    async def _workers(self) -> dict[str, set[str]]:
+    async def workers(self) -> dict[str, set[str]]:
         """The transports of each source that a worker has said it works on, also one that was lost."""
         found: dict[str, set[str]] = {}
         for _, beat in (await beats(self._app.store.documents)).values():

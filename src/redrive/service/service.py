@@ -1,303 +1,158 @@
-"""Letters, groups, replays and incidents, and the service as a whole."""
+"""The service as a whole: acts on many letters, incidents, and who sees which part of it."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterable, Mapping, Sequence
-from datetime import timedelta
+import hashlib
+from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import msgspec
-from msgspec import Struct
+from msgspec.structs import replace
 
+from redrive.access.actors import Actor
+from redrive.access.approvals import Approvals
+from redrive.access.tokens import Tokens
+from redrive.access.trail import Phase
+from redrive.access.trail_store import Filter
 from redrive.alerts.incidents import Incident, Incidents, IncidentState
-from redrive.answers import Unanswered, ask_each
+from redrive.answers import Unanswered
 from redrive.app import Redrive
-from redrive.errors import NoWayBack, UnknownLetter, UsageError
-from redrive.flow.guard import Guard
-from redrive.flow.held import held_key_of
-from redrive.flow.replay import Progress, Replay
-from redrive.flow.replay_document import DEADLINE, NewPace
-from redrive.forensics.carried import CarriedMessage, carried
+from redrive.clock import Clock
+from redrive.errors import NotAllowed, NotInScope, UsageError
+from redrive.flow.replay import Progress
 from redrive.forensics.query import Query
 from redrive.forensics.transfer import Line, line_of, lines_of
-from redrive.forensics.views import Detail, Summary, detail, summary
 from redrive.model import UNRESOLVED, Letter, LetterId, State
-from redrive.registry import schemes_of
-from redrive.service.asking import AUDIT, bounded
-from redrive.service.edits import Edits
-from redrive.service.groups import OfGroups
-from redrive.service.planning import Plan, plan_of
+from redrive.service.acting import acts
+from redrive.service.asking import check_every, letters_said
+from redrive.service.audit import OfTrail
+from redrive.service.changes import Changes
+from redrive.service.four_eyes import FourEyes
 from redrive.service.repairs import Repairs
-from redrive.stores.base import Cursor, Entry, EntryStatus, Group
+from redrive.service.seen import Verdicts, seen_app
+from redrive.service.shown_settings import ShownSetting, shown_settings
+from redrive.service.tokens import KeptTokens
+from redrive.stores.base import Group
 from redrive.stores.paging import every_page
 from redrive.telemetry.events import LettersMoved, LettersPruned
-from redrive.transports.base import HasSources
 
 if TYPE_CHECKING:
     from redrive.doctor import Diagnosis
 
 _BATCH = 500
-_TARGETS = 20  # of a plan, that are asked whether they are there
+_COMPARED = 2  # groups at once: each has hundreds of letters masked
 
 
-class Summaries(Struct, frozen=True):
-    """A page of letters."""
-
-    letters: list[Summary]
-    after: Cursor | None
-
-
-class ReplayReport(Struct, frozen=True):
-    """A replay and what became of its letters."""
-
-    replay: Replay
-    entries: dict[EntryStatus, int]
-
-
-class Service(OfGroups):
+class Service(OfTrail):
     """Everything that can be asked of Redrive, and done with it."""
 
     def __init__(self, app: Redrive, *, unanswered: Callable[[Unanswered], None] = lambda backend: None) -> None:
         super().__init__(app, unanswered=unanswered)
+        self._comparing = asyncio.Semaphore(_COMPARED)
+        self.verdicts: Verdicts = {}
         self.incidents = Incidents(app.store.documents, app.clock, app.events)
-        self.edits = Edits(self)
+        self.changes = Changes(self)
         self.repairs = Repairs(self, self.edits)
+        self.tokens = KeptTokens(self, Tokens(app.store.documents, app.clock))
+        self._use(FourEyes(self, Approvals(app.store.documents, app.clock)))
 
-    # -- seeing --------------------------------------------------------------------------------------------------
+    def _use(self, four_eyes: FourEyes) -> None:
+        self.four_eyes = self.edits.four_eyes = self.repairs.four_eyes = four_eyes
 
-    async def letters(self, query: Query, *, after: Cursor | None = None, limit: int = 50) -> Summaries:
-        """A page of letters, newest first."""
-        await self._check(query)
-        page = await self.app.store.letters.search(query, after=after, limit=bounded(limit))
-        return Summaries([summary(letter, self.redactor) for letter in page.letters], page.after)
+    @property
+    def clock(self) -> Clock:
+        return self.app.clock
 
-    async def letter(self, id: LetterId) -> Detail:
-        """The letter of that id, of the only id that begins so, or of the message with that id."""
-        letter = await self.find(id)
-        held = await held_key_of(self.app.store.documents, letter)
-        return detail(letter, self.redactor, held, await self.edits.versions(letter))
+    def seen_by(self, actor: Actor) -> Service:
+        """The service as that actor sees it: what is out of its scope does not exist, and is not acted on."""
+        return self if actor.scope.is_everything else SeenBy(self, actor)
 
-    async def find(self, id: LetterId) -> Letter:
-        """The letter itself, unredacted: for what goes back to a transport, never for what is shown."""
-        letter = await self.app.store.letters.get(id)
-        if letter is not None:
-            return letter
-        for query in (Query(message_ids=(id,)), Query(id_prefix=id)):
-            page = await self.app.store.letters.search(query, limit=2)
-            if len(page.letters) > 1:
-                names = ", ".join(f"{letter.id} ({letter.message.source})" for letter in page.letters)
-                raise UsageError(f"{id!r} means more than one letter: {names}")
-            if page.letters and id:
-                return page.letters[0]
-        raise UnknownLetter(id)
+    async def _auto_fix_waits(self, group: Group, version: str, actor: Actor, why: str) -> None:
+        waiting = sum(count for state, count in group.states.items() if state in UNRESOLVED)
+        what = f"letters of group {group.id} go back by themselves in version {version}"
+        digest = hashlib.sha256(what.encode()).hexdigest()
+        await self.four_eyes.check_written("fix", waiting, digest, actor, reason=why, what=what)
 
-    async def carried(self, id: LetterId, *, actor: str | None = None, raw: bool = True) -> CarriedMessage:
-        """The message of a letter, to run a handler on it elsewhere: as it is (`raw`), or with its secrets masked."""
-        letter = await self.find(id)
-        if raw and actor is not None:
-            await self.note(actor, "unmask", letter.id)
-        return carried(letter, self.redactor, raw=raw)
-
-    async def named(self, ids: Iterable[LetterId]) -> Query:
-        """Exactly those letters, named as `letter` takes it; one that does not exist is an error."""
-        return Query(ids=tuple([(await self.find(id)).id for id in ids]))
-
-    async def count(self, query: Query) -> int:
-        await self._check(query)
-        return await self.app.store.letters.count(query)
-
-    # -- acting --------------------------------------------------------------------------------------------------
-
-    async def plan(self, query: Query, *, transports: Collection[str] | None = None, rate: float | None = None) -> Plan:
-        """What a replay of that query would send, from a process that has these transports, or those of this one, and
-        what speaks against it."""
-        await self._check(query)
-        here = self.app.transport_names if transports is None else transports
-        plan = await plan_of(self.app.store.letters, query, transports=here, rate=rate, now=self.app.clock.now())
-        targets = await self._missing_targets(plan)
-        warnings = [self.redactor.text(text) for text in (*plan.warnings, *targets)]
-        return msgspec.structs.replace(plan, groups=self._redacted(plan.groups), warnings=warnings)
-
-    async def _missing_targets(self, plan: Plan) -> list[str]:
-        """Targets of a plan that do not answer, or are not there."""
-        targets = [target.partition("/") for target in plan.targets][:_TARGETS]
-        here = [(name, source) for name, _, source in targets if name in self.app.transport_names]
-        found = await ask_each({f"{name}/{source}": self._has(name, source) for name, source in here})
-        silent = [f"target {target.backend} does not answer: {target.why}" for target in found.unanswered]
-        return [*silent, *(f"target {name} is missing: its broker has no such source" for name in _not(found.found))]
-
-    def _has(self, name: str, source: str) -> Callable[[], Awaitable[bool]]:
-        async def has() -> bool:
-            transport = self.app.transport(name)
-            await transport.depths()
-            return not isinstance(transport, HasSources) or await transport.has_source(source)
-
-        return has
-
-    async def replay(
-        self,
-        query: Query,
-        *,
-        actor: str,
-        rate: float | None = None,
-        reason: str = "",
-        id: str | None = None,
-        guard: Guard | None = None,
-        guard_many: bool = False,
-        ordered: bool = False,
-        deadline: timedelta = DEADLINE,
-        every: bool = False,
-    ) -> Replay:
-        """Freeze the selection; `run_replay` sends it. The same id and query again give the replay that they made.
-
-        every   an empty query is meant: without it, every letter there is has to be said
-        """
-        check_every(query, every, "replay")
-        await self._check(query)
-        replay = await self.replays.start(
-            query,
-            actor=actor,
-            rate=rate,
-            reason=reason,
-            id=id,
-            guard=guard,
-            guard_many=guard_many,
-            ordered=ordered,
-            deadline=deadline,
-        )
-        await self.note(actor, "replay", f"{replay.id}: {_letters(replay.total)}")
-        return replay
-
-    async def run_replay(self, id: str, *, progress: Progress = lambda sent: None) -> ReplayReport:
-        """Send it, or go on sending it."""
-        runner = f"{self.app.settings.worker_name}:{self.app.clock.new_id()}"
-        await self.replays.run(id, runner=runner, progress=progress)
-        return await self.replay_report(id)
-
-    async def cancel_replay(self, id: str, *, actor: str) -> ReplayReport:
-        """Send no more of it."""
-        await self.replays.cancel(id, actor=actor)
-        await self.note(actor, "cancel", id)
-        return await self.replay_report(id)
-
-    async def pause_replay(self, id: str, *, actor: str, why: str = "") -> ReplayReport:
-        """Send no more of it until somebody resumes it."""
-        await self.replays.pause(id, actor=actor, why=why)
-        await self.note(actor, "pause-replay", f"{id}: {why}" if why else id)
-        return await self.replay_report(id)
-
-    async def resume_replay(self, id: str, *, actor: str) -> Replay:
-        """Go on with it; `run_replay` sends."""
-        replay = await self.replays.resume(id, actor=actor)
-        await self.note(actor, "resume-replay", id)
-        return replay
-
-    async def pace_replay(self, id: str, pace: NewPace, *, actor: str) -> ReplayReport:
-        """Let it go so fast, and be so careful, from now on."""
-        replay = await self.replays.change_pace(id, pace)
-        said = "as fast as it goes" if replay.rate is None else f"{replay.rate:g} a second"
-        await self.note(actor, "pace-replay", f"{id}: {said}, {'no guard' if replay.guard is None else 'guarded'}")
-        return await self.replay_report(id)
-
-    async def list_replays(self, limit: int = 50) -> list[Replay]:
-        """Replays, newest first, with their secrets masked."""
-        return [self._masked(replay) for replay in await self.replays.list(limit)]
-
-    async def replay_report(self, id: str) -> ReplayReport:
-        replay = await self.replays.get(id)
-        return ReplayReport(self._masked(replay), await self.app.store.ledger.tally(id))
-
-    def _masked(self, replay: Replay) -> Replay:
-        """The replay as it is shown: errors of letters may hold secrets."""
-        if replay.paused is None:
-            return replay
-        text = self.redactor.text
-        cases = tuple(
-            msgspec.structs.replace(case, before=text(case.before), now=text(case.now))
-            for case in replay.paused.compared
-        )
-        paused = msgspec.structs.replace(replay.paused, why=text(replay.paused.why), compared=cases)
-        return msgspec.structs.replace(replay, paused=paused)
-
-    async def replay_entries(
-        self, id: str, *, status: EntryStatus | None = None, after: Cursor | None = None, limit: int = 50
-    ) -> tuple[Sequence[Entry], Cursor | None]:
-        """Lines of a replay's ledger."""
-        await self.replays.get(id)
-        entries, more = await self.app.store.ledger.entries(id, status=status, after=after, limit=bounded(limit))
-        return [msgspec.structs.replace(entry, note=self.redactor.text(entry.note)) for entry in entries], more
-
-    async def retry(self, ids: Iterable[LetterId], *, actor: str) -> ReplayReport:
-        """Send these back now: a replay of exactly them."""
-        letters = [await self.find(id) for id in ids]
-        if not letters:
-            raise UsageError("no letters were named")
-        self.check_way_back(letters)
-        query = Query(ids=tuple(letter.id for letter in letters))
-        replay = await self.replay(query, actor=actor, reason="retry")
-        return await self.run_replay(replay.id)
-
-    def check_way_back(self, letters: Iterable[Letter]) -> None:
-        """Raise NoWayBack for the first of them whose transport this process does not have, or cannot open."""
-        for letter in letters:
-            if letter.transport not in self.app.transport_names:
-                schemes = schemes_of(letter.transport)
-                raise NoWayBack(letter.id, letter.transport, self.app.transport_names, schemes)
-            self.app.transport(letter.transport)
-
-    async def unarchive(self, query: Query, *, actor: str, every: bool = False) -> int:
+    @acts("unarchive")
+    async def unarchive(self, query: Query, *, actor: Actor, every: bool = False) -> int:
         """Take archived letters back to the states they had. None of them is retried by itself. Returns how many."""
         check_every(query, every, "unarchive")
         await self._check(query)
+        await self.four_eyes.check("unarchive", replace(query, states=(State.ARCHIVED,)), actor)
         return await self.edits.unarchive(query, actor=actor)
 
+    @acts("archive")
     async def archive(
-        self, query: Query, *, actor: str, progress: Progress = lambda moved: None, every: bool = False
+        self,
+        query: Query,
+        *,
+        actor: Actor,
+        progress: Progress = lambda moved: None,
+        every: bool = False,
+        tell: Callable[[Sequence[LetterId]], None] = lambda archived: None,
     ) -> int:
         """Archive letters, whatever their state, except those on their way. Returns how many.
 
         every   an empty query is meant: without it, every letter there is has to be said
+        tell    is called with those that this archived, some at a time
         """
         check_every(query, every, "archive")
         await self._check(query)
+        await self.four_eyes.check("archive", query, actor)
         total = 0
         try:
             async for page in every_page(self.app.store.letters, query, size=_BATCH, oldest_first=True):
-                total += await self._archive_some([letter.id for letter in page], actor)
+                moved = await self._archive_some([letter.id for letter in page], actor)
+                total += len(moved)
+                tell(moved)
                 progress(len(page))
         except asyncio.CancelledError:
-            await self.note(actor, "archive", f"interrupted after {_letters(total)} of {_said(query)}")
+            said = f"interrupted after {letters_said(total)} of {_said(query)}"
+            await self.note(actor, "archive", said, outcome=Phase.INTERRUPTED)
             raise
-        await self.note(actor, "archive", f"{_letters(total)} of {_said(query)}")
+        await self.note(actor, "archive", f"{letters_said(total)} of {_said(query)}")
         return total
 
+    @acts("purge")
     async def purge(
-        self, query: Query, *, actor: str, progress: Progress = lambda gone: None, every: bool = False
+        self, query: Query, *, actor: Actor, progress: Progress = lambda gone: None, every: bool = False
     ) -> int:
         """Delete letters for good, and all their versions, except those on their way. Returns how many."""
         check_every(query, every, "purge")
         await self._check(query)
+        await self.four_eyes.check("purge", query, actor)
         total = 0
         try:
             while gone := await self.app.store.letters.prune(query, limit=_BATCH):
                 total += len(gone)
                 progress(len(gone))
         except asyncio.CancelledError:
-            await self.note(actor, "purge", f"interrupted after {_letters(total)} of {_said(query)}")
+            said = f"interrupted after {letters_said(total)} of {_said(query)}"
+            await self.note(actor, "purge", said, outcome=Phase.INTERRUPTED)
             raise
         self.app.events.emit(LettersPruned(count=total, why=f"purged by {actor}"))
-        await self.note(actor, "purge", f"{_letters(total)} of {_said(query)}")
+        await self.note(actor, "purge", f"{letters_said(total)} of {_said(query)}")
         return total
 
-    async def export(self, query: Query) -> AsyncIterator[bytes]:
-        """The letters as JSON lines, oldest first, unredacted and byte-exact, a page at a time."""
+    async def export(self, query: Query, *, actor: Actor | None = None) -> AsyncIterator[bytes]:
+        """The letters as JSON lines, oldest first, unredacted and byte-exact, a page at a time. With an actor it is in
+        the trail, and takes one who may see secrets."""
         await self._check(query)
+        if actor is not None and not actor.may_unmask:
+            await self.note(actor, "export", f"unmasked, {_said(query)}", outcome=Phase.REFUSED)
+            raise NotAllowed(f"{actor.name!r} may not see secrets, and an export holds them")
+        who, total = actor, 0
+        began = await self.write(who, "export", Phase.BEGAN, _said(query)) if who is not None else None
         async for page in every_page(self.app.store.letters, query, size=_BATCH, oldest_first=True):
+            total += len(page)
             yield b"".join([line_of(letter, await self.edits.kept(letter)) for letter in page])
+        if who is not None:
+            await self.write(who, "export", Phase.DONE, f"{letters_said(total)} of {_said(query)}", of=began)
 
+    @acts("import")
     async def import_letters(
-        self, lines: Iterable[bytes], *, actor: str, name: str = "the input", progress: Progress = lambda n: None
+        self, lines: Iterable[bytes], *, actor: Actor, name: str = "the input", progress: Progress = lambda n: None
     ) -> int:
         """Record what an export wrote. Importing it twice changes nothing. Returns how many lines there were."""
         total = 0
@@ -310,43 +165,45 @@ class Service(OfGroups):
                     batch = []
             total += await self._take_in(batch, progress)
         except asyncio.CancelledError:
-            await self.note(actor, "import", f"interrupted after {_letters(total)} from {name}")
+            said = f"interrupted after {letters_said(total)} from {name}"
+            await self.note(actor, "import", said, outcome=Phase.INTERRUPTED)
             raise
-        await self.note(actor, "import", f"{_letters(total)} from {name}")
+        await self.note(actor, "import", f"{letters_said(total)} from {name}")
         return total
 
-    async def acknowledge(self, id: str, *, actor: str) -> Incident:
+    @acts("acknowledge")
+    async def acknowledge(self, id: str, *, actor: Actor) -> Incident:
         """Note that somebody works on that incident: no notice of it is sent until it is resolved."""
         if (await self.incidents.get(id)).state is IncidentState.RESOLVED:
             raise UsageError(f"incident {id} is resolved already")
-        incident = await self.incidents.acknowledge(id, actor=actor)
+        incident = await self.incidents.acknowledge(id, actor=str(actor))
         await self.note(actor, "acknowledge", f"{incident.id}: {incident.alert.summary}")
         return incident
 
-    async def resolve(self, id: str, *, actor: str) -> Incident:
+    @acts("resolve")
+    async def resolve(self, id: str, *, actor: Actor) -> Incident:
         """Resolve the incident, whatever its rule says; if it happens again, it is opened again."""
-        incident = await self.incidents.resolve(id, actor=actor)
+        incident = await self.incidents.resolve(id, actor=str(actor))
         await self.note(actor, "resolve", f"{incident.id}: {incident.alert.summary}")
         return incident
 
-    async def annotate(self, id: str, text: str, *, actor: str) -> Incident:
-        """Write something down beside an incident."""
-        incident = await self.incidents.note(id, text, actor=actor)
+    @acts("note")
+    async def annotate(self, id: str, text: str, *, actor: Actor) -> Incident:
+        """Write something down beside an incident; without the secrets in it."""
+        text = self.redactor.text(text)
+        incident = await self.incidents.note(id, text, actor=str(actor))
         await self.note(actor, "note", f"{incident.id}: {text}")
         return incident
+
+    def settings(self) -> list[ShownSetting]:
+        """What this process runs with, and where each value comes from; secrets are masked."""
+        return shown_settings(self.app, self.redactor)
 
     async def doctor(self) -> Diagnosis:
         """Examine what is reachable, what is unsafe, and how to mend it."""
         from redrive.doctor import examine
 
         return await examine(self.app)
-
-    async def audit(self, limit: int = 100) -> list[dict[str, Any]]:
-        """Who did what, newest first."""
-        trail = await self.app.store.documents.list(AUDIT, limit=limit)
-        return [{**entry.body, "detail": self.redactor.text(entry.body["detail"])} for entry in trail]
-
-    # -- inside --------------------------------------------------------------------------------------------------
 
     async def _take_in(self, batch: Sequence[Line], progress: Progress) -> int:
         if batch:
@@ -363,37 +220,48 @@ class Service(OfGroups):
             if here is not None and (here.version, here.edit) == (line.letter.version, line.letter.edit):
                 await self.app.store.versions.keep(line.versions)
 
-    async def _archive_some(self, ids: Sequence[LetterId], actor: str) -> int:
+    async def _archive_some(self, ids: Sequence[LetterId], actor: Actor) -> Sequence[LetterId]:
         now = self.app.clock.now()
         moved = await self.app.store.letters.move(ids, expect=[*UNRESOLVED, State.RESOLVED], to=State.ARCHIVED, now=now)
-        self.app.events.emit(LettersMoved(to=State.ARCHIVED, count=len(moved), actor=actor))
-        return len(moved)
-
-    def _redacted(self, groups: Sequence[Group]) -> list[Group]:
-        return [msgspec.structs.replace(group, message=self.redactor.text(group.message)) for group in groups]
+        self.app.events.emit(LettersMoved(to=State.ARCHIVED, count=len(moved), actor=str(actor)))
+        return moved
 
 
-def check_every(query: Query, every: bool, verb: str) -> None:
-    """Refuse an empty query, which selects every letter, unless that was said."""
-    if query.is_empty and not every:
-        raise UsageError(
-            f"an empty query selects every letter: say which to {verb} (by state, group, source or age), or that all "
-            f"of them are meant (`all`)"
-        )
+class SeenBy(Service):
+    """A service of which somebody sees a part (seen.py)."""
+
+    def __init__(self, whole: Service, actor: Actor) -> None:
+        app, store = seen_app(whole.app, actor, whole.verdicts)
+        super().__init__(app, unanswered=whole._unanswered)
+        self._comparing = whole._comparing
+        self.scope = actor.scope
+        self.redactor = whole.redactor
+        self._roll = whole._roll
+        self._documents = store.documents
+        self._letters = store.letters
+        self._actor = actor
+        self.trail = whole.trail  # one chain, of which `acts` tells what is theirs
+        self._use(FourEyes(self, whole.four_eyes.approvals))
+
+    async def acts(self, only: Filter, *, limit: int, before: int | None = None) -> AsyncIterator[dict[str, Any]]:
+        """What they did themselves; of what others did, the letters might be out of scope."""
+        async for line in super().acts(replace(only, by=self._actor), limit=limit, before=before):
+            yield line
+
+    def _narrowed(self, query: Query) -> Query:
+        return self._letters.narrowed(query)
+
+    async def _is_whole(self, group: Group) -> bool:
+        return await self._documents.is_whole(group.id)
+
+    async def doctor(self) -> Diagnosis:
+        raise NotInScope("what is unsafe is told to those who reach everything")
 
 
 def _at_rest(letter: Letter) -> Letter:
     """The letter as it is imported: one that was on its way is pending, since nobody here has it on its way."""
     state = State.PENDING if letter.state in (State.RETRYING, State.REPLAYING) else letter.state
-    return msgspec.structs.replace(letter, state=state, owner=None, lease_until=None)
-
-
-def _not(answers: Mapping[str, bool]) -> list[str]:
-    return [name for name, yes in answers.items() if not yes]
-
-
-def _letters(count: int) -> str:
-    return f"{count:,} letter{'' if count == 1 else 's'}"
+    return replace(letter, state=state, owner=None, lease_until=None)
 
 
 def _said(query: Query) -> str:

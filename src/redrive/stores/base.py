@@ -1,22 +1,25 @@
 """The interface to a database: what a store promises, split by noun so that none of it is wide.
 
 A store keeps letters (`Letters`), what their messages were before they were edited (`Versions`), the ledger of replays
-(`Ledger`) and small documents (`Documents`: replays, tokens, the audit trail). Every method raises StoreUnavailable,
-and no error of its driver, when it cannot now.
+(`Ledger`), small documents (`Documents`: replays, tokens, the audit trail) and what happened over time (`Series`).
+Every method raises StoreUnavailable, and no error of its driver, when it cannot now.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from datetime import datetime
 from enum import StrEnum
 from typing import Any, Protocol, TypeAlias, runtime_checkable
 
 from msgspec import Struct
 
+from redrive.clock import microseconds
 from redrive.errors import BadQuery
 from redrive.forensics.query import Query
+from redrive.forensics.searchable import Searchable
+from redrive.forensics.series import Count, Point, SeriesQuery
 from redrive.model import Category, Letter, LetterId, Owner, Revision, State, Version
 
 Cursor: TypeAlias = str
@@ -38,6 +41,8 @@ class StoreFeatures(Struct, frozen=True, kw_only=True):
     atomic_claims: bool  # two processors never claim one letter
     shared: bool  # several processes can work on it at once
     counted_groups: bool  # group counters are kept as letters come, not computed when asked
+    counted_exactly: bool = False  # what is buried and resolved is counted in one step with being written
+    indexed_texts: bool = False  # a text is found by an index; otherwise by looking at one letter after the other
 
 
 class Page(Struct, frozen=True):
@@ -61,6 +66,39 @@ class Group(Struct, frozen=True):
     last_at: datetime
     first_version: str = ""  # of the user's code, in the first failure of its oldest letter; empty: it said none
     last_version: str = ""  # in the last failure of its newest letter
+
+
+class GroupOrder(StrEnum):
+    """What comes first in a list of groups; of equals, the smaller id."""
+
+    LETTERS = "letters"  # the largest
+    LAST_SEEN = "last_seen"  # what died last
+    FIRST_SEEN = "first_seen"  # the newest
+
+
+class Hit(Struct, frozen=True):
+    """The tenants that letters of a group are of."""
+
+    tenants: tuple[str, ...]  # in the order of their names
+    is_all: bool  # whether there are no others
+
+
+_ORDERS: dict[GroupOrder, Callable[[Group], float]] = {
+    GroupOrder.LETTERS: lambda group: -group.count,
+    GroupOrder.LAST_SEEN: lambda group: -microseconds(group.last_at),
+    GroupOrder.FIRST_SEEN: lambda group: -microseconds(group.first_at),
+}
+
+
+def sorted_groups(groups: Iterable[Group], order: GroupOrder) -> list[Group]:
+    """The groups in that order."""
+    return sorted(groups, key=lambda group: (_ORDERS[order](group), group.id))
+
+
+def hit_of(tenants: Iterable[str], most: int) -> Hit:
+    """The first of these tenants, and whether there are no others."""
+    names = sorted(tenants)
+    return Hit(tuple(names[:most]), len(names) <= most)
 
 
 class Tally(Struct, frozen=True):
@@ -89,19 +127,27 @@ class Letters(Protocol):
         self, query: Query, *, after: Cursor | None = None, limit: int = 50, oldest_first: bool = False
     ) -> Page:
         """One page, newest first if not asked otherwise, by the time they were created; paging with the cursor neither
-        repeats nor misses a letter that stays as it is."""
+        repeats nor misses a letter that stays as it is. Only a page without a cursor is the last: one for a text may be
+        short, or empty, since no more letters are looked at for it than a person would wait for."""
         ...
 
     async def count(self, query: Query) -> int:
         """How many letters the query selects."""
         ...
 
-    async def groups(self, query: Query, *, limit: int = 50) -> Sequence[Group]:
-        """The groups of what the query selects, the largest first."""
+    async def groups(
+        self, query: Query, *, limit: int = 50, skip: int = 0, order: GroupOrder = GroupOrder.LETTERS
+    ) -> Sequence[Group]:
+        """The groups of what the query selects, in that order, without the first `skip`."""
         ...
 
-    async def tallies(self) -> Sequence[Tally]:
-        """The number of letters by source, state and category."""
+    async def tenants(self, groups: Sequence[str], *, most: int) -> Mapping[str, Hit]:
+        """The tenants that each of these groups has letters of, at most so many of each. A store without an index of
+        them looks at the newest letters, and says so (`is_all`)."""
+        ...
+
+    async def tallies(self, query: Query | None = None) -> Sequence[Tally]:
+        """The number of letters by source, state and category: of all, or of what the query selects."""
         ...
 
     async def claim(
@@ -222,6 +268,10 @@ class Ledger(Protocol):
         """Note what became of these. A known outcome (resolved, failed) is never overwritten by `sent`."""
         ...
 
+    async def of_letter(self, letter: LetterId, replays: Sequence[str]) -> Sequence[Entry]:
+        """What became of that letter in those of these replays that selected it, in their order."""
+        ...
+
     async def tally(self, replay: str) -> dict[EntryStatus, int]:
         """How many entries of a replay there are of each status."""
         ...
@@ -247,8 +297,11 @@ class Documents(Protocol):
         """The document of that kind and id."""
         ...
 
-    async def list(self, kind: str, *, limit: int = 1000) -> Sequence[Document]:
-        """The documents of a kind, ids descending, so that time-sorted ids come newest first."""
+    async def list(
+        self, kind: str, *, limit: int = 1000, after: str | None = None, ascending: bool = False
+    ) -> Sequence[Document]:
+        """The documents of a kind, ids descending, so that time-sorted ids come newest first, or `ascending`; those
+        behind the id `after` in that order."""
         ...
 
     async def delete(self, kind: str, id: str, *, expect: int | None = None) -> bool:
@@ -256,8 +309,35 @@ class Documents(Protocol):
         ...
 
 
+class Series(Protocol):
+    """Keeps what was buried, retried and resolved over time, by minute, hour and day.
+
+    What is buried and resolved is counted where it is written: by `Letters.record`, at the time that a letter was
+    created, and by `Letters.move` to RESOLVED. In one step with it where `counted_exactly`, and otherwise after it, so
+    that a crash between the two loses counts, and letters never. Recording the same failure twice counts once.
+    """
+
+    async def add(self, counts: Sequence[Count]) -> None:
+        """Count these too: what no letter tells."""
+        ...
+
+    async def read(self, query: SeriesQuery) -> Sequence[Point]:
+        """The numbers of what the query selects, in order of time and name; what is zero is left out. What was counted
+        before the call is in it, rolled up or not."""
+        ...
+
+    async def roll_up(self) -> int:
+        """Sum up some of what was counted since the last time, so that reading stays fast; returns how much of it is
+        left. Any number of processes may do it, and nothing is counted twice."""
+        ...
+
+    async def prune(self, step: int, before: int) -> None:
+        """Delete the buckets of that length that begin before then."""
+        ...
+
+
 class Store(Protocol):
-    """Letters, their versions, ledger and documents of one database."""
+    """Letters, their versions, ledger, documents and series of one database."""
 
     features: StoreFeatures
 
@@ -273,12 +353,42 @@ class Store(Protocol):
     @property
     def documents(self) -> Documents: ...
 
+    @property
+    def series(self) -> Series: ...
+
     async def check(self) -> None:
         """Raise StoreUnavailable, saying why, if it could not write now."""
         ...
 
     async def aclose(self) -> None:
         """Close what the store has opened."""
+        ...
+
+
+@runtime_checkable
+class SearchesTexts(Protocol):
+    """A store that can be told what a text is looked for in; until then it masks what Redrive masks by itself."""
+
+    def search_as(self, searchable: Searchable) -> None:
+        """Look for texts in what these rules show of a letter."""
+        ...
+
+
+@runtime_checkable
+class HasPulse(Protocol):
+    """A store that can say for next to nothing whether anything was written."""
+
+    async def pulse(self) -> object:
+        """What is another one whenever somebody, here or elsewhere, has written."""
+        ...
+
+
+@runtime_checkable
+class IndexesTexts(Protocol):
+    """A store that makes an index of texts after letters are recorded."""
+
+    async def index_texts(self, most: int) -> int:
+        """Index at most so many letters that are not in it yet; returns how many are left then."""
         ...
 
 

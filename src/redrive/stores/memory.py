@@ -17,6 +17,8 @@ from msgspec.structs import replace
 from redrive.clock import microseconds, moment
 from redrive.errors import BadQuery
 from redrive.forensics.query import Query, matches
+from redrive.forensics.searchable import DEFAULT, Searchable
+from redrive.forensics.series import Count, Point, Row, SeriesQuery, buried, points_of, resolved, rows_of, told
 from redrive.model import (
     Category,
     Letter,
@@ -41,27 +43,38 @@ from redrive.stores.base import (
     Entry,
     EntryStatus,
     Group,
+    GroupOrder,
+    Hit,
     Page,
     StoreFeatures,
     Tally,
+    hit_of,
     number_in,
+    sorted_groups,
 )
 
 _CURSOR = re.compile(r"(-?\d{1,18})\.(\d{1,18})", re.ASCII)
 _IN_FLIGHT = (State.RETRYING, State.REPLAYING)
 _FEW = 64
+_MOST_COUNTS = 10_000  # that are not summed up yet
 
 
 class MemoryStore:
     """A store with the promises of the others, but for durability and other processes."""
 
-    features = StoreFeatures(durable=False, atomic_claims=True, shared=False, counted_groups=False)
+    features = StoreFeatures(
+        durable=False, atomic_claims=True, shared=False, counted_groups=False, counted_exactly=True
+    )
 
     def __init__(self) -> None:
-        self.letters = MemoryLetters()
+        self.series = MemorySeries()
+        self.letters = MemoryLetters(self.series)
         self.versions = MemoryVersions(self.letters)
         self.ledger = MemoryLedger(self.letters)
         self.documents = MemoryDocuments()
+
+    def search_as(self, searchable: Searchable) -> None:
+        self.letters.searchable = searchable
 
     async def check(self) -> None:
         return None
@@ -73,7 +86,9 @@ class MemoryStore:
 class MemoryLetters:
     """Keeps letters in a dictionary; what is due is found in a heap, and pages in a list that is in order of age."""
 
-    def __init__(self) -> None:
+    def __init__(self, series: MemorySeries | None = None) -> None:
+        self.searchable = DEFAULT
+        self._series = MemorySeries() if series is None else series
         self._letters: dict[LetterId, Letter] = {}
         self._order: dict[LetterId, int] = {}
         self._numbers = count(1)
@@ -86,14 +101,18 @@ class MemoryLetters:
         self._versions: dict[LetterId, dict[int, Version]] = {}  # those before the newest
 
     async def record(self, letters: Sequence[Letter]) -> None:
+        fresh, again = list[Letter](), list[Letter]()
         for letter in letters:
             old = self._letters.get(letter.id)
             if old is None:
                 self._append(letter)
                 self._keep(None, letter)
+                fresh.append(letter)
             elif (new := rejoined(old, letter)) is not None:
                 self._is_in_order &= new.created_at == old.created_at
                 self._keep(old, new)
+                again.append(new)
+        self._series.count(buried(fresh, again))
 
     async def get(self, id: LetterId) -> Letter | None:
         return self._letters.get(id)
@@ -105,17 +124,27 @@ class MemoryLetters:
         return Page(tuple(found), _cursor(*self._age(found[-1].id)) if len(found) == limit and found else None)
 
     async def count(self, query: Query) -> int:
-        return len(self._letters) if query.is_empty else sum(1 for _ in self._selected(query))
+        return len(self._letters) if query == Query() else sum(1 for _ in self._selected(query))
 
-    async def groups(self, query: Query, *, limit: int = 50) -> Sequence[Group]:
+    async def groups(
+        self, query: Query, *, limit: int = 50, skip: int = 0, order: GroupOrder = GroupOrder.LETTERS
+    ) -> Sequence[Group]:
         members: dict[str, list[Letter]] = defaultdict(list)
         for letter in self._selected(query):
             members[letter.group].append(letter)
         groups = [_group(id, letters) for id, letters in members.items()]
-        return sorted(groups, key=lambda group: (-group.count, group.id))[:limit]
+        return sorted_groups(groups, order)[skip : skip + limit]
 
-    async def tallies(self) -> Sequence[Tally]:
-        return [Tally(*key, number) for key, number in self._counts.items() if number]
+    async def tenants(self, groups: Sequence[str], *, most: int) -> Mapping[str, Hit]:
+        found: dict[str, set[str]] = {group: set() for group in groups}
+        for letter in self._letters.values():
+            if letter.message.tenant is not None and letter.group in found:
+                found[letter.group].add(letter.message.tenant)
+        return {group: hit_of(tenants, most) for group, tenants in found.items()}
+
+    async def tallies(self, query: Query | None = None) -> Sequence[Tally]:
+        counts = self._counts if query is None else Counter(map(_tallied, self._selected(query)))
+        return [Tally(*key, number) for key, number in counts.items() if number]
 
     async def claim(
         self,
@@ -133,7 +162,7 @@ class MemoryLetters:
                 query.due,
                 limit,
                 self._letters,
-                lambda letter: matches(query, letter) and self._is_free(letter, to, owner),
+                lambda letter: matches(query, letter, self.searchable) and self._is_free(letter, to, owner),
             )
         else:
             free = [letter for letter in self._selected(query) if self._is_free(letter, to, owner)]
@@ -156,6 +185,8 @@ class MemoryLetters:
         moving = [letter for letter in moving if letter.state in expect and owner in (None, letter.owner)]
         for letter in moving:
             self._keep(letter, moved(letter, to, now))
+        if to is State.RESOLVED and State.RESOLVED not in expect:
+            self._series.count(resolved([(letter.message.source, letter.category) for letter in moving], now))
         return [letter.id for letter in moving]
 
     async def prune(self, query: Query, *, limit: int) -> Sequence[LetterId]:
@@ -204,7 +235,7 @@ class MemoryLetters:
     def _selected(self, query: Query) -> Iterator[Letter]:
         named = self._named(query)
         letters = self._letters.values() if named is None else [self._letters[id] for id in named]
-        return (letter for letter in letters if matches(query, letter))
+        return (letter for letter in letters if matches(query, letter, self.searchable))
 
     def _named(self, query: Query) -> list[LetterId] | None:
         """The letters that the query names, or those in flight, if it asks for no others; None if it does."""
@@ -232,7 +263,7 @@ class MemoryLetters:
             stop = bisect_left(ids, _position(after), key=self._age)
         places = range(start, stop) if oldest_first else range(stop - 1, start - 1, -1)
         letters = (self._letters.get(ids[place]) for place in places)
-        return (letter for letter in letters if letter is not None and matches(query, letter))
+        return (letter for letter in letters if letter is not None and matches(query, letter, self.searchable))
 
     def _age(self, id: LetterId) -> tuple[datetime, int]:
         return self._letters[id].created_at, self._order[id]
@@ -377,6 +408,10 @@ class MemoryLedger:
         found = [(n, e) for n, e in lines if n > number_in(after) and status in (None, e.status)][:limit]
         return [entry for _, entry in found], str(found[-1][0]) if len(found) == limit and found else None
 
+    async def of_letter(self, letter: LetterId, replays: Sequence[str]) -> Sequence[Entry]:
+        found = [self._lines[replay].get(letter) for replay in replays if replay in self._lines]
+        return [entry for entry in found if entry is not None]
+
     async def mark(self, entries: Iterable[Entry]) -> None:
         final = (EntryStatus.RESOLVED, EntryStatus.FAILED)
         for entry in entries:
@@ -405,9 +440,13 @@ class MemoryDocuments:
     async def get(self, kind: str, id: str) -> Document | None:
         return deepcopy(self._documents.get((kind, id)))
 
-    async def list(self, kind: str, *, limit: int = 1000) -> Sequence[Document]:
+    async def list(
+        self, kind: str, *, limit: int = 1000, after: str | None = None, ascending: bool = False
+    ) -> Sequence[Document]:
         found = [document for document in self._documents.values() if document.kind == kind]
-        return deepcopy(sorted(found, key=lambda document: document.id, reverse=True)[:limit])
+        if after is not None:
+            found = [document for document in found if (document.id > after if ascending else document.id < after)]
+        return deepcopy(sorted(found, key=lambda document: document.id, reverse=not ascending)[:limit])
 
     async def delete(self, kind: str, id: str, *, expect: int | None = None) -> bool:
         old = self._documents.get((kind, id))
@@ -415,6 +454,37 @@ class MemoryDocuments:
             return False
         del self._documents[kind, id]
         return True
+
+
+class MemorySeries:
+    """Keeps counts over time: what came since, and what is summed up."""
+
+    def __init__(self) -> None:
+        self._new: list[Count] = []
+        self._rows: Counter[Row] = Counter()
+
+    def count(self, counts: Iterable[Count]) -> None:
+        self._new += counts
+        if len(self._new) > _MOST_COUNTS:
+            self._sum_up()
+
+    async def add(self, counts: Sequence[Count]) -> None:
+        self.count(counts)
+
+    async def read(self, query: SeriesQuery) -> Sequence[Point]:
+        self._sum_up()
+        return told(points_of(self._rows, query))
+
+    async def roll_up(self) -> int:
+        self._sum_up()
+        return 0
+
+    async def prune(self, step: int, before: int) -> None:
+        self._rows = Counter({row: number for row, number in self._rows.items() if row[0] != step or row[1] >= before})
+
+    def _sum_up(self) -> None:
+        self._rows.update(rows_of(self._new))
+        self._new.clear()
 
 
 def _group(id: str, letters: Sequence[Letter]) -> Group:

@@ -52,6 +52,7 @@ class System:
     panels: str = ""  # a redrive.telemetry.panels.Row: its part of `redrive dashboard`
     prepare: str = ""  # (settings) -> settings, before `redrive up` opens anything
     formats: tuple[Format, ...] = ()
+    bodies: Mapping[str, str] = field(default_factory=dict)  # a transport -> (letter) -> Decoded or None
     transports: Mapping[str, str] = field(default_factory=dict)  # scheme of a URL -> its opener, as in registry.py
     stores: Mapping[str, str] = field(default_factory=dict)
 

@@ -164,6 +164,13 @@ class LeaseLost(Event, frozen=True):
     messages: tuple[MessageId, ...]
 
 
+class LoginFailed(Event, frozen=True):
+    """Somebody at that address showed a token that is unknown or revoked."""
+
+    address: str
+    times: int  # by now, from there
+
+
 class BackendDown(Event, frozen=True):
     """A store or transport does not answer; what we hold is kept, and we go slower."""
 
@@ -297,7 +304,7 @@ class ProcessDied(Event, frozen=True):
 class UpkeepRan(Event, frozen=True):
     """A task of upkeep came to its end; it is done again after `every`."""
 
-    task: str  # `retries`, `holds`, `rescue`, `replays`, `prune`, `fixes`
+    task: str  # `retries`, `holds`, `rescue`, `replays`, `prune`, `fixes`, `texts`, `series`, `past`
     at: datetime
     every: timedelta
 

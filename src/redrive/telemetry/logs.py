@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, TextIO
 import structlog
 
 from redrive.forensics.redact import Redactor
+from redrive.forensics.secrets import MASK
 from redrive.model import Failure
 from redrive.telemetry import events as facts
 from redrive.telemetry.events import Event, Events
@@ -30,8 +31,11 @@ Fields = dict[str, Any]
 Line = tuple[int, str, Fields]
 
 
-def setup_logs(level: str = "info", format: str = "auto", stream: TextIO | None = None) -> None:
-    """Send everything that this process logs one way, the standard library's loggers included."""
+def setup_logs(
+    level: str = "info", format: str = "auto", stream: TextIO | None = None, redactor: Redactor | None = None
+) -> None:
+    """Send everything that this process logs one way, the standard library's loggers included; secrets are masked in
+    every field, in errors and in stacks, and no frame's variables are written."""
     out = sys.stderr if stream is None else stream
     people = is_for_people(format, out)
     shared = _shared()
@@ -45,7 +49,10 @@ def setup_logs(level: str = "info", format: str = "auto", stream: TextIO | None 
     handler.setFormatter(
         structlog.stdlib.ProcessorFormatter(
             foreign_pre_chain=[*shared, structlog.stdlib.ExtraAdder(), _said_once],
-            processors=[structlog.stdlib.ProcessorFormatter.remove_processors_meta, *_renderer(people, out)],
+            processors=[
+                structlog.stdlib.ProcessorFormatter.remove_processors_meta,
+                *_renderer(people, out, redactor or Redactor()),
+            ],
         )
     )
     root = logging.getLogger()
@@ -69,10 +76,44 @@ def _shared() -> list[Any]:
     ]
 
 
-def _renderer(people: bool, out: TextIO) -> list[Any]:
+def _renderer(people: bool, out: TextIO, redactor: Redactor) -> list[Any]:
+    """A stack is written as Python writes it, without the variables of its frames, and then masked as any field."""
+    masked: list[Any] = [structlog.processors.format_exc_info, _Masked(redactor)]
     if people:
-        return [_harmless, structlog.dev.ConsoleRenderer(colors=out.isatty(), sort_keys=False)]
-    return [structlog.processors.format_exc_info, structlog.processors.JSONRenderer(default=str)]
+        plain = structlog.dev.plain_traceback
+        colors = out.isatty()
+        return [
+            *masked,
+            _harmless,
+            structlog.dev.ConsoleRenderer(colors=colors, sort_keys=False, exception_formatter=plain),
+        ]
+    return [*masked, structlog.processors.JSONRenderer(default=str)]
+
+
+class _Masked:
+    """Masks secrets in every field of a line, whatever its type."""
+
+    def __init__(self, redactor: Redactor) -> None:
+        self._redactor = redactor
+
+    def __call__(self, logger: Any, method: str, fields: MutableMapping[str, Any]) -> MutableMapping[str, Any]:
+        return {name: self._field(name, value) for name, value in fields.items()}
+
+    def _field(self, name: str, value: Any) -> Any:
+        if isinstance(value, bool | int | float | None):
+            return MASK if self._is_number_to_hide(name, value) else value
+        if self._redactor.is_secret(name):
+            return MASK if value else value
+        if isinstance(value, Mapping):
+            return {str(key): self._field(str(key), item) for key, item in value.items()}
+        if isinstance(value, list | tuple | set | frozenset):
+            return [self._field("", item) for item in value]
+        return self._redactor.text(value if isinstance(value, str) else str(value))
+
+    def _is_number_to_hide(self, name: str, value: Any) -> bool:
+        if value is None or isinstance(value, bool):
+            return False
+        return self._redactor.is_secret(name) or self._redactor.text(str(value)) != str(value)
 
 
 def _said_once(logger: Any, method: str, fields: MutableMapping[str, Any]) -> MutableMapping[str, Any]:
@@ -96,8 +137,9 @@ def log_events(
 def log_app(app: Redrive) -> None:
     """Log to stderr what happens in that app, as its settings say."""
     settings = app.settings
-    setup_logs(settings.logs.level, settings.logs.format)
-    log_events(app.events, Redactor.of(settings.redact))
+    redactor = Redactor.of(settings.redact)
+    setup_logs(settings.logs.level, settings.logs.format, redactor=redactor)
+    log_events(app.events, redactor)
 
 
 class EventLog:
@@ -152,8 +194,7 @@ class EventLog:
     def _write(self, level: int, name: str, fields: Fields) -> None:
         if not logging.getLogger("redrive").isEnabledFor(level):
             return
-        if "error" in fields:
-            fields["error"] = self._redactor.text(fields["error"])
+        fields = {key: self._redactor.text(value) if type(value) is str else value for key, value in fields.items()}
         self._log.log(level, name, **{key: value for key, value in fields.items() if value is not None})
 
 
@@ -240,6 +281,7 @@ _SAYS: Mapping[type[Event], Callable[[Any], Line]] = {
     facts.BackendDown: _down,
     facts.LeaseLost: _lost,
     facts.BatchSettled: _settled,
+    facts.LoginFailed: _as_is(logging.WARNING, "login_failed"),
     facts.BackendUp: _as_is(logging.INFO, "backend_up"),
     facts.BreakerMoved: _as_is(logging.WARNING, "breaker_moved"),
     facts.SourceStormed: _as_is(logging.ERROR, "source_stormed"),

@@ -58,6 +58,7 @@ class Metrics:
         self._sent_back = counted("letters_retried", "Letters that automatic retries sent back", "source")
         self._leases = counted("lease_lost", "Deliveries that somebody else settled before us")
         self._down = counted("backend_down", "Times that a backend did not answer", "backend")
+        self._logins = counted("logins_failed", "Times that somebody showed a token that is unknown or revoked")
         self._replays = counted("replays", "Replays, by the state they came to", "state")
         self._alerts_sent = counted("alerts_sent", "Alerts that a notifier took", "notifier")
         self._alerts_failed = counted("alerts_failed", "Times that a notifier did not take alerts", "notifier")
@@ -90,6 +91,7 @@ class Metrics:
             facts.LetterResolved: lambda e: self._resolved.labels(e.source).inc(),
             facts.LeaseLost: lambda e: self._leases.inc(len(e.messages)),
             facts.BackendDown: lambda e: self._down.labels(e.backend).inc(),
+            facts.LoginFailed: lambda e: self._logins.inc(),
             facts.BreakerMoved: lambda e: self._breakers.labels(e.target).set(e.state == Position.OPEN),
             facts.ReplayMoved: lambda e: self._replays.labels(e.state).inc(),
             facts.QueueMeasured: lambda e: self._bounded.labels(e.name).set(e.size / e.most if e.most else 0),

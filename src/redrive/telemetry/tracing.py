@@ -71,7 +71,7 @@ class _Spans:
             f"process {message.source}",
             context=_CARRIER.extract(_context_headers(message)),
             kind=SpanKind.CONSUMER,
-            attributes=_attributes(message),
+            attributes=self._masked(_attributes(message)),
             record_exception=False,
             set_status_on_exception=False,
         ) as span:
@@ -90,7 +90,7 @@ class _Spans:
             f"process {messages[0].source}",
             context=Context(),
             kind=SpanKind.CONSUMER,
-            attributes=_batch_attributes(messages),
+            attributes=self._masked(_batch_attributes(messages)),
             links=links,
             record_exception=False,
             set_status_on_exception=False,
@@ -100,6 +100,10 @@ class _Spans:
             except BaseException as error:
                 self._failed(span, error)
                 raise
+
+    def _masked(self, attributes: dict[str, str | int]) -> dict[str, str | int]:
+        text = self._redactor.text
+        return {name: text(value) if isinstance(value, str) else value for name, value in attributes.items()}
 
     def _failed(self, span: Span, error: BaseException) -> None:
         text = self._redactor.text(text_of(error))

@@ -18,7 +18,7 @@ from typing import Any, TypeVar, cast
 
 from redrive.errors import StoreUnavailable, TransportUnavailable
 from redrive.model import Letter, LetterId, Message, Owner, State
-from redrive.stores.base import Documents, Ledger, Letters, Store, Versions
+from redrive.stores.base import Documents, Ledger, Letters, Series, Store, Versions
 from redrive.transports.base import Delivery, Depth, SendResult, Settlement, Transport
 
 F = TypeVar("F", bound=Callable[..., Awaitable[Any]])
@@ -124,6 +124,7 @@ class FaultyStore:
         self.versions: Versions = store.versions
         self.ledger: Ledger = store.ledger
         self.documents: Documents = store.documents
+        self.series: Series = store.series
         self._inner = store
 
     async def check(self) -> None:

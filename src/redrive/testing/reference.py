@@ -72,8 +72,9 @@ class Reference:
         """What a replay of that query may take, in its order."""
         return [letter.id for letter in self.selected(query) if letter.state in REPLAYABLE]
 
-    def tallies(self) -> Counter[tuple[str, State, Category]]:
-        return Counter((letter.message.source, letter.state, letter.category) for letter in self.letters.values())
+    def tallies(self, query: Query | None = None) -> Counter[tuple[str, State, Category]]:
+        letters = self.letters.values() if query is None else self.selected(query)
+        return Counter((letter.message.source, letter.state, letter.category) for letter in letters)
 
     def groups(self, query: Query) -> Members:
         return members(self.selected(query))

@@ -24,6 +24,7 @@ from redrive.flow.receive import Consumer
 from redrive.flow.storm import Finished
 from redrive.flow.tasks import is_to_end
 from redrive.stores.base import Documents
+from redrive.telemetry.observed import OpenBreaker
 from redrive.transports.base import Lists
 from redrive.untrusted import UNREADABLE
 
@@ -48,6 +49,7 @@ class Working(Struct, frozen=True):
     in_hand: int  # received and not settled
     done: int = 0  # within the time that the storm guard looks at, where there is one
     buried: int = 0
+    rate: float = 0.0  # messages that finish a second
 
 
 class Beat(Struct, frozen=True, kw_only=True):
@@ -62,6 +64,7 @@ class Beat(Struct, frozen=True, kw_only=True):
     at: datetime
     draining: bool = False  # it was told to stop, and lets finish what runs
     sources: tuple[Working, ...] = ()
+    breakers: tuple[OpenBreaker, ...] = ()
     holders: tuple[str, ...] = ()  # what its leases are known by (Lists in transports/base.py)
 
 
@@ -108,7 +111,7 @@ class Heartbeat:
     def _beat(self) -> Beat:
         from redrive import __version__
 
-        app = self._app
+        app, rates = self._app, self._app.observed.rates()
         return Beat(
             worker=app.settings.worker_name,
             host=socket.gethostname(),
@@ -119,10 +122,13 @@ class Heartbeat:
             at=app.clock.now(),
             draining=self._stopping.is_set(),
             sources=tuple(
-                _working(source, handler.transport, handler.concurrency, self._consumers[source])
+                _working(
+                    source, handler.transport, handler.concurrency, self._consumers[source], rates.get(source, 0.0)
+                )
                 for source, handler in app.handlers.items()
                 if source in self._consumers
             ),
+            breakers=app.observed.breakers(),
             holders=self._holders(),
         )
 
@@ -132,10 +138,10 @@ class Heartbeat:
         return tuple(transport.holder for transport in used if isinstance(transport, Lists) and transport.holder)
 
 
-def _working(source: str, transport: str, concurrency: int, consumer: Consumer) -> Working:
+def _working(source: str, transport: str, concurrency: int, consumer: Consumer, rate: float) -> Working:
     guard = consumer.context.storm
     finished = Finished() if guard is None else guard.window.total()
-    return Working(source, transport, concurrency, consumer.in_hand, finished.done, finished.buried)
+    return Working(source, transport, concurrency, consumer.in_hand, finished.done, finished.buried, rate)
 
 
 async def beats(documents: Documents) -> dict[str, tuple[int, Beat]]:

@@ -14,7 +14,7 @@ from typing import TypeAlias
 
 from redrive.clock import Clock
 from redrive.errors import Unavailable
-from redrive.flow.replay import LEASE, Replay, Replays
+from redrive.flow.replay import LEASE, Replay, Replays, ReplayState
 from redrive.model import Owner
 from redrive.telemetry.events import BackendDown, Events
 from redrive.upkeep.rescue import abandoned
@@ -24,6 +24,8 @@ MOST = 32
 _AGAIN = timedelta(seconds=5)
 APART = timedelta(minutes=10)
 """So far may the clocks of two servers be apart. A hold that lapsed longer ago is nobody's."""
+UNFROZEN = timedelta(hours=2)
+"""Whoever freezes a selection in person takes no longer than that."""
 Hold: TypeAlias = tuple[str | None, datetime | None]
 log = logging.getLogger("redrive")
 
@@ -44,9 +46,17 @@ class Replaying:
         store was away, is still ours: it need not wait until our hold on it lapses."""
         replays = await self._replays.open()
         self._watch(replays)
+        await self._cancel_unfrozen(replays)
         for replay in reversed(abandoned(replays, self._clock.now(), owner=self._owner)):
             if len(self._tasks) < MOST and replay.id not in self._tasks and self._is_nobodys(replay):
                 self._tasks[replay.id] = asyncio.create_task(self._run(replay.id))
+
+    async def _cancel_unfrozen(self, replays: Sequence[Replay]) -> None:
+        """Cancel what somebody began to freeze, and has died with: nothing of it was ever sent."""
+        for replay in replays:
+            is_theirs = replay.state is ReplayState.FREEZING and replay.selects is None
+            if is_theirs and self._clock.now() - replay.created_at > UNFROZEN:
+                await self._replays.cancel(replay.id, actor="rescue")
 
     def _watch(self, replays: Sequence[Replay]) -> None:
         """Note since when each hold of somebody else is as it is."""

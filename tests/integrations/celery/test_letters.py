@@ -7,11 +7,12 @@ from typing import Any
 
 import msgspec
 import pytest
-from celery import chain, chord
+from celery import Celery, chain, chord
 from kombu import Connection, Producer
 
 from redrive.errors import NoWayBack
 from redrive.forensics.redact import Redactor
+from redrive.integrations.celery import RedriveCelery
 from redrive.model import Letter, Reason, State
 from redrive.stores.base import EntryStatus
 from redrive.testing.waiting import until
@@ -221,3 +222,37 @@ async def test_a_process_without_the_transport_says_what_to_set(on_rabbitmq: Sho
     letter = await on_rabbitmq.letter(on_rabbitmq.send("charge", str(mended)))
     with pytest.raises(NoWayBack, match=r"set `transports.celery` to celery\+amqp://"):
         await on_rabbitmq.replay(letter.id, name="other")
+
+
+async def test_a_revoked_task_is_no_letter(on_rabbitmq: Shop, mended: Path) -> None:
+    """Somebody has said that it is not to run: nothing has failed."""
+    id = "revoked-before-it-came"
+    await on_rabbitmq.letter(on_rabbitmq.send("charge", str(mended)))  # a worker listens
+    assert on_rabbitmq.client.control.revoke(id, reply=True, timeout=10, limit=1)
+    on_rabbitmq.send("charge", str(mended), task_id=id)
+    await until(lambda: on_rabbitmq.client.AsyncResult(id).state == "REVOKED", what="it is revoked")
+    await on_rabbitmq.letter(on_rabbitmq.send("charge", str(mended)))
+    assert id not in {letter.message.id for letter in await on_rabbitmq.letters()}
+
+
+async def test_a_task_with_a_countdown_is_a_letter_and_its_replay_goes_at_once(on_rabbitmq: Shop, mended: Path) -> None:
+    id = on_rabbitmq.send("charge", str(mended), countdown=0.1)
+    letter = await on_rabbitmq.letter(id)
+    assert letter.message.header("eta") is not None
+    touch(mended)
+    await on_rabbitmq.replay(letter.id)
+    assert (await on_rabbitmq.resolved(id)).message == letter.message
+
+
+def test_an_eager_task_raises_where_it_is_called_and_is_no_letter(tmp_path: Path) -> None:
+    """It never was a message: there is nothing to send back."""
+    app = Celery("eager", broker="memory://", set_as_current=False)
+    app.conf.update(task_always_eager=True, task_eager_propagates=True)
+    RedriveCelery(app, store=f"sqlite:///{tmp_path / 'letters.db'}", spool=tmp_path / "spool")
+
+    def fails() -> None:
+        raise ValueError("at once")
+
+    with pytest.raises(ValueError, match="at once"):
+        app.task(fails).delay()
+    assert list(tmp_path.iterdir()) == []

@@ -21,10 +21,10 @@ from redrive import Redrive
 from redrive.config.load import load
 from redrive.forensics.query import Query
 from redrive.model import Letter, LetterId, State
-from redrive.service import Service
-from redrive.service.service import ReplayReport
+from redrive.service import ReplayReport, Service
 from redrive.stores.sqlite import open_store
 from redrive.testing.waiting import until
+from tests.actors import acting
 
 ROOT = Path(__file__).parents[3]
 
@@ -90,7 +90,7 @@ class Shop:
         environ = {"REDRIVE_STORE": self.store, f"REDRIVE_TRANSPORTS_{name.upper()}": f"celery+{self.broker}"}
         settings = load(environ=environ)
         async with Redrive(settings=settings) as app:
-            return await Service(app).retry(ids, actor="ann")
+            return await Service(app).retry(ids, actor=acting("ann"))
 
     async def resolved(self, id: str) -> Letter:
         return await self.letter(id, lambda letter: letter.state is State.RESOLVED)

@@ -22,11 +22,11 @@ from redrive.config.settings import Settings
 from redrive.errors import StoreUnavailable
 from redrive.forensics.query import Query
 from redrive.model import Letter, State
-from redrive.service import Service
-from redrive.service.service import ReplayReport
+from redrive.service import ReplayReport, Service
 from redrive.stores.base import EntryStatus
 from redrive.stores.sqlite import open_store
 from redrive.testing.waiting import until
+from tests.actors import acting
 from tests.admin.process import Process, redrive
 
 ROOT = Path(__file__).parents[3]
@@ -125,7 +125,9 @@ class Shop:
         settings = Settings(store=self.store, transports={"dramatiq": self.transport})
         async with Redrive(settings=settings) as app:
             service = Service(app)
-            replay = await service.replay(Query(states=(State.PENDING, State.EXHAUSTED, State.SENT)), actor="ann")
+            replay = await service.replay(
+                Query(states=(State.PENDING, State.EXHAUSTED, State.SENT)), actor=acting("ann")
+            )
             return await service.run_replay(replay.id)
 
     async def entries(self, replay: str) -> dict[EntryStatus, int]:

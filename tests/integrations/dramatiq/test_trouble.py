@@ -102,7 +102,7 @@ async def test_what_lies_in_a_dead_letter_queue_is_adopted_whoever_put_it_there(
                 connection.channel().basic_publish("", f"{shop.queue}.XQ", body)
     plain = f"{shop.broker.rstrip('/')}/%2F" if shop.broker.startswith("amqp") else shop.transport
     found = json.loads(await shop.run("collect", f"{plain}/{shop.queue}.XQ", "--json"))
-    assert found == {"collected": 2}
+    assert found["collected"] == 2
     letters = {letter.reason: letter for letter in await shop.letters()}
     assert letters[Reason.UNDECODABLE].message.body == b"\xff no message"
     adopted = letters[Reason.ATTEMPTS]

@@ -21,11 +21,11 @@ from redrive.config.settings import Settings
 from redrive.errors import StoreUnavailable
 from redrive.forensics.query import Query
 from redrive.model import Letter, State
-from redrive.service import Service
-from redrive.service.service import ReplayReport
+from redrive.service import ReplayReport, Service
 from redrive.stores.base import EntryStatus
 from redrive.stores.sqlite import open_store
 from redrive.testing.waiting import until
+from tests.actors import acting
 from tests.admin.process import Process, redrive
 from tests.servers.redis import Redis as RedisServer
 
@@ -86,7 +86,9 @@ class Shop:
         """Send all letters back."""
         async with Redrive(settings=Settings(store=self.store, transports={"rq": f"rq+{self.url}"})) as app:
             service = Service(app)
-            replay = await service.replay(Query(states=(State.PENDING, State.EXHAUSTED, State.SENT)), actor="ann")
+            replay = await service.replay(
+                Query(states=(State.PENDING, State.EXHAUSTED, State.SENT)), actor=acting("ann")
+            )
             return await service.run_replay(replay.id)
 
     async def entries(self, replay: str) -> dict[EntryStatus, int]:

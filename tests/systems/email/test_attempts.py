@@ -21,6 +21,7 @@ from redrive.telemetry.events import BackendDown
 from redrive.testing.clock import START
 from redrive.testing.waiting import until
 from redrive.transports.base import Paused
+from tests.actors import acting
 from tests.cli.world import Shell
 from tests.servers.fixtures import StartsServer
 from tests.servers.redis import Redis
@@ -145,7 +146,7 @@ async def test_the_entry_moves_with_the_last_death(settings: Settings, mailbox: 
         await gateway.add(job())
         await until(dlq_has(client, 1))
         ((first, at),) = await _scored(client)
-        await Service(gateway.app).retry(["o-1"], actor="test")
+        await Service(gateway.app).retry(["o-1"], actor=acting("test"))
         await until(lambda: has_states(gateway, exhausted=1))
         ((second, later),) = await _scored(client)
     assert _moved(second) > _moved(first)

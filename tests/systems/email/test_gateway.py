@@ -20,6 +20,7 @@ from redrive.systems.email.settings import EmailSettings
 from redrive.systems.email.snapshot import turns_of
 from redrive.telemetry.events import Event, MessageRetried
 from redrive.testing.waiting import until
+from tests.actors import acting
 from tests.servers.fixtures import StartsServer
 from tests.servers.redis import Redis
 from tests.systems.email.jobs import job
@@ -93,7 +94,7 @@ async def test_a_reprocessed_job_leaves_the_dlq_when_it_is_sent(
         await until(dlq_has(client, 2))
         del mailbox.always["ana@example.com"]
         service = Service(gateway.app)
-        report = await service.retry(["o-1", "o-2"], actor="test")
+        report = await service.retry(["o-1", "o-2"], actor=acting("test"))
         await until(dlq_has(client, 1))
         await until(lambda: has_states(gateway, exhausted=1, resolved=1))
         tally = await service.replay_report(report.replay.id)
@@ -116,7 +117,7 @@ async def test_a_retry_goes_only_to_those_who_have_not_got_it(
         (entry,) = await entries(client)
         assert (entry["lastFailureCode"], entry["failedAttempts"]) == ("550", 3)
         mailbox.always.clear()
-        await Service(gateway.app).retry(["o-1"], actor="test")
+        await Service(gateway.app).retry(["o-1"], actor=acting("test"))
         await until(dlq_has(client, 0))
     assert mailbox.recipients == ["a@e.org", "b@e.org", "c@e.org"]
 

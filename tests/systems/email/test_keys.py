@@ -14,6 +14,7 @@ from redrive.model import Letter, letter_id
 from redrive.service import Service
 from redrive.systems.email import EmailGateway
 from redrive.testing.waiting import until
+from tests.actors import acting
 from tests.systems.email.jobs import job
 from tests.systems.email.mailserver import Mailbox
 from tests.systems.email.world import dlq_has, is_drained, running, with_email
@@ -86,7 +87,7 @@ async def test_each_entry_of_the_dlq_has_a_key_of_its_own(settings: Settings, ma
         await until(dlq_has(client, 4))
         assert await scanned(client) == {f"bull:email:send:dlq:{id}" for id in (*ids, "bob")}
         del mailbox.always["ana@example.com"]
-        await Service(gateway.app).retry(ids, actor="test")
+        await Service(gateway.app).retry(ids, actor=acting("test"))
         await until(dlq_has(client, 1))
         await until(lambda: is_drained(gateway))
         assert await scanned(client) == {"bull:email:send:dlq:bob"}

@@ -11,7 +11,8 @@ from typing import Any
 import pytest
 from redis.asyncio import Redis as Client
 
-from redrive.access.tokens import Role, Tokens
+from redrive.access.actors import Role
+from redrive.access.tokens import Tokens
 from redrive.admin.api import create_api
 from redrive.config.settings import Settings
 from redrive.errors import ConfigError

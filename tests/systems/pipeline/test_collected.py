@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 
+from redrive.flow.signing import use_key
 from redrive.forensics.query import Query
 from redrive.model import Category, Letter, Message, Reason, State
 from redrive.stores.sqlite import SqliteStore
@@ -146,13 +147,15 @@ async def test_what_our_engine_buried_is_known_by_its_header_and_others_by_what_
     """A topic whose name says nothing: `dlq_config.topic` may be anything."""
     own = f"own.dead.{claim_port()}"
     at = node(dlq_config=config(1, topic=own))
+    key = {"REDRIVE_LINEAGE_KEY": "of all three stores"}
+    use_key(key["REDRIVE_LINEAGE_KEY"])
     async with Pipe(kafka, [at], {"flex": [f"127.0.0.1:{claim_port()}"]}) as pipe:
         await pipe.send(content=b"kept")
         [before] = await pipe.letters(1)
         await put(pipe, own, dead(stream_bytes(), pipe.graph.topic(at)))
-        env = environment(pipe, tmp_path)
+        env = environment(pipe, tmp_path, **key)
         await pipe.records(own, 2)
-        told = environment(pipe, tmp_path, REDRIVE_STORE=f"sqlite:///{tmp_path}/told.db")
+        told = environment(pipe, tmp_path, **key, REDRIVE_STORE=f"sqlite:///{tmp_path}/told.db")
         numbers = await asyncio.gather(
             asyncio.to_thread(collect, env, kafka, own),
             asyncio.to_thread(collect, told, kafka, own, "--format", "pipeline"),

@@ -9,11 +9,14 @@ from typing import Any
 
 import pytest
 from confluent_kafka.admin import AdminClient, NewTopic
+from msgspec.structs import replace
 
-from redrive.access.tokens import Role, Tokens
+from redrive.access.actors import Role
+from redrive.access.approvals import NeedsApproval
+from redrive.access.tokens import Tokens
 from redrive.admin.api import create_api
 from redrive.app import Redrive
-from redrive.config.settings import Settings
+from redrive.config.settings import Access, Settings
 from redrive.errors import StoreUnavailable, UsageError
 from redrive.forensics.query import Query
 from redrive.model import State
@@ -26,6 +29,7 @@ from redrive.systems.pipeline.settings import PipelineSettings
 from redrive.systems.pipeline.topic_replay import replay_topic
 from redrive.systems.use import routers_of
 from redrive.transports.kafka.writer import Parcel, Writer
+from tests.actors import acting
 from tests.admin.asking import asking, running
 from tests.servers.ports import claim_port
 from tests.systems.pipeline.test_collected import dead, stream_bytes
@@ -79,6 +83,35 @@ async def test_the_route_reads_the_topic_itself(kafka: str, flex: ModuleProcess,
     assert sorted(stream.stream_id for stream in streams) == [f"s-{number}" for number in range(5)]
 
 
+async def test_many_streams_of_a_topic_wait_for_a_second_person(kafka: str, tmp_path: Path) -> None:
+    """Those with a letter and those without are one act, however many batches of it there are."""
+    at = node(name="at", dlq_config=config(1))
+    async with Pipe(kafka, [at], {"flex": [f"127.0.0.1:{claim_port()}"]}, store=(store := MemoryStore())) as pipe:
+        await pipe.send_some(2, "upper")
+        await pipe.letters(2)
+        topic = pipe.graph.topic(at)
+        await put(pipe, at, *(dead(stream_bytes(f"s-{number}"), topic, original_offset=number) for number in range(2)))
+    settings = replace(served(pipe, tmp_path, "memory://"), access=Access(approve_over=1))
+    async with Redrive(settings=settings, store=store) as app:
+        service, ann = Service(app), acting("ann")
+
+        async def sent() -> int:
+            return await replay_topic(service, pipe.graph, at, Chosen(), actor=ann)
+
+        with pytest.raises(NeedsApproval) as waits:
+            await sent()
+        assert (waits.value.approval.total, await store.letters.count(Query(states=(State.REPLAYING,)))) == (4, 0)
+        await service.four_eyes.approve(waits.value.approval.id, actor=acting("bob"))
+        await put(pipe, at, dead(stream_bytes("late"), topic, original_offset=7))
+        with pytest.raises(NeedsApproval) as more:
+            await sent()
+        assert more.value.approval.total == 5, "another selection waits anew"
+        await service.four_eyes.approve(more.value.approval.id, actor=acting("bob"))
+        assert await sent() == 5
+        assert await store.letters.count(Query(states=(State.REPLAYING,))) == 2
+        assert await sent() == 0
+
+
 async def test_without_a_store_and_with_one(kafka: str, tmp_path: Path) -> None:
     """Letters of the store go as every replay goes, and those that are done with do not; all go while it is away."""
     at = node(name="at", dlq_config=config(1))
@@ -93,7 +126,7 @@ async def test_without_a_store_and_with_one(kafka: str, tmp_path: Path) -> None:
         service = Service(app)
 
         async def sent() -> int:
-            return await replay_topic(service, pipe.graph, at, Chosen(), actor="test")
+            return await replay_topic(service, pipe.graph, at, Chosen(), actor=acting("test"))
 
         assert await sent() == 2
         assert await store.letters.count(Query(states=(State.REPLAYING,))) == 2
@@ -117,7 +150,7 @@ async def test_only_kafka_has_a_topic(tmp_path: Path) -> None:
     ) as app:
         pipe = Pipe("unused:9092", [at], {"flex": ["127.0.0.1:1"]}, transport=f"sqlite:///{tmp_path}/p.db")
         with pytest.raises(UsageError, match="replay those"):
-            await replay_topic(Service(app), pipe.graph, at, Chosen(), actor="test")
+            await replay_topic(Service(app), pipe.graph, at, Chosen(), actor=acting("test"))
         await pipe.engine.aclose()
 
 

@@ -29,6 +29,7 @@ from redrive.telemetry.events import Event, MessageBuried
 from redrive.testing import faults
 from redrive.testing.waiting import until
 from redrive.transports.base import Depth
+from tests.actors import acting
 from tests.servers.ports import claim_port
 from tests.systems.pipeline.killed import Orders
 from tests.systems.pipeline.world import ROOT, ModuleProcess, Pipe, config, node, plain
@@ -101,7 +102,7 @@ async def test_a_dead_stream_is_a_letter_is_traced_and_goes_back(
         [instance] = pipe.engine.callers["away"].instances.values()
         await until(lambda: not instance.aside, timeout=60, what="its health was asked")
         service = Service(pipe.engine.app)
-        replay = await service.replay(await dead_streams(service, pipe.graph, last, Chosen()), actor="test")
+        replay = await service.replay(await dead_streams(service, pipe.graph, last, Chosen()), actor=acting("test"))
         await service.run_replay(replay.id)
         await pipe.letters(1, Query(states=(State.RESOLVED,)))
         await until(at_rest, timeout=60, what="it has left the queue of the last node")

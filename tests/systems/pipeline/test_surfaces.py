@@ -16,7 +16,8 @@ from uuid import uuid4
 import httpx
 
 from redrive import Redrive
-from redrive.access.tokens import Role, Tokens
+from redrive.access.actors import Role
+from redrive.access.tokens import Tokens
 from redrive.admin.api import create_api
 from redrive.config.settings import Settings
 from redrive.errors import StoreUnavailable
@@ -30,6 +31,7 @@ from redrive.systems.pipeline.metrics import measured
 from redrive.systems.pipeline.settings import PipelineSettings
 from redrive.systems.use import routers_of
 from redrive.testing.waiting import until
+from tests.actors import acting
 from tests.admin.asking import asking, running
 from tests.servers.consul import Consul
 from tests.servers.ports import claim_port
@@ -171,7 +173,7 @@ async def test_a_replayed_stream_resolves_its_letter(kafka: str, start_module: S
         await start_module(port=port).started()
         await until(lambda: not pipe.engine.callers["flex"].instances[f"127.0.0.1:{port}"].aside, what="well again")
         service = Service(pipe.engine.app)
-        await service.retry([letter.id], actor="test")
+        await service.retry([letter.id], actor=acting("test"))
         [stream] = await pipe.finished(1)
         await pipe.letters(1, Query(states=(State.RESOLVED,)))
     assert (stream.stream_id, stream.document.content) == (id, b"KEPT")
@@ -219,7 +221,7 @@ async def test_the_metrics_of_the_contract(kafka: str) -> None:
         assert f'pipestream_dlq_depth{{node_id="{other.id}"}} 0.0' in lines
         assert f'pipestream_dlq_messages_total{{node_id="{other.id}"}} 0.0' in lines
 
-        async def away() -> Any:
+        async def away(query: Query | None = None) -> Any:
             raise StoreUnavailable("memory")
 
         pipe.store.letters.tallies = away  # type: ignore[method-assign]

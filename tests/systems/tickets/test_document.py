@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from redrive.testing.waiting import until
+from tests.actors import acting
 from tests.systems.tickets.world import World, failing
 
 WEEK = 7 * 24 * 3600
@@ -157,7 +158,7 @@ async def test_a_ticket_that_dies_again_after_a_republish_rejoins_its_document(w
     async with world.worker(failing) as worker, world.consumer():
         await world.until_dead(1)
         worker.app.declare(world.main.name)
-        replay = await Service(worker.app).replay(_everything(), every=True, actor="test")
+        replay = await Service(worker.app).replay(_everything(), every=True, actor=acting("test"))
         await Service(worker.app).run_replay(replay.id)
         await until(lambda: len(world.graves()) == 2, what="it died again")
         await world.dead.until_committed(2)

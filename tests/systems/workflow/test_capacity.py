@@ -29,7 +29,7 @@ class SlowToTell:
         self.let = asyncio.Event()
         self.let.set()
 
-    async def tallies(self) -> Sequence[Tally]:
+    async def tallies(self, query: object = None) -> Sequence[Tally]:
         tallies = await self._letters.tallies()
         self.counted.set()
         await self.let.wait()

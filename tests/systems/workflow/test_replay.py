@@ -22,6 +22,7 @@ from redrive.stores.base import EntryStatus
 from redrive.systems.workflow import DeadLetterQueue, RetryPolicy
 from redrive.testing.clock import ManualClock
 from redrive.transports.letters import KIND, LettersTransport
+from tests.actors import acting
 from tests.servers.opensearch import OpenSearch
 from tests.systems.workflow.helpers import Worker, enqueued, failing, status_of
 
@@ -72,7 +73,7 @@ async def test_a_replay_is_run_by_the_app_and_its_ledger_says_how_it_ended(path:
     async with DeadLetterQueue(store=path) as dlq, Redrive(settings=settings) as app:
         await _exhausted(dlq, "good", "bad")
         service = Service(app)
-        replay = await service.replay(Query(sources=("workflow",)), actor="ann")
+        replay = await service.replay(Query(sources=("workflow",)), actor=acting("ann"))
         await service.run_replay(replay.id)
         assert [one.queued.ready for one in (await service.stats()).sources if one.queued] == [2]
         worker = Worker(lambda task: task["name"] == "good")
@@ -93,7 +94,7 @@ async def test_a_replayed_task_of_a_dead_app_is_run_by_another(path: Path, setti
         Redrive(settings=settings, clock=clock) as app,
     ):
         await _exhausted(dead, "a")
-        await Service(app).retry(["a"], actor="ann")
+        await Service(app).retry(["a"], actor=acting("ann"))
         received = LettersTransport(dead.store, clock=clock, lease=timedelta(minutes=6))
         assert len(await received.take("workflow", 5)) == 1
         worker = Worker()
@@ -108,7 +109,7 @@ async def test_a_replayed_task_of_a_dead_app_is_run_by_another(path: Path, setti
 async def test_what_was_archived_meanwhile_is_not_run(path: Path, settings: Settings) -> None:
     async with DeadLetterQueue(store=path) as dlq, Redrive(settings=settings) as app:
         await _exhausted(dlq, "a")
-        await Service(app).retry(["a"], actor="ann")
+        await Service(app).retry(["a"], actor=acting("ann"))
         await dlq.archive_task("a")
         worker = Worker()
         await dlq.run_retry_cycle(worker)
@@ -135,7 +136,7 @@ async def test_the_same_in_opensearch(opensearch_server: OpenSearch) -> None:
         service = Service(app)
         [letter] = (await service.letters(Query(states=(State.EXHAUSTED,)))).letters
         assert (letter.message_id, letter.error_message) == ("a", "the model server is away")
-        report = await service.retry(["a"], actor="ann")
+        report = await service.retry(["a"], actor=acting("ann"))
         assert report.entries == {EntryStatus.SENT: 1}
         await dlq.run_retry_cycle(Worker())
         assert (await service.replay_report(report.replay.id)).entries == {EntryStatus.RESOLVED: 1}

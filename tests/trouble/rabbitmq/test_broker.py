@@ -18,6 +18,7 @@ from redrive.telemetry.events import BackendDown, BackendUp
 from redrive.testing.builders import make_message
 from redrive.testing.waiting import until
 from redrive.transports.base import ACCEPTED, SendStatus, Settlement
+from redrive.transports.rabbitmq.link import Link
 from redrive.transports.rabbitmq.options import options_of
 from redrive.transports.rabbitmq.redrive import DeadMessages
 from redrive.transports.rabbitmq.transport import RabbitTransport, open_transport
@@ -153,3 +154,15 @@ async def _refuses(transport: RabbitTransport, why: str) -> bool:
 async def _takes(transport: RabbitTransport, id: str) -> bool:
     [result] = await transport.send([make_message(id=id)])
     return result.status is SendStatus.ACCEPTED
+
+
+async def test_a_broker_that_answers_and_is_slow_is_waited_for(
+    toxiproxy_server: Toxiproxy, rabbitmq_server: RabbitMQ, vhost: str
+) -> None:
+    """Each of its answers takes nearly a second: the first connection opens all the same."""
+    proxy = toxiproxy_server.proxy(rabbitmq_server.address)
+    proxy.add("latency", latency=900)
+    link = Link(options_of(f"amqp://guest:guest@{proxy.address}/{vhost}"))
+    channel = await link.channel()
+    await channel.close()
+    await link.aclose()

@@ -30,6 +30,7 @@ from redrive.transports.rabbitmq.properties import Properties
 from redrive.transports.rabbitmq.publisher import Parcel, Publisher
 from redrive.transports.rabbitmq.redrive import DeadMessages
 from redrive.transports.rabbitmq.transport import RabbitTransport
+from tests.actors import acting
 from tests.trouble.helpers import Told, make_app, working
 from tests.trouble.rabbitmq.work import PATIENCE
 
@@ -137,7 +138,7 @@ async def parked(url: str, place: Path, **_: Any) -> None:
 async def replayed(url: str, place: Path, **_: Any) -> None:
     app = await buried(url, place, store=f"sqlite:///{place / 'letters.db'}")
     service = Service(app)
-    await service.run_replay((await service.replay(Query(), every=True, actor="test")).id)
+    await service.run_replay((await service.replay(Query(), every=True, actor=acting("test"))).id)
     await app.aclose()
 
 

@@ -12,6 +12,7 @@ from redrive.flow.guard import Guard
 from redrive.flow.order import Fate, Order, Place, fate_of, line_of
 from redrive.flow.replay import ReplayState
 from redrive.flow.replay_document import PausedBy
+from redrive.flow.signing import load_keys
 from redrive.forensics.query import Query
 from redrive.model import Letter, Reason, State
 from redrive.stores.base import EntryStatus
@@ -76,6 +77,7 @@ async def test_letters_without_a_key_wait_for_nothing_and_ask_nothing_more() -> 
     await bury(world, 300)
     replays = replays_of(world)
     await replays.start(ALL, actor="ann", id="r1", ordered=True)
+    await load_keys(world.store, world.clock.now())
     world.calls.names.clear()
     ended = await replays.run("r1", runner="a")
     assert (ended.state, ended.keyed) == (ReplayState.SENT, False)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import msgspec
+import pytest
 from msgspec.structs import replace
 
 from redrive.forensics.redact import Redactor
@@ -29,6 +30,21 @@ def test_a_detail_has_every_attempt_with_its_stack() -> None:
     shown = detail(letter, Redactor())
     assert [(one.attempt, one.stack) for one in shown.failures] == [(1, "first"), (2, "second")]
     assert (shown.body, shown.body_size) == ("{}", 2)
+
+
+@pytest.mark.parametrize(
+    ("body", "is_exact"),
+    [
+        ('{"name": "Zoë\r\n"}'.encode(), True),
+        (b"", True),
+        (b'{"password": "hunter2"}', False),
+        (b"a" * 100_000, False),
+        (b"\xff\xfe", False),
+        (b"bell \x07", False),
+    ],
+)
+def test_it_says_whether_the_body_is_shown_as_it_is(body: bytes, is_exact: bool) -> None:
+    assert detail(make_letter(make_message(body=body)), Redactor()).body_exact is is_exact
 
 
 def test_bytes_that_are_no_text_are_shown_all_the_same() -> None:

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from redrive.forensics.query import Query, matches
+from redrive.forensics.searchable import Searchable
 from redrive.model import Letter, State
 from redrive.stores import memory
 from redrive.stores.memory import MemoryStore
@@ -22,9 +23,9 @@ HOUR = timedelta(hours=1)
 def looked_at(monkeypatch: pytest.MonkeyPatch) -> list[Letter]:
     seen: list[Letter] = []
 
-    def counted(query: Query, letter: Letter) -> bool:
+    def counted(query: Query, letter: Letter, searchable: Searchable) -> bool:
         seen.append(letter)
-        return matches(query, letter)
+        return matches(query, letter, searchable)
 
     monkeypatch.setattr(memory, "matches", counted)
     return seen

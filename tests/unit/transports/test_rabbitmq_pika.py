@@ -30,7 +30,13 @@ def holds(condition: bool, what: str) -> None:
 
 @pytest.mark.parametrize(
     ("name", "takes"),
-    [("_adapter_emit_data", 1), ("_process_callbacks", 1), ("_read_frame", 0), ("_on_connection_workflow_done", 1)],
+    [
+        ("_adapter_emit_data", 1),
+        ("_process_callbacks", 1),
+        ("_read_frame", 0),
+        ("_on_connection_workflow_done", 1),
+        ("_on_connection_start", 1),
+    ],
 )
 def test_a_method_that_is_replaced_is_there_and_takes_as_many_arguments(name: str, takes: int) -> None:
     method = getattr(AsyncioConnection, name, None)

@@ -25,6 +25,7 @@ from redrive.testing.clock import ManualClock
 from redrive.upkeep.fixes import Fixes
 from redrive.upkeep.heartbeat import KIND as WORKER
 from redrive.upkeep.heartbeat import Beat, Working
+from tests.actors import acting
 
 
 class World:
@@ -82,7 +83,7 @@ async def test_it_is_deployed_when_every_worker_of_its_sources_runs_it(world: Wo
     await world.beats("a", "v1.4.2")
     await world.beats("b", "1.4.1")
     await world.beats("elsewhere", "0.1", "emails")
-    await world.service.fix("g", "1.4.2", actor="me")
+    await world.service.fix("g", "1.4.2", actor=acting("me"))
     await world.fixes().cycle()
     assert (await world.service.group("g")).waits_for == ("b runs 1.4.1",)
     assert await world.state() is GroupState.FIXED
@@ -98,7 +99,7 @@ async def test_it_is_deployed_when_every_worker_of_its_sources_runs_it(world: Wo
 async def test_two_servers_start_one_replay_of_what_was_there(world: World) -> None:
     await world.dies("1.4.1", id="second")
     await world.beats("a", "1.4.2")
-    await world.service.fix("g", "1.4.2", actor="me", auto=True)
+    await world.service.fix("g", "1.4.2", actor=acting("me"), auto=True)
     servers = [world.fixes(), world.fixes()]
     for _ in range(3):
         await asyncio.gather(*(server.cycle() for server in servers))
@@ -112,7 +113,7 @@ async def test_two_servers_start_one_replay_of_what_was_there(world: World) -> N
 
 async def test_a_server_that_dies_between_deployed_and_its_replay_leaves_it_to_the_next(world: World) -> None:
     await world.beats("a", "1.4.2")
-    await world.service.fix("g", "1.4.2", actor="me", auto=True)
+    await world.service.fix("g", "1.4.2", actor=acting("me"), auto=True)
     fix = (await world.service.marks.get("g")).fix
     assert fix is not None
     await world.service.marks.change_fix("g", fix.id, deployed_at=world.clock.now())  # and no further
@@ -122,7 +123,7 @@ async def test_a_server_that_dies_between_deployed_and_its_replay_leaves_it_to_t
 
 async def test_a_letter_that_dies_on_a_fixed_version_makes_it_regressed(world: World) -> None:
     await world.beats("a", "1.4.2")
-    await world.service.fix("g", "1.4.2", actor="me")
+    await world.service.fix("g", "1.4.2", actor=acting("me"))
     server = world.fixes()
     await world.clock.advance(1)
     await world.dies("1.4.1", id="late")  # of a worker that had not been replaced
@@ -140,7 +141,7 @@ async def test_a_letter_that_dies_on_a_fixed_version_makes_it_regressed(world: W
 
 
 async def test_what_dies_again_after_its_replay_is_the_same_letter_and_a_regression(world: World) -> None:
-    await world.service.fix("g", "1.4.2", actor="me")
+    await world.service.fix("g", "1.4.2", actor=acting("me"))
     await world.clock.advance(1)
     await world.dies("1.4.2")  # the letter that was there before
     await world.fixes().cycle()
@@ -150,19 +151,19 @@ async def test_what_dies_again_after_its_replay_is_the_same_letter_and_a_regress
 async def test_what_died_on_it_before_anybody_said_so_is_no_regression(world: World) -> None:
     await world.dies("1.4.2", id="before")
     await world.clock.advance(1)
-    report = await world.service.fix("g", "1.4.2", actor="me")
+    report = await world.service.fix("g", "1.4.2", actor=acting("me"))
     assert "its last letter died on 1.4.2, which is not before 1.4.2" in report.notes
     await world.fixes().cycle()
     assert await world.state() is GroupState.FIXED
 
 
 async def test_it_is_fixed_again_after_it_regressed(world: World) -> None:
-    await world.service.fix("g", "1.4.2", actor="me")
+    await world.service.fix("g", "1.4.2", actor=acting("me"))
     await world.clock.advance(1)
     await world.dies("1.4.2")
     await world.fixes().cycle()
     await world.clock.advance(1)
-    await world.service.fix("g", "1.5", actor="me")
+    await world.service.fix("g", "1.5", actor=acting("me"))
     await world.beats("a", "1.5")
     await world.fixes().cycle()
     assert await world.state() is GroupState.DEPLOYED
@@ -171,7 +172,7 @@ async def test_it_is_fixed_again_after_it_regressed(world: World) -> None:
 async def test_a_worker_that_is_lost_is_not_waited_for_and_a_source_without_a_worker_is(world: World) -> None:
     await world.beats("old", "1.4.1")
     await world.dies("1.4.1", id="other", source="emails")
-    await world.service.fix("g", "1.4.2", actor="me")
+    await world.service.fix("g", "1.4.2", actor=acting("me"))
     await world.clock.advance(60)
     await world.beats("new", "1.4.2")
     await world.fixes().cycle()
@@ -183,7 +184,7 @@ async def test_a_worker_that_is_lost_is_not_waited_for_and_a_source_without_a_wo
 
 async def test_what_has_no_order_is_compared_for_equality_and_that_is_said(world: World) -> None:
     await world.beats("a", "g0000001")
-    report = await world.service.fix("g", "g1a2b3c4", actor="me")
+    report = await world.service.fix("g", "g1a2b3c4", actor=acting("me"))
     assert any("no order among versions" in note for note in report.notes)
     await world.fixes().cycle()
     assert "only the same would do" in (await world.service.group("g")).waits_for[0]
@@ -194,20 +195,20 @@ async def test_what_has_no_order_is_compared_for_equality_and_that_is_said(world
 
 async def test_a_worker_that_says_no_version_is_told_how_to(world: World) -> None:
     await world.beats("a", "")
-    await world.service.fix("g", "1.4.2", actor="me")
+    await world.service.fix("g", "1.4.2", actor=acting("me"))
     assert (await world.service.group("g")).waits_for == ("a says no version: give it one, as Redrive(version=…)",)
 
 
 async def test_a_version_that_nobody_ever_reported_is_said(world: World) -> None:
-    report = await world.service.fix("g", "14.2", actor="me")
+    report = await world.service.fix("g", "14.2", actor=acting("me"))
     assert report.notes == ["no worker and no letter of this group has reported 14.2 yet: check that it is right"]
 
 
 async def test_a_fix_is_undone_once(world: World) -> None:
-    await world.service.fix("g", "1.4.2", actor="me")
-    assert (await world.service.unfix("g", actor="me")).state is GroupState.OPEN
+    await world.service.fix("g", "1.4.2", actor=acting("me"))
+    assert (await world.service.unfix("g", actor=acting("me"))).state is GroupState.OPEN
     with pytest.raises(UsageError, match="not fixed in any version"):
-        await world.service.unfix("g", actor="me")
+        await world.service.unfix("g", actor=acting("me"))
     await world.beats("a", "1.4.2")
     await world.fixes().cycle()
     assert world.seen(GroupDeployed) == []
@@ -219,7 +220,7 @@ async def test_auto_sends_nothing_while_nothing_waits(world: World) -> None:
         [letter.id for letter in page.letters], expect=list(State), to=State.RESOLVED, now=world.clock.now()
     )
     await world.beats("a", "1.4.2")
-    await world.service.fix("g", "1.4.2", actor="me", auto=True)
+    await world.service.fix("g", "1.4.2", actor=acting("me"), auto=True)
     for _ in range(2):
         await world.fixes().cycle()
     assert await world.replays() == []
@@ -228,7 +229,7 @@ async def test_auto_sends_nothing_while_nothing_waits(world: World) -> None:
 @pytest.mark.parametrize("version", ["", "two words", "x" * 101, "1.4\n2"])
 async def test_rubbish_is_no_version(world: World, version: str) -> None:
     with pytest.raises(UsageError, match="is no version"):
-        await world.service.fix("g", version, actor="me")
+        await world.service.fix("g", version, actor=acting("me"))
 
 
 async def test_a_group_is_named_by_the_beginning_of_its_id_if_that_is_one(world: World) -> None:
@@ -245,7 +246,7 @@ async def test_a_group_is_named_by_the_beginning_of_its_id_if_that_is_one(world:
 
 async def test_a_muted_group_comes_back_by_itself(world: World) -> None:
     await world.dies("1", id="x", group="other")
-    await world.service.mute("g", timedelta(days=2), actor="me", why="Friday")
+    await world.service.mute("g", timedelta(days=2), actor=acting("me"), why="Friday")
     query = Query()
     assert [group.id for group in await world.service.groups(query, with_muted=False)] == ["other"]
     assert {group.id for group in await world.service.groups(query)} == {"g", "other"}
@@ -262,14 +263,14 @@ async def test_a_muted_group_comes_back_by_itself(world: World) -> None:
 async def test_as_many_groups_are_listed_as_asked_for_however_many_are_muted(world: World) -> None:
     for number in range(4):
         await world.dies("1", id=f"x{number}", group=f"other-{number}")
-    await world.service.mute("g", timedelta(days=2), actor="me", why="Friday")
+    await world.service.mute("g", timedelta(days=2), actor=acting("me"), why="Friday")
     assert len(await world.service.groups(Query(), limit=3, with_muted=False)) == 3
 
 
 @pytest.mark.parametrize(("span", "why"), [(timedelta(), "x"), (timedelta(days=400), "x"), (timedelta(1), " ")])
 async def test_a_mute_has_an_end_and_a_reason(world: World, span: timedelta, why: str) -> None:
     with pytest.raises(UsageError):
-        await world.service.mute("g", span, actor="me", why=why)
+        await world.service.mute("g", span, actor=acting("me"), why=why)
 
 
 async def test_a_mark_of_a_newer_version_that_cannot_be_read_stops_nobody(world: World) -> None:

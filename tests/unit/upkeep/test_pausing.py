@@ -25,6 +25,7 @@ from redrive.transports.base import Delivery, Depth, Paused, SendResult, Settlem
 from redrive.transports.memory import MemoryTransport
 from redrive.upkeep.heartbeat import EVERY, KEPT, Heartbeat, beats
 from redrive.worker import Worker
+from tests.actors import acting
 from tests.unit.support import SOON, until
 
 ANN = Paused("orders", by="ann", at=START)
@@ -86,10 +87,12 @@ class Away(MemoryStore):
         self.is_away = False
         inner = self.documents.list
 
-        async def listed(kind: str, *, limit: int = 1000) -> Sequence[Document]:
+        async def listed(
+            kind: str, *, limit: int = 1000, after: str | None = None, ascending: bool = False
+        ) -> Sequence[Document]:
             if self.is_away:
                 raise StoreUnavailable("store", "it is away")
-            return await inner(kind, limit=limit)
+            return await inner(kind, limit=limit, after=after, ascending=ascending)
 
         self.documents.list = listed  # type: ignore[method-assign]
 
@@ -141,13 +144,13 @@ async def test_what_is_not_begun_is_given_back_when_its_source_is_paused(app: Re
     async with _working(app):
         await until(lambda: len(begun) == 2)
         assert (await app.transport().depths())["orders"] == Depth(0, 0, 10)
-        await Service(app).pause("orders", actor="ann")
+        await Service(app).pause("orders", actor=acting("ann"))
         await clock.advance(2)
         await until_so(lambda: _is_depth(app, 8, 2))
         go_on.set()
         await until_so(lambda: _is_depth(app, 8, 0))
         assert begun == [0, 1]
-        await Service(app).resume("orders", actor="ann")
+        await Service(app).resume("orders", actor=acting("ann"))
         await clock.advance(2)
         await until(lambda: sorted(begun) == list(range(10)))
 
@@ -160,7 +163,7 @@ async def test_a_store_that_is_away_changes_nothing_of_what_is_paused_and_it_is_
     app: Redrive, store: Away, clock: ManualClock, caplog: pytest.LogCaptureFixture
 ) -> None:
     transport: Any = app.transport()
-    await Service(app).pause("orders", actor="ann")
+    await Service(app).pause("orders", actor=acting("ann"))
     async with _working(app):
         await until(lambda: transport.paused == {"orders"})
         store.is_away = True
@@ -177,7 +180,7 @@ async def test_a_worker_whose_store_is_away_at_its_start_begins_and_obeys_later(
     app: Redrive, store: Away, clock: ManualClock, caplog: pytest.LogCaptureFixture
 ) -> None:
     transport: Any = app.transport()
-    await Service(app).pause("orders", actor="ann")
+    await Service(app).pause("orders", actor=acting("ann"))
     store.is_away = True
     with caplog.at_level(logging.WARNING):
         async with _working(app):

@@ -26,6 +26,7 @@ from redrive.upkeep.heartbeat import KIND as WORKER
 from redrive.upkeep.heartbeat import Beat, Working
 from redrive.upkeep.storming import Others
 from redrive.worker import Worker
+from tests.actors import acting
 
 RULE = Storm(share=0.5, over="1m", at_least=10, probes=2)
 
@@ -154,7 +155,7 @@ async def test_a_person_ends_it_and_it_takes_as_many_to_begin_another() -> None:
     async with at_work(shop):
         await in_storm(shop)
         buried = await shop.buried()
-        ended = await Service(shop.app).resume("orders", actor="ann")
+        ended = await Service(shop.app).resume("orders", actor=acting("ann"))
         assert ended is not None
         assert ended.storm
         shop.facts.clear()

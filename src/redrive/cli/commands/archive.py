@@ -15,7 +15,7 @@ from redrive.cli.progress import Bar
 from redrive.cli.session import actor, again, ask
 from redrive.forensics.query import Query
 from redrive.model import State
-from redrive.service import Service
+from redrive.service import Home
 
 
 @click.command()
@@ -44,7 +44,7 @@ def archive(ids: tuple[str, ...], query: Query, every: bool, yes: bool, as_json:
         raise click.exceptions.Exit(NOTHING)
 
 
-async def _these(service: Service, ids: tuple[str, ...]) -> int:
+async def _these(service: Home, ids: tuple[str, ...]) -> int:
     """Archive these letters, each looked up first: a wrong id archives nothing at all."""
     return await service.archive(await service.named(ids), actor=actor())
 
@@ -84,7 +84,7 @@ def unarchive(ids: tuple[str, ...], query: Query, every: bool, yes: bool, as_jso
         raise click.exceptions.Exit(NOTHING)
 
 
-async def _back(service: Service, ids: tuple[str, ...]) -> int:
+async def _back(service: Home, ids: tuple[str, ...]) -> int:
     return await service.unarchive(await service.named(ids), actor=actor())
 
 

@@ -2,22 +2,29 @@
 
 from __future__ import annotations
 
+import glob
 import logging
-from collections.abc import Awaitable, Callable
-from typing import Any, TypeAlias
+import shlex
+from collections.abc import Awaitable, Callable, Collection, Mapping
+from typing import Any
 from urllib.parse import parse_qsl, unquote, urlencode, urlsplit, urlunsplit
 
 import click
+from msgspec import Struct
 
 from redrive.app import Redrive
+from redrive.cli.apps import find_app
 from redrive.cli.exits import Stopped
 from redrive.cli.lazy import common
 from redrive.cli.options import as_json
-from redrive.cli.output import letters_said, say, tell_json
+from redrive.cli.output import letters_said, plain, say, tell_json
 from redrive.cli.session import loaded
 from redrive.collect.collector import Collector, Reader
+from redrive.collect.destinations import Destinations, LettersNotAllowed, allow_kept, confined, named_after
 from redrive.collect.formats import by_topic, mixed, opened
+from redrive.forensics.ways_back import OTHERS
 from redrive.registry import open_transport, require_transport
+from redrive.service.finding import SourceFinder
 from redrive.systems.use import formats
 from redrive.worker import run_on_fast_loop, stop_on_signals
 
@@ -27,6 +34,7 @@ _OPTIONS = {
     "kafka": {"group": GROUP, "consumer.enable.partition.eof": "true"},
     "sqs": {"create": "no", "wait": "1s"},
 }
+_NAMES, _LONGEST_NAME = 5, 100  # of the sources that are told
 _ALIKE = {"amqps": "amqp", "kafka+ssl": "kafka"}
 
 
@@ -37,7 +45,15 @@ def _formats_said() -> str:
 @click.command()
 @click.argument("url", metavar="URL/NAME")
 @click.option("--follow", is_flag=True, help="Go on when everything that lies there is collected, until Ctrl-C.")
-@click.option("--source", default=None, help="Where a replay sends them, if a message does not say it itself.")
+@click.option("--source", default=None, help="Where a replay sends them, whatever a message says itself.")
+@click.option(
+    "--allow-source",
+    "allowed",
+    multiple=True,
+    metavar="PATTERN",
+    help="A place that messages may name themselves, such as 'orders.*'. [setting: collect.sources]",
+)
+@click.option("--app", "target", metavar="MODULE:APP", help="Messages may name the sources of this app, too.")
 @click.option("--transport", default=None, help="The transport that a replay uses. [that of the form, or default]")
 @click.option(
     "--format",
@@ -47,12 +63,25 @@ def _formats_said() -> str:
 )
 @as_json
 @common
-def collect(url: str, follow: bool, source: str | None, transport: str | None, form: str | None, as_json: bool) -> None:
+def collect(
+    url: str,
+    follow: bool,
+    source: str | None,
+    allowed: tuple[str, ...],
+    target: str | None,
+    transport: str | None,
+    form: str | None,
+    as_json: bool,
+) -> None:
     """Bring a dead-letter topic of Kafka, or a dead-letter queue of RabbitMQ or Amazon SQS, into the store.
 
     A message is acknowledged when its letter is durable. What Spring, Kafka Connect, RabbitMQ, MassTransit,
     NServiceBus, Lambda, SNS, EventBridge and Redrive say of the failure is understood, and so is what the systems
     know; what says nothing is kept as it is.
+
+    A message that names a source which nobody has declared or allowed is kept, and not sent back until --allow-source,
+    in the same call once more, allows it. Declared are the sources of --app and of the workers of this store, and what
+    the topic or queue is named after.
 
     \b
     redrive collect 'kafka://host:9092/orders.DLT?group=collector'
@@ -61,39 +90,95 @@ def collect(url: str, follow: bool, source: str | None, transport: str | None, f
     """
     address, name = _taken_apart(url)
     require_transport(address)
-    read, prepare = _reader(address, name, transport, source, form)
-    count = run_on_fast_loop(_collect(address, name, read, prepare, follow))
-    tell_json({"collected": count}) if as_json else say(f"{letters_said(count)} collected")
+    reading = _reader(address, name, transport, source, form)
+    listed = (*allowed, *loaded().settings.collect.sources)
+    app_sources = () if target is None else find_app(target).sources
+    report = run_on_fast_loop(_collect(address, name, reading, source, listed, app_sources, follow))
+    if as_json:
+        tell_json({"collected": report.collected, "allowed": report.allowed, "not_allowed": report.not_allowed})
+    else:
+        _tell(report)
 
 
-Prepare: TypeAlias = Callable[[Any], Awaitable[None]] | None
-"""What a reader has to ask its broker before it reads."""
+class Reading(Struct, frozen=True):
+    """How what lies there is read."""
+
+    read: Reader
+    transports: Collection[str]  # that its letters may go back through
+    prepare: Callable[[Any], Awaitable[None]] | None = None  # what it has to ask its broker before
+    vouched: Collection[str] = ()  # the sources of what lies there, as the broker or the reader itself says
 
 
-async def _collect(address: str, name: str, read: Reader, prepare: Prepare, follow: bool) -> int:
+class Report(Struct, frozen=True):
+    """What was collected."""
+
+    collected: int
+    allowed: int  # that were kept before, and can be sent back now
+    not_allowed: Mapping[str, int]  # source that a record names -> letters that are kept and cannot be sent back
+
+
+async def _collect(
+    address: str,
+    name: str,
+    reading: Reading,
+    source: str | None,
+    listed: Collection[str],
+    declared: Collection[str],
+    follow: bool,
+) -> Report:
     async with Redrive(settings=loaded().settings) as app:
         broker = open_transport(address, clock=app.clock, lease=app.settings.lease)
-        collector = Collector(
-            broker, name, read, app.store, events=app.events, clock=app.clock, lease=app.settings.lease
-        )
         _log_trouble(app)
-        stop_on_signals(collector.stop)
         try:
             await broker.check()
-            if prepare is not None:
-                await prepare(broker)
-            return await collector.run(follow=follow)
+            if reading.prepare is not None:
+                await reading.prepare(broker)
+            known = {*declared, *await SourceFinder(app).workers(), *named_after(name)}
+            destinations = Destinations(source, listed, known, reading.vouched)
+            held = LettersNotAllowed()
+            collector = Collector(
+                broker,
+                name,
+                confined(reading.read, destinations),
+                app.store,
+                events=app.events,
+                clock=app.clock,
+                lease=app.settings.lease,
+                stored=held.note,
+            )
+            stop_on_signals(collector.stop)
+            allowed = await allow_kept(app.store, destinations, reading.transports, app.clock.now())
+            return Report(await collector.run(follow=follow), allowed, held.counts)
         finally:
             await broker.aclose()
+
+
+def _tell(report: Report) -> None:
+    say(f"{letters_said(report.collected)} collected")
+    if report.allowed:
+        say(f"{letters_said(report.allowed)} that had been kept can be sent back now: their source is allowed")
+    if not report.not_allowed:
+        return
+    names = list(report.not_allowed)
+    said = [f"{plain(name)[:_LONGEST_NAME]} ({count:,})" for name, count in report.not_allowed.items()][:_NAMES]
+    more = " and others" if len(names) > _NAMES else ""
+    say(
+        f"{letters_said(sum(report.not_allowed.values()))} of them cannot be sent back yet: nobody has allowed the "
+        f"source that the message itself names: {', '.join(said)}{more}."
+    )
+    usable = [name for name in names[:_NAMES] if name != OTHERS and name.isprintable() and len(name) <= _LONGEST_NAME]
+    if usable:
+        options = shlex.join(word for name in usable for word in ("--allow-source", glob.escape(name)))
+        say(f"If they may go there, run this again with {options}")
 
 
 def _log_trouble(app: Redrive) -> None:
     from redrive.forensics.redact import Redactor
     from redrive.telemetry.logs import log_events, setup_logs
 
-    setup_logs(app.settings.logs.level, app.settings.logs.format)
+    setup_logs(app.settings.logs.level, app.settings.logs.format, redactor=Redactor.of(app.settings.redact))
     logging.getLogger("pika").setLevel(logging.ERROR)  # what matters of it, we say ourselves
-    log_events(app.events, Redactor())
+    log_events(app.events, Redactor.of(app.settings.redact))
 
 
 def _taken_apart(url: str) -> tuple[str, str]:
@@ -110,18 +195,22 @@ def _taken_apart(url: str) -> tuple[str, str]:
     return f"{parts.scheme}://{urlunsplit(address._replace(scheme='')).removeprefix('//')}", unquote(name)
 
 
-def _reader(
-    address: str, name: str, transport: str | None, source: str | None, form: str | None
-) -> tuple[Reader, Prepare]:
+def _reader(address: str, name: str, transport: str | None, source: str | None, form: str | None) -> Reading:
     scheme = address.partition("://")[0]
     known = {format.name: format for format in formats().values() if scheme in format.schemes}
     if form is not None and form not in known:
         raise Stopped(f"--format {form} is for {'://, '.join(formats()[form].schemes)}://: leave it out")
     format = known[form] if form is not None else by_topic(known.values(), name)
     if format is not None:
-        return opened(format, name, transport, source), None
-    plain = _plain_reader(scheme, name, transport, source)
-    return mixed(known.values(), plain, name, transport, source), getattr(plain, "prepare", None)
+        read = opened(format, name, transport, source)
+        return Reading(read, {transport or format.transport}, vouched=getattr(read, "vouched", ()))
+    other = _plain_reader(scheme, name, transport, source)
+    return Reading(
+        mixed(known.values(), other, name, transport, source),
+        {transport} if transport else {"default", *(format.transport for format in known.values())},
+        getattr(other, "prepare", None),
+        getattr(other, "vouched", ()),
+    )
 
 
 def _plain_reader(scheme: str, name: str, transport: str | None, source: str | None) -> Reader:
@@ -134,8 +223,8 @@ def _plain_reader(scheme: str, name: str, transport: str | None, source: str | N
             from redrive.collect.dotnet import DotnetReader
             from redrive.collect.rabbitmq import RabbitReader
 
-            plain = RabbitReader(name, transport=transport or "default", source=source)
-            return DotnetReader(plain, name, source=source)
+            rabbit = RabbitReader(name, transport=transport or "default", source=source)
+            return DotnetReader(rabbit, name, source=source)
         case "sqs":
             from redrive.collect.sqs import SqsReader
 

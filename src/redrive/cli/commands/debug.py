@@ -11,10 +11,10 @@ from redrive.cli.completing import a_letter
 from redrive.cli.exits import NOTHING, Stopped
 from redrive.cli.lazy import common
 from redrive.cli.output import plain, say
-from redrive.cli.session import ask
+from redrive.cli.session import actor, ask
 from redrive.debugging.envfile import read_env_file
-from redrive.debugging.fetching import fetch_message
 from redrive.forensics.carried import CarriedMessage, message_of
+from redrive.private import open_private
 
 
 @click.command()
@@ -24,8 +24,7 @@ from redrive.forensics.carried import CarriedMessage, message_of
     "--debugger", type=click.Choice(["pdb", "debugpy"]), default="pdb", show_default=True, help="Which debugger."
 )
 @click.option("--port", type=click.IntRange(0, 65_535), default=5678, show_default=True, help="Of debugpy.")
-@click.option("--server", metavar="URL", help="Fetch the message from this server instead of the store.")
-@click.option("--token", envvar="REDRIVE_TOKEN", metavar="TOKEN", help="For --server; better as REDRIVE_TOKEN.")
+@click.option("--reason", default="redrive debug", help="Why its secrets are seen, for the audit trail.")
 @click.option(
     "--env-file", type=click.Path(exists=True, dir_okay=False, path_type=Path), help="Variables for the handler."
 )
@@ -43,8 +42,7 @@ def debug(
     handler: str,
     debugger: str,
     port: int,
-    server: str | None,
-    token: str | None,
+    reason: str,
     env_file: Path | None,
     test: Path | None,
     force: bool,
@@ -59,7 +57,7 @@ def debug(
     redrive debug 4kq2m7pxw3ab --handler shop:charge --server https://redrive.example.org
     redrive debug 4kq2m7pxw3ab --handler shop:charge --pytest tests/test_charge.py
     """
-    found = ask(lambda service: service.carried(id)) if server is None else fetch_message(server, token or "", id)
+    found = ask(lambda service: service.message(id, actor=actor(), reason=reason))
     if found.redacted:
         say("The body is redacted: your role may not see secrets, so the handler may fail of a mask. Ask an admin.")
     if test is not None:
@@ -77,8 +75,8 @@ def _write(file: Path, found: CarriedMessage, handler: str, force: bool) -> None
     text = test_file(found, handler)
     try:
         file.parent.mkdir(parents=True, exist_ok=True)
-        with file.open("w" if force else "x", encoding="utf-8") as out:
-            out.write(text)
+        with open_private(file, "wb" if force else "xb") as out:
+            out.write(text.encode())
     except FileExistsError:
         raise Stopped(f"{file} is there already: name another file, or say --force to write over it") from None
     say(f"{plain(str(file))} is written: run it with pytest {plain(str(file))}")

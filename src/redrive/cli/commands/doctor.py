@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterable
+from typing import NoReturn
 
 import click
 import msgspec
@@ -18,7 +19,7 @@ from redrive.cli.hints import placed, runnable
 from redrive.cli.lazy import common
 from redrive.cli.options import as_json
 from redrive.cli.output import pairs, plain, show, tell_json
-from redrive.cli.session import CLOSING, loaded
+from redrive.cli.session import CLOSING, ask, loaded, server
 from redrive.config.settings import Described
 from redrive.doctor import Diagnosis, Finding, Level, examine
 from redrive.forensics.redact import Redactor
@@ -41,6 +42,8 @@ def doctor(target: str | None, strict: bool, as_json: bool) -> None:
 
     Exit codes: 0 all is well, or there are only warnings; 1 warnings, with --strict; 2 failures.
     """
+    if server() is not None:
+        _of_server(target, strict, as_json)
     app = Redrive(settings=loaded().settings) if target is None else find_app(target)
     settings = list(_settings(app))
     diagnosis = _placed(asyncio.run(_examined(app)), target)
@@ -48,6 +51,18 @@ def doctor(target: str | None, strict: bool, as_json: bool) -> None:
         tell_json({"worst": diagnosis.worst, "findings": diagnosis.findings, "settings": settings})
     else:
         show(*_shown(diagnosis, settings))
+    raise click.exceptions.Exit({Level.FAILURE: 2, Level.WARNING: int(strict)}.get(diagnosis.worst, 0))
+
+
+def _of_server(target: str | None, strict: bool, as_json: bool) -> NoReturn:
+    """What the server found where it is. Its settings stay there."""
+    if target is not None:
+        raise click.UsageError("--app looks at an app here, and --server at a server: give one of them")
+    diagnosis = ask(lambda service: service.doctor())
+    if as_json:
+        tell_json({"worst": diagnosis.worst, "findings": diagnosis.findings, "settings": []})
+    else:
+        show(_findings(diagnosis.findings), "", _verdict(diagnosis))
     raise click.exceptions.Exit({Level.FAILURE: 2, Level.WARNING: int(strict)}.get(diagnosis.worst, 0))
 
 

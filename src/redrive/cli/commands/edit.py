@@ -19,10 +19,12 @@ from redrive.cli.options import as_json
 from redrive.cli.options import yes as yes_option
 from redrive.cli.output import plain, say, show, tell_json
 from redrive.cli.session import actor, ask, command
+from redrive.errors import UsageError
 from redrive.flow.fits import fits
+from redrive.forensics.carried import CarriedMessage, message_of
 from redrive.forensics.editing import NotEditable, difference, from_edit, is_text, to_edit
-from redrive.model import Headers, Letter, Version, version_of
-from redrive.service import Service
+from redrive.model import Headers, Version
+from redrive.service.changes import Change, change_of_masked
 
 _COLOURS = {"+": "green", "-": "red", "@": "cyan"}
 an_app = click.option(
@@ -68,33 +70,45 @@ def edit(
     """
     if (undo and (body or headers)) or (to is not None and not undo):
         raise click.UsageError("--undo takes the letter and --to, and neither --body nor --header")
-    letter = ask(lambda service: service.find(id))
     if undo:
-        done = ask(lambda service: service.edits.undo(letter, actor=actor(), to=to))
+        done = ask(lambda service: service.changes.undo(id, actor=actor(), to=to))
     else:
-        new_headers, new_body = _changed(letter, body, headers)
-        _shown(letter, new_headers, new_body, yes=yes)
-        done = ask(lambda service: _kept(service, letter, new_headers, new_body, reason, target))
+        found = ask(lambda service: service.message(id, actor=actor(), reason=reason or "redrive edit"))
+        change = replace(_changed(found, body, headers), why=reason)
+        _check(found, change, target)
+        _shown(found, change, yes=yes)
+        done = ask(lambda service: service.changes.make(found.letter, change, actor=actor()))
     if as_json:
         tell_json({"id": done.id, "version": done.version})
     else:
         say(f"{done.id} has version {done.version}. `{command('edit', done.id, '--undo')}` takes it back.")
 
 
-async def _kept(
-    service: Service, letter: Letter, headers: Headers, body: bytes, reason: str, target: str | None
-) -> Letter:
-    if target is not None:
-        service.edits.check_with(fits(find_app(target).handlers))
-    return await service.edits.edit(letter, actor=actor(), body=body, headers=headers, why=reason)
-
-
-def _changed(letter: Letter, body: Path | None, headers: tuple[str, ...]) -> tuple[Headers, bytes]:
-    message = letter.message
+def _changed(found: CarriedMessage, body: Path | None, headers: tuple[str, ...]) -> Change:
+    """What is to change. Of a message whose secrets are masked only what was changed is sent: the rest stays."""
+    change = Change(version=found.version)
     if body is None and not headers:
-        return _in_editor(letter)
-    new = message.body if body is None else _read(body)
-    return _with(message.headers, headers), new
+        return _in_editor(found)
+    new = None if body is None else _read(body)
+    if found.redacted:
+        return replace(change, body=new, some_headers=tuple((name, value or None) for name, value in _pairs(headers)))
+    return replace(change, body=new, headers=_with(message_of(found).headers, _pairs(headers)))
+
+
+def _check(found: CarriedMessage, change: Change, target: str | None) -> None:
+    """Refuse what no handler of the app could decode."""
+    if target is None:
+        return
+    if change.body is None and found.redacted:
+        raise Stopped("--app decodes the whole body, and what you see of it is masked: leave it out, or give --body")
+    message = message_of(found)
+    new = replace(
+        message,
+        body=message.body if change.body is None else change.body,
+        headers=message.headers if change.headers is None else change.headers,
+    )
+    if (why := fits(find_app(target).handlers)(new)) is not None:
+        raise UsageError(f"{found.letter} cannot be edited so: {why}")
 
 
 def _read(path: Path) -> bytes:
@@ -104,25 +118,29 @@ def _read(path: Path) -> bytes:
         raise Stopped(f"{path} cannot be read: {error.strerror}") from None
 
 
-def _with(before: Headers, given: tuple[str, ...]) -> Headers:
+def _pairs(given: tuple[str, ...]) -> list[tuple[str, bytes]]:
     pairs = []
     for text in given:
         name, equals, value = text.partition("=")
         if not equals or not name:
             raise click.UsageError(f"--header {text}: write it as NAME=VALUE, or NAME= to remove it")
         pairs.append((name, value.encode("utf-8", "surrogateescape")))
+    return pairs
+
+
+def _with(before: Headers, pairs: list[tuple[str, bytes]]) -> Headers:
     names = {name for name, _ in pairs}
     return tuple(pair for pair in before if pair[0] not in names) + tuple(pair for pair in pairs if pair[1])
 
 
-def _in_editor(letter: Letter) -> tuple[Headers, bytes]:
+def _in_editor(found: CarriedMessage) -> Change:
     """What somebody made of it. Text that cannot be kept is opened again, and never thrown away."""
-    message = letter.message
+    message = message_of(found)
     if not is_text(message.body):
-        raw = command("show", letter.id, "--raw-body", "FILE")
+        raw = command("show", found.letter, "--raw-body", "FILE")
         raise Stopped(
             f"the body is binary, {len(message.body):,} bytes: write it to a file with\n{raw}\nchange that, and give "
-            f"it back with {command('edit', letter.id, '--body', 'FILE')}"
+            f"it back with {command('edit', found.letter, '--body', 'FILE')}"
         )
     text = to_edit(message.headers, message.body)
     while True:
@@ -130,7 +148,9 @@ def _in_editor(letter: Letter) -> tuple[Headers, bytes]:
         if saved is None:
             raise Stopped("nothing was changed", NOTHING)
         try:
-            return from_edit(saved, message.headers, message.body)
+            headers, body = from_edit(saved, message.headers, message.body)
+            change = Change(version=found.version, body=body, headers=headers)
+            return change_of_masked(message, change) if found.redacted else change
         except NotEditable as error:
             say(plain(str(error)))
             _open_again(saved)
@@ -148,13 +168,25 @@ def _open_again(saved: str) -> None:
     raise Stopped(f"nothing was changed; what you wrote is in {path}", NOTHING)
 
 
-def _shown(letter: Letter, headers: Headers, body: bytes, *, yes: bool) -> None:
-    message = letter.message
-    if (headers, body) == (message.headers, message.body):
+def _shown(found: CarriedMessage, change: Change, *, yes: bool) -> None:
+    if found.redacted:
+        diff = ask(lambda service: service.changes.preview(found.letter, change, actor=actor())).diff
+    else:
+        diff = _difference(found, change)
+    if not diff:
         raise Stopped("nothing was changed", NOTHING)
-    new = Version(letter.id, letter.version + 1, headers, len(body), None, body)
-    show(*coloured(difference(version_of(replace(letter)), new)), err=True)
-    confirm(f"Keep this as version {letter.version + 1} of {letter.id}?", yes=yes)
+    show(*coloured(diff), err=True)
+    confirm(f"Keep this as version {found.version + 1} of {found.letter}?", yes=yes)
+
+
+def _difference(found: CarriedMessage, change: Change) -> list[str]:
+    message = message_of(found)
+    body = message.body if change.body is None else change.body
+    headers = message.headers if change.headers is None else change.headers
+    if (headers, body) == (message.headers, message.body):
+        return []
+    old = Version(found.letter, found.version, message.headers, len(message.body), None, message.body)
+    return difference(old, Version(found.letter, found.version + 1, headers, len(body), None, body))
 
 
 def coloured(diff: list[str]) -> list[RenderableType]:

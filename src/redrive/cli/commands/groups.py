@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import UTC, datetime
+from typing import Any
 
 import click
 from msgspec.structs import replace
@@ -18,19 +19,34 @@ from redrive.cli.output import age, error, letters_said, line, plain, say, show,
 from redrive.cli.session import ask, command
 from redrive.forensics.marks import GroupState
 from redrive.forensics.query import Query
+from redrive.forensics.standing import Standing
 from redrive.model import OPEN
-from redrive.service import GroupView, Service
+from redrive.service import GroupView, Home, TrendView
+from redrive.stores.base import GroupOrder
+
+_STYLES = {Standing.NEW: "magenta", Standing.GROWING: "yellow", Standing.REGRESSED: "red"}
 
 
 @click.command()
 @filters
+@click.option(
+    "--sort",
+    type=click.Choice([order.value for order in GroupOrder]),
+    default="letters",
+    show_default=True,
+    help="What comes first.",
+)
+@click.option("--skip", type=click.IntRange(0, 10_000), default=0, help="Leave out so many, as pages before.")
 @click.option("--limit", type=click.IntRange(1, 1000), default=20, show_default=True, help="How many at most.")
 @click.option("--closed", is_flag=True, help="Resolved and archived letters too.")
 @click.option("--muted", is_flag=True, help="Also the groups that are muted.")
 @as_json
 @common
-def groups(query: Query, limit: int, closed: bool, muted: bool, as_json: bool) -> None:
+def groups(query: Query, sort: str, skip: int, limit: int, closed: bool, muted: bool, as_json: bool) -> None:
     """Group the open letters by root cause, the largest first, with the commands to look at each and to replay it.
+
+    The first word below each is how it stands: new, growing, steady or quiet in the last day, or fixed, deployed,
+    regressed, muted.
 
     \b
     redrive groups --newer-than 1h
@@ -40,7 +56,8 @@ def groups(query: Query, limit: int, closed: bool, muted: bool, as_json: bool) -
     everything = query.is_empty
     if query.states is None and not closed:
         query = replace(query, states=OPEN)
-    found, hidden = ask(lambda service: _asked(service, query, limit, muted))
+    page = {"limit": limit, "skip": skip, "order": GroupOrder(sort), "with_muted": muted}
+    found, hidden = ask(lambda service: _asked(service, query, page))
     if as_json:
         tell_json({"groups": found, "muted": hidden})
     elif found:
@@ -51,33 +68,44 @@ def groups(query: Query, limit: int, closed: bool, muted: bool, as_json: bool) -
         say("no open letters; --closed shows what is resolved or archived" if everything else "no letter matches")
         raise click.exceptions.Exit(NOTHING)
     if len(found) == limit and not as_json:
-        say(f"These are the largest {limit}; --limit shows more.")
+        say(f"These are {limit}; --limit shows more, --skip {skip + limit} what follows.")
 
 
-async def _asked(service: Service, query: Query, limit: int, muted: bool) -> tuple[Sequence[GroupView], int]:
+async def _asked(service: Home, query: Query, page: dict[str, Any]) -> tuple[Sequence[TrendView], int]:
     """The groups, and how many are muted."""
-    found = await service.groups(query, limit=limit, with_muted=muted)
+    found = await service.trends(query, **page)
     return found, len(await service.muted_groups())
 
 
-def _shown(found: Sequence[GroupView]) -> list[RenderableType]:
+def _shown(found: Sequence[TrendView]) -> list[RenderableType]:
     now, parts = datetime.now(UTC), list[RenderableType]()
     for group in found:
         parts += [_head(group), Padding(_below(group, now), (0, 0, 0, 4)), *_commands(group), ""]
     return parts[:-1]
 
 
-def _head(group: GroupView) -> Text:
+def _head(group: TrendView) -> Text:
     why = error(group.error_type, group.message, 2 * width())
     return Text.assemble(Text(letters_said(group.count), style="bold cyan"), f"  {group.category}  ", why)
 
 
-def _below(group: GroupView, now: datetime) -> Text:
+def _below(group: TrendView, now: datetime) -> Text:
     first, last = (f"{age(at, now)}{_in(version)}" for at, version in _ends(group))
-    told = Text.assemble(states(group.states), "  in ", line(", ".join(group.sources)), f"  first {first}, last {last}")
+    stands = Text(group.standing.value, style=_STYLES.get(group.standing, ""))
+    told = Text.assemble(
+        stands, "  ", states(group.states), "  in ", line(", ".join(group.sources)), f"  first {first}, last {last}"
+    )
+    if group.tenants:
+        told.append_text(Text.assemble("\ntenants ", line(_tenants(group))))
     for said in standing(group, now):
         told.append_text(Text.assemble("\n", Text(plain(said), style="yellow")))
     return told
+
+
+def _tenants(group: GroupView) -> str:
+    """The first tenants that it hit, and how many more."""
+    named, more = ", ".join(group.tenants[:5]), len(group.tenants) - 5
+    return named + (f" and {more}{'' if group.is_all_tenants else '+'} more" if more > 0 else "")
 
 
 def _ends(group: GroupView) -> list[tuple[datetime, str]]:
@@ -91,6 +119,8 @@ def _in(version: str) -> str:
 def standing(group: GroupView, now: datetime) -> list[str]:
     """What was said of a group, and where it stands, a line each."""
     said, fix, mute = list[str](), group.fix, group.mute
+    if group.assignee:
+        said.append(f"{group.assignee} sees to it")
     if mute is not None:
         said.append(f"muted by {mute.by}, back {age(mute.until, now)}: {mute.why}")
     if fix is None:

@@ -13,7 +13,7 @@ from redrive.cli.lazy import common
 from redrive.cli.options import as_json
 from redrive.cli.output import age, line, say, show, state, table, tell_json
 from redrive.cli.session import actor, ask
-from redrive.service import Service
+from redrive.service import Home, Service
 
 _STATES = click.Choice([str(state) for state in IncidentState])
 _SEVERITIES = {"critical": "bold red", "error": "red", "warning": "yellow", "info": ""}
@@ -86,15 +86,17 @@ def note(id: str, text: str, as_json: bool) -> None:
     _act(lambda service: service.annotate(id, text, actor=actor()), as_json)
 
 
-def _act(work: Callable[[Service], Awaitable[Incident]], as_json: bool) -> None:
+def _act(work: Callable[[Home], Awaitable[Incident]], as_json: bool) -> None:
     """Act on an incident, and notify here and now where there are notifiers: perhaps no worker runs."""
 
-    async def acted(service: Service) -> Incident:
+    async def acted(service: Home) -> Incident:
         from redrive.alerts import alerting
 
         done = await work(service)
-        async with alerting(service.app):
-            return done
+        if isinstance(service, Service):  # a server notifies by itself
+            async with alerting(service.app):
+                return done
+        return done
 
     done = ask(acted)
     tell_json(done) if as_json else say(f"incident {done.id} is {done.state}: {line(done.alert.summary).plain}")

@@ -26,7 +26,7 @@ from redrive.flow.replay import selectable
 from redrive.forensics.query import Query
 from redrive.repair.process import Script
 from redrive.repair.spool import Spool
-from redrive.service import Service
+from redrive.service import Home
 from redrive.service.repairs import Findings, Repair
 
 _REASONS = 10
@@ -100,12 +100,11 @@ def repair(
 
 def _look(query: Query, script: Script, spool: Spool, target: str | None) -> Findings:
     total = ask(lambda service: service.count(selectable(query)))
+    checks = None if target is None else fits(find_app(target).handlers)
 
-    async def look(service: Service) -> Findings:
-        if target is not None:
-            service.edits.check_with(fits(find_app(target).handlers))
+    async def look(service: Home) -> Findings:
         async with script:
-            return await service.repairs.propose(query, script, spool, progress=bar)
+            return await service.repairs.propose(query, script, spool, actor=actor(), checks=checks, progress=bar)
 
     with Bar("looking at", total) as bar:
         return ask(look)
@@ -166,8 +165,8 @@ def _apply(spool: Spool, script: str, reason: str, as_json: bool) -> None:
         say(f"{letters_said(count)} skipped: {why}")
 
 
-async def _new_id(service: Service) -> str:
-    return service.app.clock.new_id()
+async def _new_id(service: Home) -> str:
+    return service.clock.new_id()
 
 
 def _undo(id: str, yes: bool, as_json: bool) -> None:
@@ -186,7 +185,7 @@ def _undo(id: str, yes: bool, as_json: bool) -> None:
 
 
 def _show_one(id: str, as_json: bool) -> None:
-    async def look(service: Service) -> tuple[Repair, list[str]]:
+    async def look(service: Home) -> tuple[Repair, list[str]]:
         return await service.repairs.get(id), [letter async for letter in service.repairs.changed(id)]
 
     found, letters = ask(look)

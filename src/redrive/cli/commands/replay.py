@@ -15,12 +15,13 @@ from redrive.cli.lazy import common
 from redrive.cli.options import as_json, careful, every, filters, until_now, yes
 from redrive.cli.options import rate as a_rate
 from redrive.cli.output import error, letters_said, line, plain, say, show, table, tell_json, width
-from redrive.cli.session import actor, ask, loaded
+from redrive.cli.session import actor, ask, loaded, server
 from redrive.cli.shadow import Shadow, run_shadow, shadowing
+from redrive.errors import ALLOW_IT, NOT_ALLOWED
 from redrive.flow.guard import BY_ITSELF, Guard
 from redrive.flow.replay import Replay
 from redrive.forensics.query import Query
-from redrive.service import Plan, Service
+from redrive.service import Home, Plan
 
 _GROUPS_SHOWN = 8
 
@@ -64,7 +65,7 @@ def replay(
     if shadow is not None:
         run_shadow(until_now(query), shadow, as_json=as_json)
         return
-    bounded, here = until_now(query), loaded().settings.transports
+    bounded, here = until_now(query), None if server() else loaded().settings.transports
     plan = ask(lambda service: service.plan(query, transports=here, rate=rate))
     if dry_run and as_json:
         tell_json(plan)
@@ -80,7 +81,7 @@ def replay(
     follow_replay(lambda service: _frozen(service, bounded, rate, reason, care), patience, as_json=as_json)
 
 
-async def _frozen(service: Service, query: Query, rate: float | None, reason: str, care: dict[str, Any]) -> Replay:
+async def _frozen(service: Home, query: Query, rate: float | None, reason: str, care: dict[str, Any]) -> Replay:
     return await service.replay(query, actor=actor(), rate=rate, reason=reason, **care)
 
 
@@ -110,6 +111,8 @@ def _carefully(total: int, care: dict[str, Any]) -> list[str]:
 
 
 def _no_way_back(transport: str, count: int) -> str:
+    if transport.startswith(NOT_ALLOWED):
+        return f"{letters_said(count)} will be skipped: {ALLOW_IT}"
     return (
         f"{letters_said(count)} will be skipped: the transport {transport!r} is not configured here "
         f"(set `transports.{transport}`, or replay them where it is)"

@@ -20,7 +20,7 @@ from redrive.cli.replay_text import guarded, paused_said, untold_said, waited_fo
 from redrive.cli.session import actor, again, ask, command
 from redrive.flow.replay import Replay
 from redrive.flow.replay_document import NewPace
-from redrive.service import ReplayReport, Service
+from redrive.service import Home, ReplayReport
 from redrive.stores.base import Entry, EntryStatus
 
 _STATUSES = click.Choice([str(status) for status in EntryStatus])
@@ -52,14 +52,15 @@ def replays(ctx: click.Context, limit: int, as_json: bool) -> None:
 @replays.command("show")
 @click.argument("id", shell_complete=a_replay)
 @click.option("--status", type=_STATUSES, help="Only letters of which this became.")
+@click.option("--text", default="", help="Only letters with that in their id, or in why.")
 @click.option("--limit", type=click.IntRange(1, 1000), default=50, show_default=True, help="How many at most.")
 @click.option("--after", metavar="CURSOR", help="The next page: the cursor that the page before gave.")
 @as_json
 @common
-def show_one(id: str, status: str | None, limit: int, after: str | None, as_json: bool) -> None:
+def show_one(id: str, status: str | None, text: str, limit: int, after: str | None, as_json: bool) -> None:
     """Show one replay and its ledger: what became of each letter."""
     wanted = None if status is None else EntryStatus(status)
-    report, entries, more = ask(lambda service: _ledger(service, id, wanted, after, limit))
+    report, entries, more = ask(lambda service: _ledger(service, id, wanted, text, after, limit))
     if as_json:
         tell_json({"replay": report.replay, "entries": report.entries, "ledger": entries, "after": more})
         return
@@ -110,7 +111,7 @@ def pace(id: str, rate: float | None, unlimited: bool, guard: float | None, no_g
     if (rate is not None and unlimited) or (guard is not None and no_guard):
         raise click.UsageError("give --rate or --unlimited, and --guard or --no-guard, but not both of them")
 
-    async def work(service: Service) -> ReplayReport:
+    async def work(service: Home) -> ReplayReport:
         pace = NewPace(rate=rate, unlimited=unlimited, share=guard, guarded=False if no_guard else None)
         return await service.pace_replay(id, pace, actor=actor())
 
@@ -128,14 +129,14 @@ def cancel(id: str, as_json: bool) -> None:
     tell_json(report) if as_json else say(f"replay {id} is {report.replay.state}: {states(report.entries).plain}")
 
 
-async def _list(service: Service, limit: int) -> list[ReplayReport]:
-    return [await service.replay_report(replay.id) for replay in await service.replays.list(limit)]
+async def _list(service: Home, limit: int) -> list[ReplayReport]:
+    return [await service.replay_report(replay.id) for replay in await service.list_replays(limit)]
 
 
 async def _ledger(
-    service: Service, id: str, status: EntryStatus | None, after: str | None, limit: int
+    service: Home, id: str, status: EntryStatus | None, text: str, after: str | None, limit: int
 ) -> tuple[ReplayReport, Sequence[Entry], str | None]:
-    entries, more = await service.replay_entries(id, status=status, after=after, limit=limit)
+    entries, more = await service.replay_entries(id, status=status, text=text, after=after, limit=limit)
     return await service.replay_report(id), entries, more
 
 

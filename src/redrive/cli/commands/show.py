@@ -17,10 +17,12 @@ from redrive.cli.exits import Stopped
 from redrive.cli.lazy import common
 from redrive.cli.options import as_json
 from redrive.cli.output import age, error, line, pairs, plain, say, show, state, tell_json, to_copy, write
-from redrive.cli.session import ask, command
+from redrive.cli.session import actor, ask, command
+from redrive.forensics.carried import CarriedMessage, message_of
 from redrive.forensics.editing import VersionView
 from redrive.forensics.jsontext import indented
 from redrive.forensics.views import Attempt, Detail
+from redrive.private import open_private
 
 
 @click.command("show")
@@ -32,9 +34,11 @@ from redrive.forensics.views import Attempt, Detail
     metavar="FILE",
     help="Write the body's exact bytes there, unmasked, and show nothing (- is stdout, also where it is a terminal).",
 )
+@click.option("--unmask", is_flag=True, help="Show the message with its secrets; takes --reason.")
+@click.option("--reason", default="", help="Why secrets have to be seen, for the audit trail.")
 @as_json
 @common
-def show_letter(id: str, raw: bool, raw_body: Path | None, as_json: bool) -> None:
+def show_letter(id: str, raw: bool, raw_body: Path | None, unmask: bool, reason: str, as_json: bool) -> None:
     """Show one letter: every attempt with its stack, its headers, body and lineage. Secrets are masked.
 
     ID is the letter's id, the beginning of it, or the id of its message.
@@ -46,8 +50,12 @@ def show_letter(id: str, raw: bool, raw_body: Path | None, as_json: bool) -> Non
     if raw and (as_json or raw_body is not None):
         raise click.UsageError("--raw writes the bytes and nothing else: leave out --json and --raw-body")
     if raw or raw_body is not None:
-        body = ask(lambda service: service.find(id)).message.body
+        why = reason or "redrive show, raw"
+        body = message_of(ask(lambda service: service.unmask(id, actor=actor(), reason=why))).body
         _write(raw_body, body) if raw_body is not None else _pour(body)
+        return
+    if unmask:
+        _unmasked(ask(lambda service: service.unmask(id, actor=actor(), reason=reason)), as_json)
         return
     detail = ask(lambda service: service.letter(id))
     if as_json:
@@ -56,11 +64,22 @@ def show_letter(id: str, raw: bool, raw_body: Path | None, as_json: bool) -> Non
         show(*_parts(detail))
 
 
+def _unmasked(found: CarriedMessage, as_json: bool) -> None:
+    if as_json:
+        tell_json(found)
+        return
+    message = message_of(found)
+    for name, value in message.headers:
+        write(f"{plain(name)}: {plain(value.decode('utf-8', 'backslashreplace'))}\n".encode())
+    write(f"\n{plain(message.body.decode('utf-8', 'backslashreplace'))}\n".encode())
+
+
 def _write(path: Path, body: bytes) -> None:
     if str(path) == "-":
         write(body)
         return
-    path.write_bytes(body)
+    with open_private(path, "wb") as file:
+        file.write(body)
     say(f"{len(body):,} bytes written to {path}")
 
 
@@ -91,6 +110,9 @@ def _parts(detail: Detail) -> list[RenderableType]:
     if detail.headers:
         parts += ["", _title("Headers"), pairs([(plain(name), Text(plain(value))) for name, value in detail.headers])]
     parts += ["", _title(f"Body, {detail.body_size:,} bytes"), Text(_pretty(detail.body))]
+    if detail.decoded is not None:
+        schema = f"{detail.decoded.schema} ({detail.decoded.format})"
+        parts += ["", _title(f"Body as {plain(schema)}"), Text(_pretty(detail.decoded.text))]
     for version in detail.versions[1:]:
         parts += ["", _title(_edited(version)), *coloured(version.diff)]
     return [*parts, "", *_what_next(detail)]

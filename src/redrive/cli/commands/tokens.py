@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime, timedelta
+
 import click
 from rich.text import Text
 
-from redrive.access.tokens import Role, Token, Tokens
+from redrive.access.actors import Role, Scope
+from redrive.access.tokens import Token
 from redrive.cli.exits import NOTHING
 from redrive.cli.lazy import common
 from redrive.cli.options import as_json
 from redrive.cli.output import age, line, say, show, table, tell_json
 from redrive.cli.session import Needs, actor, ask
-from redrive.service import Service
+from redrive.config.durations import duration
+from redrive.errors import ConfigError, UsageError
+from redrive.service.tokens import NewToken
 
 
 @click.group()
@@ -26,17 +31,38 @@ def token() -> None:
 @token.command()
 @click.option("--role", type=click.Choice([str(role) for role in Role]), required=True, help="What it may do.")
 @click.option("--name", required=True, help="Who will use it, such as ci or grafana.")
+@click.option("--source", "sources", multiple=True, metavar="PATTERN", help="Of these sources only, such as 'mail.*'.")
+@click.option("--tenant", "tenants", multiple=True, metavar="PATTERN", help="Of these tenants only.")
+@click.option("--system", "systems", multiple=True, metavar="PATTERN", help="Of these systems only, by transport.")
+@click.option("--expires", metavar="DURATION", help="It opens nothing after so long, such as 30d.")
+@click.option("--not-before", metavar="DURATION", help="It opens nothing for so long, such as 1h.")
+@click.option("--unmask", is_flag=True, help="It may see secrets: of one letter at a time, with a reason.")
 @as_json
 @common
-def create(role: str, name: str, as_json: bool) -> None:
+def create(
+    role: str,
+    name: str,
+    sources: tuple[str, ...],
+    tenants: tuple[str, ...],
+    systems: tuple[str, ...],
+    expires: str | None,
+    not_before: str | None,
+    unmask: bool,
+    as_json: bool,
+) -> None:
     """Make a token and print it, once: only its hash is kept."""
+    begins_in = _span(not_before, "--not-before")
+    lives_for = _span(expires, "--expires")
 
-    async def work(service: Service) -> tuple[Token, str]:
-        made = await _tokens(service).create(name, Role(role))
-        await service.note(actor(), "token create", f"{made[0].id} {made[0].name} {made[0].role}")
-        return made
-
-    made, text = ask(work, Needs.NOTHING)
+    wanted = NewToken(
+        name=name,
+        role=Role(role),
+        unmask=unmask,
+        scope=Scope(sources, tenants, systems),
+        begins_in=begins_in,
+        lives_for=lives_for,
+    )
+    made, text = ask(lambda service: service.tokens.create(wanted, actor=actor()), Needs.NOTHING)
     if as_json:
         tell_json({"token": text, "id": made.id, "name": made.name, "role": made.role})
         return
@@ -49,11 +75,11 @@ def create(role: str, name: str, as_json: bool) -> None:
 @common
 def list_tokens(as_json: bool) -> None:
     """Every token: its role, its use, and whether it still opens."""
-    found = ask(lambda service: _tokens(service).list())
+    found = ask(lambda service: service.tokens.list(actor=actor()))
     if as_json:
         tell_json({"tokens": found})
     elif found:
-        made = table("ID", "ROLE", "STATE", "CREATED", "LAST USED", "NAME")
+        made = table("ID", "ROLE", "STATE", "CREATED", "LAST USED", "OF", "NAME")
         for token in found:
             made.add_row(
                 token.id,
@@ -61,6 +87,7 @@ def list_tokens(as_json: bool) -> None:
                 _state(token),
                 age(token.created_at),
                 age(token.last_used) or "never",
+                line(_reach(token)),
                 line(token.name),
             )
         show(made)
@@ -71,22 +98,45 @@ def list_tokens(as_json: bool) -> None:
 
 @token.command()
 @click.argument("id")
+@click.option("--overlap", default="0s", metavar="DURATION", help="So long the secret that it has still opens.")
+@as_json
+@common
+def rotate(id: str, overlap: str, as_json: bool) -> None:
+    """Give a token another secret and print it, once."""
+    span = _span(overlap, "--overlap") or timedelta()
+    made, text = ask(lambda service: service.tokens.rotate(id, overlap=span, actor=actor()))
+    if as_json:
+        tell_json({"token": text, "id": made.id, "name": made.name, "role": made.role})
+        return
+    click.echo(text)
+    say(f"It is shown only now. The secret before it opens until {made.rotated_until:%Y-%m-%d %H:%M:%S} UTC.")
+
+
+@token.command()
+@click.argument("id")
 @common
 def revoke(id: str) -> None:
     """From now on this token opens nothing, on every server."""
-
-    async def work(service: Service) -> Token:
-        revoked = await _tokens(service).revoke(id)
-        await service.note(actor(), "token revoke", f"{revoked.id} {revoked.name}")
-        return revoked
-
-    revoked = ask(work)
+    revoked = ask(lambda service: service.tokens.revoke(id, actor=actor()))
     say(f"revoked {revoked.id} ({revoked.name})")
 
 
-def _tokens(service: Service) -> Tokens:
-    return Tokens(service.app.store.documents, service.app.clock)
+def _span(text: str | None, option: str) -> timedelta | None:
+    try:
+        return None if text is None else duration(text)
+    except ConfigError as error:
+        raise UsageError(f"{option}: {error}") from None
 
 
 def _state(token: Token) -> Text:
-    return Text("revoked", style="dim") if token.revoked else Text("active", style="green")
+    now = datetime.now(UTC)
+    if token.revoked or not token.opens_at(max(now, token.not_before or now)):
+        return Text("revoked" if token.revoked else "expired", style="dim")
+    return Text("active", style="green") if token.opens_at(now) else Text("not yet", style="yellow")
+
+
+def _reach(token: Token) -> str:
+    if token.scope.is_everything:
+        return "everything"
+    named = (("source", token.scope.sources), ("tenant", token.scope.tenants), ("system", token.scope.systems))
+    return ", ".join(f"{kind} {pattern}" for kind, patterns in named for pattern in patterns)

@@ -18,7 +18,7 @@ from redrive.cli.output import letters_said, say, tell_json, write
 from redrive.cli.progress import Bar
 from redrive.cli.session import Needs, actor, again, ask
 from redrive.forensics.query import Query
-from redrive.service import Service
+from redrive.service import Home
 
 _PATH = click.Path(dir_okay=False, allow_dash=True, path_type=Path)
 
@@ -76,8 +76,8 @@ def _not_whole(file: Path, so_far: Bar) -> str:
     )
 
 
-async def _pour(service: Service, query: Query, write: Callable[[bytes], object], bar: Bar) -> int:
-    lines: AsyncIterator[bytes] = service.export(query)
+async def _pour(service: Home, query: Query, write: Callable[[bytes], object], bar: Bar) -> int:
+    lines: AsyncIterator[bytes] = service.export(query, actor=actor())
     bar.total = await service.count(query)
     with bar:
         async for some in lines:

@@ -1,7 +1,7 @@
 """One SQLite file, shared by queue and letters: threads, group commit, schema, and translated errors.
 
 One thread writes. Whatever was asked of it while it was committing goes into its next transaction together, so
-that a hundred senders cost one fsync. Other threads read, and never wait for the writer (WAL).
+that a hundred senders cost one fsync. Other threads read, and never wait for the writer (WAL); see reading.py.
 """
 
 from __future__ import annotations
@@ -13,21 +13,22 @@ import sqlite3
 import threading
 import time
 from collections.abc import Callable, Iterator
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Future
 from contextlib import suppress
 from importlib import resources
 from pathlib import Path
 from typing import Any, Generic, TypeVar, cast
 
+from redrive.drivers.sqlite.reading import Readers, Reading
 from redrive.errors import ConfigError, Unavailable
 from redrive.model import letter_id
 
 T = TypeVar("T")
 Work = Callable[[sqlite3.Connection], T]
 
-_SCRIPTS = ("schema", "versions", "transports")
+SCRIPTS = ("schema", "versions", "transports", "searchable", "series", "groups")
 """The first makes version 1 out of nothing, each of the others the next out of the one before."""
-SCHEMA_VERSION = len(_SCRIPTS)
+SCHEMA_VERSION = len(SCRIPTS)
 _BUSY_SECONDS = 5.0
 _READERS = 2
 _MOST_TOGETHER = 500
@@ -69,7 +70,9 @@ class Database:
         self._gate = threading.Lock()
         self._ended = False
         self._local = threading.local()
-        self._readers = ThreadPoolExecutor(_READERS, thread_name_prefix="redrive-read")
+        self._readers = Readers(_READERS, "redrive-read", self._read)
+        self._searchers = Readers(_READERS, "redrive-search", self._read)
+        self._watching: sqlite3.Connection | None = None
         self._connections: list[sqlite3.Connection] = []
         _make_private(path)
         try:
@@ -103,16 +106,31 @@ class Database:
             else:
                 self._jobs.put(job)
 
-    async def read(self, work: Work[T]) -> T:
-        """Run it on a snapshot."""
+    async def read(self, work: Work[T], *, is_search: bool = False) -> T:
+        """Run it on a snapshot. It is interrupted if whoever waits for it is cancelled.
+
+        is_search   it may look at many rows: it has threads apart, and what is quick never waits behind it
+        """
         if self._ended:
             raise Unavailable(str(self.path), _CLOSED)
-        return await asyncio.get_running_loop().run_in_executor(self._readers, self._read, work)
+        return await (self._searchers if is_search else self._readers).read(work)
+
+    async def pulse(self) -> int:
+        """A number that is another one whenever anybody has written to the file, for a glance at memory that all share:
+        asked of one connection that never writes."""
+
+        def glance(_: sqlite3.Connection) -> int:
+            with self._gate:
+                self._watching = self._watching or self._connect()
+                return int(self._watching.execute("PRAGMA data_version").fetchone()[0])
+
+        return await self.read(glance)
 
     def close(self) -> None:
         self._jobs.put(None)
         self._writer.join()
-        self._readers.shutdown()
+        self._readers.close()
+        self._searchers.close()
         self._disconnect()
 
     def _disconnect(self) -> None:
@@ -151,19 +169,19 @@ class Database:
                 connection.execute("BEGIN IMMEDIATE")
                 (version,) = connection.execute("PRAGMA user_version").fetchone()
                 if version < SCHEMA_VERSION:  # nobody else has made it while we waited
-                    for statement in (line for script in _SCRIPTS[version:] for line in _statements_of(script)):
+                    for statement in (line for script in SCRIPTS[version:] for line in _statements_of(script)):
                         connection.execute(statement)
                     connection.execute(f"PRAGMA user_version={SCHEMA_VERSION}")
                 connection.execute("COMMIT")
 
-    def _read(self, work: Work[T]) -> T:
+    def _read(self, reading: Reading[T]) -> T:
         connection = getattr(self._local, "connection", None)
         if connection is None:
             connection = self._local.connection = self._connect()
         with translated(self.path):
             connection.execute("BEGIN")
             try:
-                return work(connection)
+                return reading.run(connection)
             finally:
                 connection.execute("ROLLBACK")
 

@@ -7,6 +7,7 @@ node.py     Node: [cause], [errors] of an AggregateError
 dotnet.py   .NET: ---> and "End of inner exception stack trace"
 golang.py   Go: a panic with its goroutine, and errors that carry their frames
 python.py   Python's tracebacks, printed by somebody else
+shown.py    which lines are frames, and whose, for who folds those of libraries
 cut.py      a trace within a limit, which keeps its root cause
 
 Nothing here raises, and every reader takes time linear in the text: a trace is what a stranger wrote into a header.

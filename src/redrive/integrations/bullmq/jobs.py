@@ -11,7 +11,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from redrive.collect import foreign
-from redrive.flow.lineage import BY_HAND, LETTER, REPLAY, RETRIES
+from redrive.flow.lineage import BY_HAND, LETTER, REPLAY, RETRIES, named
 from redrive.model import Failure, Headers, Letter, Message, Reason, letter_id
 from redrive.untrusted import UNREADABLE, read_json
 
@@ -113,7 +113,7 @@ def lineage_of(queue: str, id: str, sent: bytes | None) -> Headers:
     except UNREADABLE:
         return ()
     headers = tuple((name, value.encode("ascii", "replace")) for name, value in found.items() if name in _LINEAGE)
-    return headers if dict(headers).get(LETTER) == letter_id(queue, id).encode() else ()
+    return headers if named(dict(headers).get(LETTER, b"")) == letter_id(queue, id) else ()
 
 
 def note_of(message: Message) -> bytes:

@@ -37,7 +37,8 @@ class RedriveCelery:
     store       its URL; by default the setting `store` of redrive.toml or REDRIVE_STORE
     transport   the name of the transport that replays go through: set `transports.celery` where you run `redrive`
     spool       the directory in which letters wait while the store is away; by default one for this user and store
-    fsync       a letter survives a crash of the machine, too, before its message is acknowledged
+    fsync       a letter survives a crash of the machine, too, before its message is acknowledged (`acks_late`), or soon
+                after: within milliseconds, if the store answers
     """
 
     def __init__(
@@ -108,7 +109,8 @@ class Watch:
         """Keep the letter of that request; whether it is on disk."""
         try:
             last = self.failure(request, failed)
-            return self._keep(request.message, request.type, request.id, last, _reason(error_of(failed), last))
+            reason, waits = _reason(error_of(failed), last), not request.acknowledged
+            return self._keep(request.message, request.type, request.id, last, reason, waits=waits)
         except Exception:
             log.exception("the letter of %s[%s] could not be made", request.name, request.id)
             return False
@@ -145,15 +147,16 @@ class Watch:
         """Resolve the letter that this task was replayed from, if it was."""
         try:
             sent = lineage_of(request.message, task=request.type, id=request.id, now=self._clock.now())
-            self._reporter.succeeded(sent)
+            self._reporter.succeeded(sent, waits=not request.acknowledged)
         except Exception:
             log.exception("the success of %s[%s] could not be told", request.name, request.id)
 
-    def _keep(self, message: Any, task: str, id: str, last: Failure, reason: Reason) -> bool:
+    def _keep(self, message: Any, task: str, id: str, last: Failure, reason: Reason, *, waits: bool = True) -> bool:
         now = self._clock.now()
         failures = (*earlier(message.headers), last)
         dead = kept(message, task=task, id=id, now=now)
-        return self._reporter.died(letter_of(dead, failures, transport=self._transport, now=now, reason=reason))
+        letter = letter_of(dead, failures, transport=self._transport, now=now, reason=reason)
+        return self._reporter.died(letter, waits=waits)
 
 
 def _reason(error: BaseException, last: Failure) -> Reason:

@@ -155,10 +155,10 @@ class RedriveDramatiq(Middleware):
             self._reporter.died(self._letter(message, attempt))
 
     def _succeeded(self, message: MessageProxy, attempt: Attempt) -> None:
-        if not attempt.reported:
+        if not attempt.reported and ours_in(message.options).lineage:
             attempt.reported = True
-            queue, lineage = queue_of(message.queue_name), ours_in(message.options).lineage
-            self._reporter.succeeded(Message(message.message_id, queue, b"", self._clock.now(), lineage))
+            is_readable, made = self._message(message)
+            self._reporter.succeeded(made, bare=not is_readable)
 
     def _letter(self, message: MessageProxy, attempt: Attempt) -> Letter:
         assert attempt.failure is not None

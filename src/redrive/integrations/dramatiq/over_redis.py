@@ -22,7 +22,7 @@ from redrive.clock import Clock, microseconds
 from redrive.drivers.redis import Link, Script, script
 from redrive.drivers.redis import doubts as doubts_of
 from redrive.errors import ConfigError, TransportUnavailable
-from redrive.flow.lineage import LETTER, REPLAY
+from redrive.flow.lineage import LETTER, REPLAY, named
 from redrive.integrations.dramatiq.envelope import REDIS_ID, UNFIT, fields_in, sent_body
 from redrive.integrations.dramatiq.over_amqp import DEAD, unfit
 from redrive.model import Done, Message
@@ -197,7 +197,8 @@ def _redis_id(message: Message) -> str:
     letter, replay = message.header(LETTER), message.header(REPLAY)
     if letter is None:
         return message.id
-    return b"-".join((letter, replay or str(microseconds(message.enqueued_at)).encode())).decode("ascii", "replace")
+    sent = str(microseconds(message.enqueued_at)) if replay is None else replay.decode("ascii", "replace")
+    return f"{named(letter)}-{sent}"
 
 
 def open_transport(url: str, *, clock: Clock, lease: timedelta) -> DramatiqOverRedis:

@@ -26,6 +26,7 @@ from redrive.flow.lineage import LETTER
 from redrive.integrations.letters import failure_of, letter_of
 from redrive.integrations.reporter import Reporter
 from redrive.integrations.rq.fields import (
+    DIED,
     FAILURES,
     OURS,
     as_fields,
@@ -122,9 +123,12 @@ class RedriveRQ:
 
     def _around_success(self, succeeded: Callable[..., Any]) -> Callable[..., Any]:
         def handle_job_success(job: Job, queue: Any, started_job_registry: Any) -> Any:
-            if LETTER in (ours := _ours(job)):
+            ours = _ours(job)
+            if LETTER in ours or DIED in ours:
                 self._write_only_in_horse()
-                self._reporter.succeeded(Message(job.id, job.origin, b"", self._clock.now(), lineage_in(ours)))
+                message = Message(job.id, job.origin, job.data, self._clock.now(), lineage_in(ours))
+                if not self._reporter.succeeded(message):
+                    self._reporter.succeeded_by_hand(message)
             return succeeded(job=job, queue=queue, started_job_registry=started_job_registry)
 
         return handle_job_success
@@ -162,7 +166,7 @@ class RedriveRQ:
         letter = letter_of(message, (*before, failure), transport=self._transport, now=failure.at, reason=reason)
         self._write_only_in_horse()
         if self._reporter.died(replace(letter, foreign=self._worker is None)):
-            self._note(job, LETTER, letter.id.encode())  # a success resolves it, whoever requeues the job
+            self._note(job, DIED, b"1")  # a success resolves it, whoever requeues the job
 
     def _raised(self, job: Job, error: BaseException) -> Failure:
         fields, attempt = _fields(job), len(self._before(job)) + 1

@@ -3,6 +3,7 @@
     rq:job:{id}   data (compressed), description, origin, timeout, retries_left, meta, … and what we add:
                   redrive-letter, redrive-replay, …   by which a job that was sent back finds its letter
                   redrive-failures                    what went wrong in the attempts before this one
+                  redrive-died                        that it has died, and has a letter
 
 The body of the message is the data, as RQ's serializer made them. Every other field that a job is made anew from is a
 header, `rq-{field}`.
@@ -23,7 +24,8 @@ from redrive.untrusted import UNREADABLE
 
 FAILURES = "redrive-failures"
 LINEAGE = (LETTER, REPLAY, RETRIES, BY_HAND)
-OURS = (*LINEAGE, FAILURES)
+DIED = "redrive-died"
+OURS = (*LINEAGE, FAILURES, DIED)
 _PREFIX = "rq-"
 _PASSING = ("data", "status", "started_at", "ended_at", "last_heartbeat", "worker_name", "exc_info", "result")
 _MOST_ATTEMPTS, _LONGEST_TEXT, _MOST_FRAMES = 25, 500, 5

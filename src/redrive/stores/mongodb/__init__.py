@@ -11,6 +11,7 @@ from typing import Any
 from urllib.parse import parse_qsl, urlencode, urlsplit, urlunsplit
 
 from redrive.errors import ConfigError, MissingExtra
+from redrive.forensics.searchable import Searchable
 from redrive.stores.base import StoreFeatures
 from redrive.stores.shape import NATIVE, Shape
 
@@ -25,6 +26,7 @@ from redrive.stores.mongodb.documents import MongoDocuments
 from redrive.stores.mongodb.ledger import MongoLedger
 from redrive.stores.mongodb.letters import MongoLetters
 from redrive.stores.mongodb.numbers import Numbers
+from redrive.stores.mongodb.series import MongoSeries
 from redrive.stores.mongodb.versions import MongoVersions
 
 DATABASE, LETTERS = "redrive", "letters"
@@ -36,7 +38,7 @@ _PATIENCE = {"serverSelectionTimeoutMS": "5000", "connectTimeoutMS": "5000", "so
 class MongoStore:
     """Every claim and move is atomic in its document, so any number of processes may share the collections."""
 
-    features = StoreFeatures(durable=True, atomic_claims=True, shared=True, counted_groups=False)
+    features = StoreFeatures(durable=True, atomic_claims=True, shared=True, counted_groups=False, indexed_texts=True)
 
     def __init__(
         self,
@@ -51,12 +53,19 @@ class MongoStore:
         """On a client that somebody else made, and closes; `letters` is the collection that holds them, and `indexes`
         are those of the shape's own fields."""
         access, numbers = Access(client, database, letters, indexes), Numbers()
-        self.letters = MongoLetters(access, shape, numbers)
+        self.series = MongoSeries(access)
+        self.letters = MongoLetters(access, shape, numbers, self.series)
         self.versions = MongoVersions(access, self.letters)
         self.ledger = MongoLedger(access, self.letters, numbers)
         self.documents = MongoDocuments(access)
         self._access = access
         self._owns_client = owns_client
+
+    def search_as(self, searchable: Searchable) -> None:
+        self.letters.texts.search_as(searchable)
+
+    async def index_texts(self, most: int) -> int:
+        return await self.letters.texts.index(most)
 
     async def check(self) -> None:
         """Check by writing: a read can succeed where a full disk, or a set without a primary, would not."""

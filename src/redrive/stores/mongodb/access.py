@@ -39,6 +39,9 @@ class Access:
             self.ledger: Collection = place[f"{letters}_ledger"]
             self.replays: Collection = place[f"{letters}_replays"]
             self.documents: Collection = place[f"{letters}_documents"]
+            self.counted: Collection = place[f"{letters}_counted"]
+            self.texts: Collection = place[f"{letters}_texts"]
+            self.series: Collection = place[f"{letters}_series"]
         except InvalidName as error:
             raise ConfigError(f"MongoDB takes no such name of a database or collection: {error}") from error
         self._indexes = {**INDEXES, "letters": [*INDEXES["letters"], *indexes]}

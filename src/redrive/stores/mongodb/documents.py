@@ -40,10 +40,15 @@ class MongoDocuments:
             found = await self._collection.find_one({"_id": _name(kind, id)})
         return None if found is None else _document(kind, found)
 
-    async def list(self, kind: str, *, limit: int = 1000) -> Sequence[Document]:
-        of_kind = {"_id": {"$gte": _name(kind, ""), "$lt": kind + "\x01"}}
+    async def list(
+        self, kind: str, *, limit: int = 1000, after: str | None = None, ascending: bool = False
+    ) -> Sequence[Document]:
+        bounds = {"$gte": _name(kind, ""), "$lt": kind + "\x01"}
+        if after is not None:
+            bounds |= {"$gt": _name(kind, after)} if ascending else {"$lt": _name(kind, after)}
         with self._access.translated_errors():
-            found = await self._collection.find(of_kind).sort("_id", -1).limit(limit).to_list()
+            cursor = self._collection.find({"_id": bounds}).sort("_id", 1 if ascending else -1)
+            found = await cursor.limit(limit).to_list()
         return [_document(kind, document) for document in found]
 
     async def delete(self, kind: str, id: str, *, expect: int | None = None) -> bool:

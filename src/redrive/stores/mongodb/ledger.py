@@ -14,6 +14,7 @@ from pymongo.errors import DuplicateKeyError
 
 from redrive.clock import microseconds, moment
 from redrive.forensics.query import Query
+from redrive.model import LetterId
 from redrive.stores.base import REPLAYABLE, Cursor, Entry, EntryStatus
 from redrive.stores.mongodb.access import Access, Fields
 from redrive.stores.mongodb.letters import MongoLetters
@@ -62,6 +63,19 @@ class MongoLedger:
             for row in rows
         ]
         return entries, cursor_of(rows[-1]["created"], rows[-1]["seq"]) if rows and len(rows) == limit else None
+
+    async def of_letter(self, letter: LetterId, replays: Sequence[str]) -> Sequence[Entry]:
+        with self._access.translated_errors():
+            tokens = {await self._token(replay): replay for replay in replays}
+            ids = [{"frozen": token, "letter": letter} for token in tokens]
+            rows = await self._access.ledger.find({"_id": {"$in": ids}}).to_list()
+        found = {
+            tokens[row["frozen"]]: Entry(
+                tokens[row["frozen"]], letter, EntryStatus(row["status"]), moment(row["at"]), row["note"]
+            )
+            for row in rows
+        }
+        return [found[replay] for replay in replays if replay in found]
 
     async def mark(self, entries: Iterable[Entry]) -> None:
         with self._access.translated_errors():

@@ -9,15 +9,17 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import Counter
-from collections.abc import AsyncIterator, Collection, Iterable, Sequence
+from collections.abc import AsyncIterator, Collection, Iterable, Mapping, Sequence
 from datetime import datetime
+from functools import partial
 
 from bson.objectid import ObjectId
 from pymongo import ReplaceOne
 from pymongo.errors import BulkWriteError
 
 from redrive.clock import microseconds, moment
-from redrive.forensics.query import Query, matches
+from redrive.forensics.query import Query
+from redrive.forensics.series import buried, resolved
 from redrive.model import (
     Category,
     Letter,
@@ -30,14 +32,17 @@ from redrive.model import (
     rejoined,
     version_of,
 )
-from redrive.stores.base import AT_REST, MAY_BECOME, Cursor, Group, Page, Tally
+from redrive.stores.base import AT_REST, MAY_BECOME, Cursor, Group, GroupOrder, Hit, Page, Tally, hit_of
 from redrive.stores.mongodb.access import Access, Fields
 from redrive.stores.mongodb.bodies import Bodies
 from redrive.stores.mongodb.numbers import Numbers
 from redrive.stores.mongodb.query import beyond, cursor_of, is_counted, where
-from redrive.stores.mongodb.schema import COUNTS, read, written
+from redrive.stores.mongodb.schema import COUNTS, HAS_TENANT, read, written
+from redrive.stores.mongodb.series import MongoSeries
+from redrive.stores.mongodb.texts import Texts, unsearched
 from redrive.stores.mongodb.versions import drop_versions, keep_version
 from redrive.stores.rounds import by_id, rounds
+from redrive.stores.scoped import within
 from redrive.stores.shape import Shape
 
 _DUPLICATE = 11000
@@ -46,18 +51,22 @@ _IN_FLIGHT = [State.RETRYING.value, State.REPLAYING.value]
 _AT_REST = [state.value for state in AT_REST]
 _OVER = [State.RESOLVED.value, State.ARCHIVED.value]
 _PLACE = ("_store.created", "_store.seq")
+_OF_OTHERS = tuple(f"_store.{name}" for name in ("by", "parts", "body", "mark", "unsearched"))
+"""What names a letter's documents in other collections."""
 _URGENCY = [("_store.priority", 1), ("_store.due", 1), ("_store.seq", 1)]  # no time sorts before any time
 
 
 class MongoLetters:
     """Keeps letters as documents of the store's shape."""
 
-    def __init__(self, access: Access, shape: Shape, numbers: Numbers) -> None:
+    def __init__(self, access: Access, shape: Shape, numbers: Numbers, series: MongoSeries) -> None:
         self._access = access
+        self._series = series
         self._collection = access.letters
         self._shape = shape
         self._numbers = numbers
         self._bodies = Bodies(access.bodies)
+        self.texts = Texts(access, self)
 
     async def record(self, letters: Sequence[Letter]) -> None:
         """Insert the letters at once: as a rule all are new. Those that are known rejoin theirs."""
@@ -65,8 +74,10 @@ class MongoLetters:
             await self._access.ready()
             for some in rounds(letters, by_id):
                 known = await self._insert(some)
+                again, fresh = list[Letter](), [letter for letter in some if letter.id not in known]
                 if known:
-                    await self._rejoin({letter.id: letter for letter in some if letter.id in known})
+                    again = await self._rejoin({letter.id: letter for letter in some if letter.id in known})
+                await self._series.count(buried(fresh, again))
 
     async def get(self, id: LetterId) -> Letter | None:
         with self._access.translated_errors():
@@ -76,6 +87,12 @@ class MongoLetters:
     async def search(
         self, query: Query, *, after: Cursor | None = None, limit: int = 50, oldest_first: bool = False
     ) -> Page:
+        if query.text:
+            query = await self._within(query)
+            few = await self.texts.few(query)
+            if few is None:
+                return await self._looked_for(query, after, limit, oldest_first)
+            query = few
         condition = await self.where(query)
         if after is not None:
             condition = {"$and": [condition, beyond(after, oldest_first, _PLACE)]}
@@ -86,22 +103,42 @@ class MongoLetters:
         last = found[-1]["_store"] if found and len(found) == limit else None
         return Page(letters, None if last is None else cursor_of(last["created"], last["seq"]))
 
+    async def _looked_for(self, query: Query, after: Cursor | None, limit: int, oldest_first: bool) -> Page:
+        """A page of letters with a text that many have."""
+        ids, place = await self.texts.look(query, after, limit, oldest_first)
+        page = await self.search(Query(ids=tuple(ids)), limit=limit, oldest_first=oldest_first)
+        return Page(page.letters, place)
+
     async def count(self, query: Query) -> int:
         condition = await self.where(query)
         with self._access.translated_errors():
             return await self._collection.count_documents(condition)
 
-    async def groups(self, query: Query, *, limit: int = 50) -> Sequence[Group]:
+    async def groups(
+        self, query: Query, *, limit: int = 50, skip: int = 0, order: GroupOrder = GroupOrder.LETTERS
+    ) -> Sequence[Group]:
+        query = await self._within(query)
         condition = await self.where(query)
         options: Fields = {"hint": dict(COUNTS)} if is_counted(query) else {}
         with self._access.translated_errors():
             await self._access.ready()
-            cursor = await self._collection.aggregate(_groups_of(condition, limit), allowDiskUse=True, **options)
+            cursor = await self._collection.aggregate(
+                _groups_of(condition, limit, skip, order), allowDiskUse=True, **options
+            )
             rows = [row async for row in cursor]
             newest = await asyncio.gather(*(self._end_of(row["_id"], condition, -1) for row in rows))
             oldest = await asyncio.gather(*(self._end_of(row["_id"], condition, 1) for row in rows))
         ends = zip(rows, newest, oldest, strict=True)
         return [_group(row, last, first or last) for row, last, first in ends if last is not None]
+
+    async def tenants(self, groups: Sequence[str], *, most: int) -> Mapping[str, Hit]:
+        async def of(group: str) -> Hit:
+            return hit_of(await self._collection.distinct("_store.tenant", {"_store.group": group, **HAS_TENANT}), most)
+
+        with self._access.translated_errors():
+            await self._access.ready()
+            found = await asyncio.gather(*map(of, groups))
+        return dict(zip(groups, found, strict=True))
 
     async def _end_of(self, group: str, condition: Fields, way: int) -> Fields | None:
         """The fields of a group's newest letter, or of its oldest; None if its last one has just left."""
@@ -111,10 +148,13 @@ class MongoLetters:
         found = await self._collection.find_one(wanted, fields, sort=order)
         return None if found is None else dict(found["_store"])
 
-    async def tallies(self) -> Sequence[Tally]:
+    async def tallies(self, query: Query | None = None) -> Sequence[Tally]:
+        condition = await self.where(query or Query())
         kinds = {"source": "$_store.source", "state": "$_store.state", "category": "$_store.category"}
         with self._access.translated_errors():
-            cursor = await self._collection.aggregate([{"$group": {"_id": kinds, "count": {"$sum": 1}}}])
+            cursor = await self._collection.aggregate(
+                [{"$match": condition}, {"$group": {"_id": kinds, "count": {"$sum": 1}}}]
+            )
             rows = [(row["_id"], row["count"]) async for row in cursor]
         return [Tally(kind["source"], State(kind["state"]), Category(kind["category"]), n) for kind, n in rows]
 
@@ -149,7 +189,11 @@ class MongoLetters:
         if owner is not None:
             condition["_store.owner"] = owner
         with self._access.translated_errors():
-            moved = await self._change(list(dict.fromkeys(ids)), condition, _move(to, microseconds(now)), ("_id",))
+            fields = ("_store.source", "_store.category")
+            moved = await self._change(list(dict.fromkeys(ids)), condition, _move(to, microseconds(now)), fields)
+            if to is State.RESOLVED and State.RESOLVED not in expect:
+                kinds = [(document["_store"]["source"], document["_store"]["category"]) for document in moved]
+                await self._series.count(resolved(kinds, now))
         return [document["_id"] for document in moved]
 
     async def prune(self, query: Query, *, limit: int) -> Sequence[LetterId]:
@@ -158,22 +202,39 @@ class MongoLetters:
         with self._access.translated_errors():
             oldest = self._collection.find(condition, {"_id": 1}).sort([(field, 1) for field in _PLACE]).limit(limit)
             chosen = [document["_id"] async for document in oldest]
-            marked = await self._change(chosen, condition, [], ("_store.by", "_store.parts", "_store.body"))
+            marked = await self._change(chosen, condition, [], _OF_OTHERS)
             gone = await self._delete(marked)
             await self._bodies.drop(gone)
+            await self.texts.drop(gone)
             await drop_versions(self._access, [document["_id"] for document in gone])
         return [document["_id"] for document in gone]
 
     async def where(self, query: Query) -> Fields:
-        """The query as a filter. MongoDB finds no text within bytes: letters with the text are found here, by id."""
-        condition = where(query)
-        if query.text is None:
-            return condition
-        text = Query(text=query.text)
+        """The query as a filter: letters with a text are named by their ids."""
+        query = await self._within(query)
+        named = await self.texts.named(query) if query.text else query
+        return where(query if named is None else named)
+
+    async def _within(self, query: Query) -> Query:
+        return await within(query, partial(self._names, "source"), partial(self._names, "tenant"))
+
+    async def _names(self, kind: str) -> list[str]:
+        """Every source, or tenant, that has letters, from the index of them."""
+        field = f"_store.{kind}"
         with self._access.translated_errors():
-            cursor = self._collection.find(condition)
-            ids = [document["_id"] async for document in cursor if matches(text, await self._letter(document))]
-        return {"$and": [{"_id": {"$in": ids}}, condition]} if condition else {"_id": {"$in": ids}}
+            cursor = await self._collection.aggregate(
+                [{"$match": {field: {"$gte": ""}}}, {"$group": {"_id": f"${field}"}}]
+            )
+            return [str(row["_id"]) async for row in cursor]
+
+    async def unsearched(self, limit: int) -> list[tuple[str, Letter]]:
+        """Letters whose text is still to be made, with their marks."""
+        found = [document async for document in unsearched(self._access, limit)]
+        return [(document["_store"]["mark"], await self._letter(document)) for document in found]
+
+    def token(self) -> str:
+        """A token that no other change has."""
+        return self._numbers.token()
 
     async def _letter(self, document: Fields) -> Letter:
         return read(document, self._shape, await self._bodies.read(document))
@@ -196,22 +257,30 @@ class MongoLetters:
             documents = clashing
         return known
 
-    async def _rejoin(self, letters: dict[LetterId, Letter]) -> None:
-        """Join them to known letters; where somebody changed one meanwhile, it is read again."""
+    async def _rejoin(self, letters: dict[LetterId, Letter]) -> list[Letter]:
+        """Join them to known letters; where somebody changed one meanwhile, it is read again. Returns those that died
+        anew, as they are now."""
+        joined: list[Letter] = []
         while letters:
             by = self._numbers.token()
             found = {known["_id"]: known async for known in self._collection.find({"_id": {"$in": list(letters)}})}
             changed: dict[LetterId, Fields] = {}
+            after: dict[LetterId, Letter] = {}
             for id, document in found.items():
                 old = await self._letter(document)
                 new = rejoined(old, letters[id])
                 if new is not None:
+                    after[id] = new
                     changed[id] = await self._written_over(document, old, new, by)
             mine = await self._replace(found, changed, by)
-            known = await self._insert([letter for id, letter in letters.items() if id not in found])  # pruned since
+            gone = [letter for id, letter in letters.items() if id not in found]  # pruned since
+            known = await self._insert(gone)
+            joined += [letter for id, letter in after.items() if id in mine]
+            joined += [letter for letter in gone if letter.id not in known]
             letters = {
                 id: letter for id, letter in letters.items() if id in known or (id in changed and id not in mine)
             }
+        return joined
 
     async def edit(self, revisions: Sequence[Revision]) -> Sequence[LetterId]:
         """Edit letters; where somebody changed one meanwhile, it is read again."""
@@ -259,6 +328,7 @@ class MongoLetters:
         written = self._collection.find({"_id": {"$in": list(new)}, "_store.by": by}, {"_id": 1})
         mine = {document["_id"] async for document in written}
         await self._bodies.drop([old[id] if id in mine else new[id] for id in new])
+        await self.texts.drop([old[id] for id in new if id in mine])
         return mine
 
     async def _written(self, letter: Letter, seq: ObjectId, by: str) -> Fields:
@@ -389,7 +459,10 @@ def _archived_from() -> Fields:
     return {"$switch": {"branches": ways, "default": "$_store.state"}}
 
 
-def _groups_of(condition: Fields, limit: int) -> list[Fields]:
+_ORDERS = {GroupOrder.LETTERS: "count", GroupOrder.LAST_SEEN: "last", GroupOrder.FIRST_SEEN: "first"}
+
+
+def _groups_of(condition: Fields, limit: int, skip: int, order: GroupOrder) -> list[Fields]:
     """The aggregation of groups: by group, state and source, then by group."""
     kinds = ("group", "state", "source")
     return [
@@ -411,7 +484,8 @@ def _groups_of(condition: Fields, limit: int) -> list[Fields]:
                 "last": {"$max": "$last"},
             }
         },
-        {"$sort": {"count": -1, "_id": 1}},
+        {"$sort": {_ORDERS[order]: -1, "_id": 1}},
+        {"$skip": skip},
         {"$limit": limit},
     ]
 

@@ -43,6 +43,7 @@ _CONDITIONS: dict[str, Callable[[Any], dict[str, Any]]] = {
     "categories": _among("_store.category"),
     "groups": _among("_store.group"),
     "tenants": _among("_store.tenant"),
+    "parents": _among("_store.depends"),
     "transports": _among("_store.transport"),
     "error_type": lambda wanted: {"_store.error_type": {"$in": _names(wanted)}},
     "code": lambda wanted: {"_store.code": wanted},
@@ -54,7 +55,7 @@ _CONDITIONS: dict[str, Callable[[Any], dict[str, Any]]] = {
     "expired": _compared("_store.expires", "$lt"),
     "owner": lambda wanted: {"_store.owner": wanted},
 }
-"""Every filter but `text`: bytes in the middle of a body are not MongoDB's to find (letters.py)."""
+"""Every filter but `text`: letters with a text are named by their ids (texts.py)."""
 
 
 _COUNTED = ("groups", "states", "sources")

@@ -4,6 +4,9 @@
     …         the fields of the store's shape; in Redrive's own shape `letter` holds it all, as msgpack
     _store    what is searched, and what changes after the letter was written
 
+`_store.mark` stays when a letter is claimed or moved, and changes with what is written of it; `_store.unsearched` is
+there until its text is made (texts.py).
+
 `_store.apart` names fields whose value another document had already in a unique index of the shape: ours has the
 letter's id behind it, and the other stays as it is.
 
@@ -37,6 +40,8 @@ def _index(*fields: str, sparse: bool = False) -> IndexModel:
     return IndexModel([(field, 1) for field in fields], sparse=sparse)
 
 
+HAS_TENANT = {"_store.tenant": {"$exists": True}}
+"""Of an index that is read for tenants alone, and of the question that it answers."""
 COUNTED = ("group", "state", "source", "first", "last")
 """An index of these answers for groups by itself: no letter is read to be counted."""
 COUNTS = [(f"_store.{name}", 1) for name in COUNTED]
@@ -49,14 +54,22 @@ INDEXES: dict[str, Sequence[IndexModel]] = {
         IndexModel(COUNTS),
         _index(*_PLACE),
         _index("_store.message"),
+        IndexModel([("_store.group", 1), ("_store.tenant", 1)], partialFilterExpression=HAS_TENANT),
+        _index("_store.depends", sparse=True),
         _index("_store.due", sparse=True),
         _index("_store.owner", sparse=True),
         _index("_store.lease", sparse=True),
         _index("_store.expires", sparse=True),
         _index("_store.tenant", *_PLACE, sparse=True),
+        _index("_store.unsearched", sparse=True),
     ],
+    "texts": [_index("pieces")],
     "bodies": [_index("letter")],
     "versions": [_index("letter")],
+    "series": [
+        IndexModel([(name, 1) for name in ("step", "group", "at", "source", "category", "outcome")], unique=True),
+        _index("step", "at"),
+    ],
     "ledger": [_index("frozen", "created", "seq"), _index("frozen", "status", "created", "seq")],
 }
 
@@ -68,6 +81,8 @@ def written(letter: Letter, shape: Shape, seq: ObjectId, by: str, parts: int) ->
     store = {
         "seq": seq,
         "by": by,
+        "mark": by,
+        "unsearched": seq,
         "state": letter.state.value,
         "category": last.category.value,
         "source": message.source,

@@ -6,6 +6,7 @@ from datetime import timedelta
 from typing import TYPE_CHECKING
 
 from redrive.clock import Clock, SystemClock
+from redrive.forensics.searchable import Searchable
 from redrive.stores.base import StoreFeatures
 from redrive.stores.opensearch.access import Access
 from redrive.stores.opensearch.address import DEFAULT_INDEX, DEFAULT_TIMEOUT, connected
@@ -15,6 +16,7 @@ from redrive.stores.opensearch.health import Health, health_of
 from redrive.stores.opensearch.ledger import OpenSearchLedger
 from redrive.stores.opensearch.letters import OpenSearchLetters
 from redrive.stores.opensearch.schema import Schema
+from redrive.stores.opensearch.series import OpenSearchSeries
 from redrive.stores.opensearch.versions import OpenSearchVersions
 from redrive.stores.shape import NATIVE, Shape
 
@@ -23,14 +25,15 @@ if TYPE_CHECKING:
 
 
 class OpenSearchStore:
-    """Letters are in `index`, the rest in `index-ledger` and `index-documents`; all are made when first needed.
+    """Letters are in `index`, the rest in `index-ledger`, `index-documents` and `index-series`; all are made when first
+    needed.
 
     The client may be a blocking one, which is asked in threads. It is the caller's: closing the store leaves it open,
     unless `owned`. How long one request may take is the client's; `timeout` is how long an index that no node serves
     yet is waited for.
     """
 
-    features = StoreFeatures(durable=True, atomic_claims=True, shared=True, counted_groups=False)
+    features = StoreFeatures(durable=True, atomic_claims=True, shared=True, counted_groups=False, indexed_texts=True)
 
     def __init__(
         self,
@@ -47,11 +50,18 @@ class OpenSearchStore:
         self._access = Access(awaited(client), clock or SystemClock(), timeout)
         schema = Schema(self._access, index, shape, shards, replicas)
         self.documents = OpenSearchDocuments(self._access, schema)
-        self.letters = OpenSearchLetters(self._access, schema, shape)
+        self.series = OpenSearchSeries(self._access, schema)
+        self.letters = OpenSearchLetters(self._access, schema, shape, self.series)
         self.versions = OpenSearchVersions(self._access, schema.documents, self.letters)
         self.ledger = OpenSearchLedger(self._access, schema, self.letters, self.documents)
         self._schema = schema
         self._owned = owned
+
+    def search_as(self, searchable: Searchable) -> None:
+        self.letters.texts.search_as(searchable)
+
+    async def index_texts(self, most: int) -> int:
+        return await self.letters.texts.index(most)
 
     async def check(self) -> None:
         """Check by trying to write, if there is an index: a read can succeed where a full disk would not."""

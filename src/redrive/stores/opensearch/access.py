@@ -52,6 +52,7 @@ class Op(StrEnum):
 
     CREATE = "create"  # only if there is none
     INDEX = "index"  # over what was read
+    UPDATE = "update"  # these fields of it
     DELETE = "delete"
 
 

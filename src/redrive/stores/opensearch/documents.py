@@ -42,11 +42,14 @@ class OpenSearchDocuments:
         found = await self._read(kind, id)
         return None if found is None else _document(found)
 
-    async def list(self, kind: str, *, limit: int = 1000) -> Sequence[Document]:
+    async def list(
+        self, kind: str, *, limit: int = 1000, after: str | None = None, ascending: bool = False
+    ) -> Sequence[Document]:
         await self._schema.ready()
         await self._access.refresh(self._index)
-        body = {"query": {"term": {"kind": kind}}, "sort": [{"id": "desc"}]}
-        pages = self._access.pages(self._index, body, size=_PAGE, limit=limit)
+        body = {"query": {"term": {"kind": kind}}, "sort": [{"id": "asc" if ascending else "desc"}]}
+        place = None if after is None else [after]
+        pages = self._access.pages(self._index, body, size=_PAGE, limit=limit, after=place)
         return [_document(hit) async for hits in pages for hit in hits]
 
     async def delete(self, kind: str, id: str, *, expect: int | None = None) -> bool:

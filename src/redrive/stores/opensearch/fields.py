@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from base64 import b64encode
+from base64 import b64decode
 from collections.abc import Callable
 from datetime import datetime
 from functools import partial
@@ -15,10 +15,10 @@ from msgspec import Struct
 from redrive.clock import microseconds
 from redrive.model import Letter
 from redrive.stores.opensearch.access import Action, Json, Op, Version
+from redrive.stores.pieces import pieces
 from redrive.stores.shape import Shape, dumped, loaded
 
 _LONGEST = 2000  # characters of what is compared as a whole; the cluster refuses more than 32 KB
-_APART = "\u0100"  # between texts: no byte becomes it
 _encode = msgspec.json.Encoder().encode
 
 
@@ -41,7 +41,6 @@ class Fields(Struct, frozen=True, omit_defaults=True, gc=False, kw_only=True):
     updated_at: int
     first_at: int
     last_at: int
-    text: str
     tenant: str | None = None
     code: str | None = None
     first_version: str | None = None
@@ -53,7 +52,21 @@ class Fields(Struct, frozen=True, omit_defaults=True, gc=False, kw_only=True):
     replay: str | None = None
     depends_on: tuple[str, ...] = ()
     version: int = 0  # of its message; the older ones are documents
+    shown: str | None = None
+    pieces: tuple[str, ...] | None = None
+    shown_by: str | None = None
     shape: Any = None
+
+
+class Shown(Struct, frozen=True, gc=False):
+    """What is shown of a letter, as it is kept, and by which rules it was made."""
+
+    value: str
+    rules: str
+
+    @property
+    def text(self) -> str:
+        return b64decode(self.value).decode()
 
 
 class Held(Struct, frozen=True, gc=False):
@@ -62,9 +75,10 @@ class Held(Struct, frozen=True, gc=False):
     letter: Letter
     arrival: int
     version: Version
+    shown: Shown | None = None
 
 
-def fields_of(letter: Letter, arrival: int, shape: Any = None) -> Fields:
+def fields_of(letter: Letter, arrival: int, shape: Any = None, shown: Shown | None = None) -> Fields:
     message, last = letter.message, letter.failures[-1]
     return Fields(
         id=letter.id,
@@ -83,7 +97,6 @@ def fields_of(letter: Letter, arrival: int, shape: Any = None) -> Fields:
         updated_at=microseconds(letter.updated_at),
         first_at=microseconds(letter.failures[0].at),
         last_at=microseconds(last.at),
-        text=_text(letter),
         tenant=None if message.tenant is None else whole(message.tenant),
         code=None if last.code is None else whole(last.code),
         first_version=letter.failures[0].version or None,
@@ -95,35 +108,48 @@ def fields_of(letter: Letter, arrival: int, shape: Any = None) -> Fields:
         replay=None if letter.replay is None else whole(letter.replay),
         depends_on=tuple(map(whole, letter.depends_on)),
         version=letter.version,
+        shown=None if shown is None else shown.value,
+        pieces=None if shown is None else tuple(pieces(shown.text)),
+        shown_by=None if shown is None else shown.rules,
         shape=shape,
     )
 
 
 def create(letter: Letter, arrival: int, shape: Shape) -> Action:
     """The write of a new letter."""
-    return _action(Op.CREATE, letter, arrival, shape, None)
+    return _action(Op.CREATE, letter, arrival, shape)
 
 
 def replacement(held: Held, letter: Letter, shape: Shape) -> Action:
     """The write of that letter over what was read, in all its fields: who reads the index by hand sees it, too."""
-    return _action(Op.INDEX, letter, held.arrival, shape, held.version)
+    same = (letter.message, letter.failures) == (held.letter.message, held.letter.failures)
+    return _action(Op.INDEX, letter, held.arrival, shape, held.version, held.shown if same else None)
 
 
-def _action(op: Op, letter: Letter, arrival: int, shape: Shape, version: Version | None) -> Action:
-    simpler = tuple(partial(_source, letter, arrival, form) for form in getattr(shape, "simpler", ()))
-    return Action(op, letter.id, _source(letter, arrival, partial(dumped, shape)), version, simpler)
+def _action(
+    op: Op, letter: Letter, arrival: int, shape: Shape, version: Version | None = None, shown: Shown | None = None
+) -> Action:
+    forms = [partial(dumped, shape), *getattr(shape, "simpler", ())]
+    first, *simpler = [partial(_source, letter, arrival, shown, form) for form in forms]
+    return Action(op, letter.id, first(), version, tuple(simpler))
 
 
-def _source(letter: Letter, arrival: int, dump: Callable[[Letter], Json]) -> bytes:
+def _source(letter: Letter, arrival: int, shown: Shown | None, dump: Callable[[Letter], Json]) -> bytes:
     document = dump(letter)
-    document["redrive"] = fields_of(letter, arrival, document.get("redrive"))
+    document["redrive"] = fields_of(letter, arrival, document.get("redrive"), shown)
     return _encode(document)
 
 
 def held(hit: Json, shape: Shape) -> Held:
     """The letter of a hit, or of a document that was read."""
-    arrival = hit["_source"]["redrive"]["arrival"]
-    return Held(letter_in(hit, shape), arrival, (hit["_seq_no"], hit["_primary_term"]))
+    ours = hit["_source"]["redrive"]
+    shown = Shown(ours["shown"], ours["shown_by"]) if ours.get("shown_by") else None
+    return Held(letter_in(hit, shape), ours["arrival"], (hit["_seq_no"], hit["_primary_term"]), shown)
+
+
+def shown_in(hit: Json) -> str:
+    """What is shown of the letter of a hit, as searches look into it."""
+    return b64decode(hit["_source"]["redrive"].get("shown", "")).decode()
 
 
 def letter_in(hit: Json, shape: Shape) -> Letter:
@@ -140,19 +166,6 @@ def whole(text: str) -> str:
     if len(text) <= _LONGEST:
         return text
     return f"{text[:_LONGEST]}…{blake2b(text.encode(), digest_size=16).hexdigest()}"
-
-
-def needle(text: str) -> str:
-    """The text to look for in `text`: its bytes as characters, ASCII letters in lower case."""
-    return text.encode("utf-8", "replace").lower().decode("latin-1")
-
-
-def _text(letter: Letter) -> str:
-    """The bytes of all that Query.text looks into, as characters, in lower case."""
-    message, last = letter.message, letter.failures[-1]
-    strings = (message.id, message.correlation_id or "", last.type, last.message)
-    parts = [*(text.encode("utf-8", "replace") for text in strings), message.key or b"", message.body]
-    return b64encode(_APART.join([part.lower().decode("latin-1") for part in parts]).encode()).decode()
 
 
 def _micros(at: datetime | None) -> int | None:

@@ -67,6 +67,12 @@ class OpenSearchLedger:
         entries = [_entry(replay, hit["_source"]) for hit in hits]
         return entries, str(hits[-1]["sort"][0]) if hits and len(hits) == limit else None
 
+    async def of_letter(self, letter: LetterId, replays: Sequence[str]) -> Sequence[Entry]:
+        keys = {_key(await self._freeze_of(replay) or replay, letter): replay for replay in replays}
+        hits = await self._access.read(self._index, list(keys)) if keys else []
+        found = {keys[hit["_id"]]: _entry(keys[hit["_id"]], hit["_source"]) for hit in hits if "_source" in hit}
+        return [found[replay] for replay in replays if replay in found]
+
     async def mark(self, entries: Iterable[Entry]) -> None:
         for some in rounds(list(entries), lambda entry: (entry.replay, entry.letter)):
             left = list(some)

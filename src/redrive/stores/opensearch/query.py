@@ -13,7 +13,7 @@ from redrive.forensics.query import Query, is_short
 from redrive.model import Owner, State
 from redrive.stores.base import MAY_BECOME, Cursor
 from redrive.stores.opensearch.access import Json
-from redrive.stores.opensearch.fields import needle, whole
+from redrive.stores.opensearch.fields import whole
 
 _MOST_TERMS = 65_536  # of one clause
 _LONGEST_NAME = 1000
@@ -25,6 +25,7 @@ _TERMS = {
     "categories": "category",
     "groups": "group",
     "tenants": "tenant",
+    "parents": "depends_on",
     "transports": "transport",
     "code": "code",
     "owner": "owner",
@@ -35,10 +36,6 @@ _RANGES = {
     "due": ("next_retry_at", "lte"),
     "expired": ("expires_at", "lt"),
 }
-_HAS_TEXT = """
-def text = doc['redrive.text'];
-return text.size() > 0 && text.get(0).utf8ToString().contains(params.needle);
-"""
 _CURSOR = re.compile(r"(-?\d{1,18})\.(\d{1,19})\.([a-z2-7]{16})", re.ASCII)
 _WILD, _ESCAPED = re.compile(r"[\\*?]"), r"\\\g<0>"
 _LARGEST = (1 << 63) - 1
@@ -94,7 +91,7 @@ def position(cursor: Cursor) -> list[Any]:
 def _clauses(query: Query) -> Iterator[Json]:
     for name in query.__struct_fields__:
         value = getattr(query, name)
-        if value is None:
+        if value is None or name == "text":  # which is looked for in texts.py
             continue
         if name in _TERMS:
             yield among(_TERMS[name], (value,) if isinstance(value, str) else value)
@@ -110,11 +107,6 @@ def _exists(field: str) -> Json:
 
 def _range(field: str, side: str, value: datetime) -> Json:
     return {"range": {f"redrive.{field}": {side: microseconds(value)}}}
-
-
-def _has_text(text: str) -> Iterator[Json]:
-    if text:
-        yield {"script": {"script": {"source": _HAS_TEXT, "params": {"needle": needle(text)}}}}
 
 
 def _called(error_type: str) -> Iterator[Json]:
@@ -141,7 +133,6 @@ def _lapsed(when: datetime) -> Iterator[Json]:
 _SPECIAL: dict[str, Callable[[Any], Iterator[Json]]] = {
     "id_prefix": lambda prefix: iter([{"prefix": {"redrive.id": prefix}}]),
     "error_type": _called,
-    "text": _has_text,
     "scheduled": _scheduled,
     "lapsed": _lapsed,
 }

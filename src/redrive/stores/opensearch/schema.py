@@ -24,7 +24,9 @@ LETTER: Json = {
     **dict.fromkeys(("first_at", "last_at"), _LONG),  # of its failures
     **dict.fromkeys(("priority", "arrival", "version"), _LONG),
     **dict.fromkeys(("error_message", "first_version", "last_version"), _KEPT),  # for groups, which show one
-    "text": {"type": "binary", "doc_values": True},  # what Query.text looks into, see fields.py
+    "shown": {"type": "binary", "doc_values": True},  # what Query.text looks into, see texts.py
+    "pieces": {"type": "keyword", "doc_values": False},
+    "shown_by": _KEYWORD,
     "shape": _UNSEARCHED,  # what the shape itself keeps under `redrive`
 }
 LINE: Json = {
@@ -41,17 +43,23 @@ _HOLDS: dict[str, frozenset[str]] = {
     "object": frozenset({"object", "object (not searched)", "flat_object", "nested"}),
     "object (not searched)": frozenset({"object", "object (not searched)", "flat_object", "nested"}),
 }
+BUCKET: Json = {
+    **dict.fromkeys(("kind", "batch", "group", "source", "category", "outcome"), _KEYWORD),
+    **dict.fromkeys(("step", "at", "count"), _LONG),
+    "counts": _KEPT,  # of a batch that is not summed up yet
+}
 DOCUMENT: Json = {**dict.fromkeys(("kind", "id"), _KEYWORD), "version": _LONG, "body": _UNSEARCHED}
 
 
 class Schema:
-    """The three indexes of a store, made and looked at once, when they are first needed."""
+    """The indexes of a store, made and looked at once, when they are first needed."""
 
     def __init__(self, access: Access, index: str, shape: Shape, shards: int, replicas: int | None) -> None:
         self.letters = index
         self.ledger = f"{index}-ledger"
         self.documents = f"{index}-documents"
-        self.all = (self.letters, self.ledger, self.documents)
+        self.series = f"{index}-series"
+        self.all = (self.letters, self.ledger, self.documents, self.series)
         self._access = access
         copies: Json = {"auto_expand_replicas": "0-1"} if replicas is None else {"number_of_replicas": replicas}
         self._settings: Json = {"number_of_shards": shards, **copies}
@@ -59,6 +67,7 @@ class Schema:
             self.letters: {**getattr(shape, "mapping", {}), "redrive": {"properties": LETTER}},
             self.ledger: LINE,
             self.documents: DOCUMENT,
+            self.series: BUCKET,
         }
         self._options: dict[str, Json] = {self.letters: getattr(shape, "mapping_options", {})}
         self._lock = asyncio.Lock()

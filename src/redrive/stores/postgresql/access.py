@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import partial
 from typing import Any, TypeVar
 
 from redrive.drivers.postgresql.link import Link, Work
 from redrive.drivers.postgresql.migrations import Migrations
 from redrive.errors import StoreUnavailable
+from redrive.forensics.query import Query
+from redrive.stores.postgresql.codec import unclean
+from redrive.stores.scoped import within
 
 T = TypeVar("T")
 _HERE = "redrive.stores.postgresql"
@@ -20,7 +24,6 @@ class Access:
 
     def __init__(self, url: str) -> None:
         self.link = Link(url, migrations=TABLES, unavailable=StoreUnavailable)
-        self._has_text_index: bool | None = None
 
     @property
     def schema(self) -> str:
@@ -31,13 +34,7 @@ class Access:
         statement = self.link.sql(_HERE, name)
         for part, text in parts.items():
             statement = statement.replace(f"{{{part}}}", text)
-        return statement
-
-    async def has_text_index(self) -> bool:
-        """Whether somebody has made an index of texts; asked once."""
-        if self._has_text_index is None:
-            self._has_text_index = bool(await self.fetch(self.sql("text_index"), {"schema": self.schema}))
-        return self._has_text_index
+        return statement.replace("{schema}", self.schema)  # which a part may name, too
 
     async def run(self, work: Work[T]) -> T:
         return await self.link.run(work)
@@ -55,3 +52,10 @@ class Access:
         self, statement: str, parameters: Mapping[str, Any], *, patience: float | None = None
     ) -> list[tuple[Any, ...]]:
         return await self.link.fetch(statement, parameters, patience=patience)
+
+    async def within(self, query: Query) -> Query:
+        """The query with its scope as sources and tenants."""
+        return await within(query, partial(self._names, "sources"), partial(self._names, "tenants"))
+
+    async def _names(self, kind: str) -> list[str]:
+        return [unclean(name) for (name,) in await self.fetch(self.sql(kind), {})]

@@ -1,8 +1,7 @@
 """A letter as a row, and a row as a letter.
 
 PostgreSQL's text holds every character but NUL and halves of surrogate pairs, and a message may carry those. What is
-compared is written with escapes then. What is searched is split: UTF-8 is searched as text, anything else (`odd`) byte
-by byte, a character for each. The letter itself is in `document` and `body`, which are bytes.
+compared is written with escapes then. The letter itself is in `document` and `body`, which are bytes.
 """
 
 from __future__ import annotations
@@ -35,7 +34,6 @@ INSERTED = {
     "priority": "int8",
     "retries": "int8",
     "resends": "int8",
-    "is_text": "bool",
     "owner": "text",
     "transport": "text",
     "tenant": "text",
@@ -46,8 +44,6 @@ INSERTED = {
     "replay": "text",
     "archived_from": "text",
     "depends_on": "text[]",
-    "searched": "text",
-    "odd": "text",
     "body": "bytea",
     "document": "bytea",
 }
@@ -59,8 +55,6 @@ _READ = (
 COLUMNS = ", ".join(f"l.{name}" for name in _READ)
 """The columns that are read, of a table that is called `l`."""
 
-_BORDER, _ODD_BORDER, _ODD_NUL = "\uffff", "\u0101", "\u0100"
-_BORDER_BYTES = _BORDER.encode()
 _UNFIT = re.compile("[\0\x1a\ud800-\udfff]")
 _ESCAPED = re.compile("\x1a([0-9a-f]{4})")
 _LONGEST_KEY = 300  # characters; an entry of an index has 2,700 bytes at most
@@ -86,10 +80,8 @@ def keyed(text: str) -> str:
 
 
 def row_of(letter: Letter, shape: Shape) -> Row:
-    """The values of INSERTED. The body has a column of its own, so that it can be searched; it is not written twice."""
+    """The values of INSERTED. The body has a column of its own; it is not written twice."""
     message, last = letter.message, letter.failures[-1]
-    is_text = _is_text(message.body)
-    searched, odd = _searched(letter, is_text)
     texts = _texts(letter)
     if not _are_plain(texts):
         texts = [None if text is None else write(text) for text, write in zip(texts, _WRITES, strict=True)]
@@ -108,7 +100,6 @@ def row_of(letter: Letter, shape: Shape) -> Row:
         min(max(message.priority, _SMALLEST), _LARGEST),
         letter.retries,
         letter.resends,
-        is_text,
         owner,
         transport,
         tenant,
@@ -119,8 +110,6 @@ def row_of(letter: Letter, shape: Shape) -> Row:
         replay,
         letter.archived_from and letter.archived_from.value,
         cleaned_all(letter.depends_on) or None,
-        searched,
-        odd,
         message.body,
         encoded(shape, replace(letter, message=replace(message, body=b""))),
     )
@@ -158,50 +147,6 @@ def letter_of(row: Row, shape: Shape) -> Letter:
         replay=None if replay is None else unclean(replay),
         archived_from=archived_from and State(archived_from),
     )
-
-
-def needles(text: str) -> tuple[str | None, str]:
-    """What to look for in texts (None: none of them can have it), and in what is odd."""
-    raw = text.encode("utf-8", "replace").lower()
-    return raw.decode() if _fits(raw) else None, _odd(raw)
-
-
-def _searched(letter: Letter, is_text: bool) -> tuple[str, str | None]:
-    """What is UTF-8 of id, correlation id, error and key; and what is not, of these and of the body."""
-    message, last = letter.message, letter.failures[-1]
-    texts = (message.id, message.correlation_id or "", last.type, last.message)
-    raws = [text.encode("utf-8", "replace") for text in texts]
-    if message.key:
-        raws.append(message.key)
-    joined = _BORDER_BYTES.join(raws)
-    if is_text and b"\0" not in joined and joined.count(_BORDER_BYTES) == len(raws) - 1:
-        try:
-            return joined.lower().decode(), None  # as a rule
-        except UnicodeDecodeError:
-            pass
-    odd = [raw for raw in raws if not _is_text(raw)] + ([] if is_text else [message.body])
-    fitting = _BORDER_BYTES.join(raw for raw in raws if _is_text(raw))
-    return fitting.lower().decode(), _ODD_BORDER.join(_odd(raw.lower()) for raw in odd)
-
-
-def _is_text(raw: bytes) -> bool:
-    if raw.isascii():
-        return b"\0" not in raw
-    if not _fits(raw):
-        return False
-    try:
-        raw.decode()
-    except UnicodeDecodeError:
-        return False
-    return True
-
-
-def _fits(raw: bytes) -> bool:
-    return b"\0" not in raw and _BORDER_BYTES not in raw
-
-
-def _odd(raw: bytes) -> str:
-    return raw.decode("latin-1").replace("\0", _ODD_NUL)
 
 
 def cleaned_all(texts: Iterable[str]) -> list[str]:

@@ -29,9 +29,14 @@ class PostgresDocuments:
         found = await self._access.fetch(self._access.sql("document"), named)
         return Document(kind, id, found[0][0], msgspec.json.decode(found[0][1])) if found else None
 
-    async def list(self, kind: str, *, limit: int = 1000) -> Sequence[Document]:
-        parameters = {"kind": clean(kind), "limit": limit}
-        found = await self._access.fetch(self._access.sql("documents"), parameters)
+    async def list(
+        self, kind: str, *, limit: int = 1000, after: str | None = None, ascending: bool = False
+    ) -> Sequence[Document]:
+        parameters = {"kind": clean(kind), "limit": limit, "after": clean(after or "")}
+        statement = self._access.sql(
+            "documents_up" if ascending else "documents" if after is None else "documents_down"
+        )
+        found = await self._access.fetch(statement, parameters)
         return [Document(kind, unclean(id), version, msgspec.json.decode(body)) for id, version, body in found]
 
     async def delete(self, kind: str, id: str, *, expect: int | None = None) -> bool:

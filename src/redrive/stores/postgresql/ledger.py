@@ -9,9 +9,11 @@ from redrive.clock import microseconds, moment
 from redrive.drivers.postgresql.link import rows
 from redrive.drivers.postgresql.pool import Connection
 from redrive.forensics.query import Query
+from redrive.model import LetterId
 from redrive.stores.base import Cursor, Entry, EntryStatus, number_in
 from redrive.stores.postgresql.access import Access
 from redrive.stores.postgresql.codec import clean, unclean
+from redrive.stores.postgresql.letters import PostgresLetters
 from redrive.stores.postgresql.query import where
 from redrive.stores.rounds import rounds
 
@@ -21,11 +23,12 @@ _FREEZING = 3600.0  # seconds: a million letters take ten
 class PostgresLedger:
     """Keeps the lines of every replay."""
 
-    def __init__(self, access: Access) -> None:
+    def __init__(self, access: Access, letters: PostgresLetters) -> None:
         self._access = access
+        self._letters = letters
 
     async def freeze(self, replay: str, query: Query, *, now: datetime) -> int:
-        condition = where(query)
+        condition = where(await self._letters.plain(query))
         parameters = {**condition.parameters, "replay": clean(replay), "now": microseconds(now)}
 
         async def work(connection: Connection) -> int:
@@ -48,6 +51,15 @@ class PostgresLedger:
             for _, letter, status, at, note in found
         ]
         return entries, str(found[-1][0]) if len(found) == limit else None
+
+    async def of_letter(self, letter: LetterId, replays: Sequence[str]) -> Sequence[Entry]:
+        asked = {"letter": clean(letter), "replays": [clean(replay) for replay in replays]}
+        rows = await self._access.fetch(self._access.sql("of_letter"), asked)
+        found = {
+            unclean(replay): Entry(unclean(replay), letter, EntryStatus(status), moment(at), unclean(note))
+            for replay, status, at, note in rows
+        }
+        return [found[replay] for replay in replays if replay in found]
 
     async def mark(self, entries: Iterable[Entry]) -> None:
         batches = rounds(list(entries), lambda entry: (entry.replay, entry.letter))

@@ -14,8 +14,9 @@ from redrive.clock import microseconds, moment
 from redrive.drivers.postgresql.link import copy, rows
 from redrive.drivers.postgresql.pool import Connection
 from redrive.forensics.query import Query
+from redrive.forensics.series import buried, resolved
 from redrive.model import Category, Letter, LetterId, Owner, Revision, State, edited, rejoined, version_of
-from redrive.stores.base import AT_REST, MAY_BECOME, Cursor, Group, Page, Tally
+from redrive.stores.base import AT_REST, MAY_BECOME, Cursor, Group, GroupOrder, Hit, Page, Tally, hit_of, sorted_groups
 from redrive.stores.postgresql.access import Access
 from redrive.stores.postgresql.codec import (
     COLUMNS,
@@ -29,14 +30,30 @@ from redrive.stores.postgresql.codec import (
     unclean,
 )
 from redrive.stores.postgresql.query import Condition, beyond, cursor_of, in_order, is_counted, where
+from redrive.stores.postgresql.series import PostgresSeries
+from redrive.stores.postgresql.texts import Texts
 from redrive.stores.postgresql.versions import version_row
 from redrive.stores.rounds import by_id, rounds
+from redrive.stores.scoped import groups_within
 from redrive.stores.shape import Shape, decoded
 
 _AT_ONCE = -(1 << 63)
 _TYPES = list(INSERTED.values())
 _NAMES = ", ".join(INSERTED)
 _VALUES = ", ".join(f"%({name})s" for name in INSERTED)
+
+_GROUP_ORDERS = {
+    "groups": {
+        GroupOrder.LETTERS: "2",
+        GroupOrder.LAST_SEEN: "max(l.last_at)",
+        GroupOrder.FIRST_SEEN: "min(l.first_at)",
+    },
+    "groups_scan": {
+        GroupOrder.LETTERS: "c.count",
+        GroupOrder.LAST_SEEN: "max(t.last_at)",
+        GroupOrder.FIRST_SEEN: "min(t.first_at)",
+    },
+}
 
 
 class _Overtaken(Exception):
@@ -46,9 +63,11 @@ class _Overtaken(Exception):
 class PostgresLetters:
     """Keeps letters in a table, with what is searched in columns and the rest in the store's shape."""
 
-    def __init__(self, access: Access, shape: Shape) -> None:
+    def __init__(self, access: Access, shape: Shape, series: PostgresSeries) -> None:
         self._access = access
+        self._series = series
         self._shape = shape
+        self.texts = Texts(access, self)
 
     async def record(self, letters: Sequence[Letter]) -> None:
         """Record in one transaction: as a rule all are new, and are copied in. Those that are known rejoin theirs."""
@@ -68,8 +87,13 @@ class PostgresLetters:
     async def search(
         self, query: Query, *, after: Cursor | None = None, limit: int = 50, oldest_first: bool = False
     ) -> Page:
+        query = await self.plain(query)
+        if query.text:
+            ids, behind = await self.texts.look(query, after, limit, oldest_first)
+            page = await self.search(Query(ids=tuple(ids)), limit=max(limit, 1), oldest_first=oldest_first)
+            return Page(page.letters, behind)
         place = beyond(after, oldest_first)
-        condition = in_order(query, await self._indexed(query))
+        condition = in_order(query)
         found = await self._fetch(
             "search",
             {**condition.parameters, **place.parameters, "limit": limit},
@@ -81,25 +105,45 @@ class PostgresLetters:
         return Page(letters, cursor_of(found[-1][1], found[-1][0]) if len(found) == limit else None)
 
     async def count(self, query: Query) -> int:
-        condition = where(query, await self._indexed(query))
+        query = await self.plain(query)
+        condition = where(query)
         name = "count_tallies" if is_counted(query) else "count"
         [[number]] = await self._fetch(name, condition.parameters, where=condition.sql)
         return int(number)
 
-    async def groups(self, query: Query, *, limit: int = 50) -> Sequence[Group]:
-        condition = where(query, await self._indexed(query))
+    async def groups(
+        self, query: Query, *, limit: int = 50, skip: int = 0, order: GroupOrder = GroupOrder.LETTERS
+    ) -> Sequence[Group]:
+        if query.scope is not None:
+            query = await self.plain(query)
+            return await groups_within(self, query, limit=limit, skip=skip, order=order)
+        query = await self.plain(query)
+        condition = where(query)
         name = "groups" if is_counted(query) else "groups_scan"
-        found = await self._fetch(name, {**condition.parameters, "limit": limit}, where=condition.sql)
+        page = {**condition.parameters, "limit": limit, "skip": skip}
+        found = await self._fetch(name, page, where=condition.sql, order=_GROUP_ORDERS[name][order])
         ends = await self._fetch("group_ends", {"ids": sorted({row[0] for row in found})}) if found else []
         first = {id: decoded(self._shape, document).failures[0].version for id, document, _ in ends}
         last = {id: decoded(self._shape, document).last.version for id, _, document in ends}
-        return [
+        groups = [
             replace(group, first_version=first.get(id, ""), last_version=last.get(id, ""))
             for id, group in _groups(found)
         ]
+        return sorted_groups(groups, order)
 
-    async def tallies(self) -> Sequence[Tally]:
-        found = await self._fetch("tallies", {})
+    async def tenants(self, groups: Sequence[str], *, most: int) -> Mapping[str, Hit]:
+        names = {keyed(group): group for group in groups}
+        rows = await self._fetch("tenants_of_groups", {"groups": list(names), "most": most + 1})
+        found: dict[str, list[str]] = {group: [] for group in groups}
+        for group, tenant in rows:
+            found[names[group]].append(unclean(tenant))
+        return {group: hit_of(tenants, most) for group, tenants in found.items()}
+
+    async def tallies(self, query: Query | None = None) -> Sequence[Tally]:
+        query = await self.plain(query or Query())
+        condition = where(query)
+        name = "tallies" if is_counted(query) else "tallies_scan"
+        found = await self._fetch(name, condition.parameters, where=condition.sql)
         return [Tally(unclean(source), State(state), Category(kind), count) for source, state, kind, count in found]
 
     async def claim(
@@ -113,6 +157,7 @@ class PostgresLetters:
         limit: int,
         replay: str | None = None,
     ) -> Sequence[Letter]:
+        query = await self.plain(query)
         claim = {
             "from": [state.value for state in MAY_BECOME[to]],
             "to": to.value,
@@ -142,9 +187,18 @@ class PostgresLetters:
             "now": microseconds(now),
             "owner": None if owner is None else clean(owner),
         }
-        return [id for (id,) in await self._fetch("move", parameters)]
+        if to is not State.RESOLVED or State.RESOLVED in expect:
+            return [id for id, _, _ in await self._fetch("move", parameters)]
+
+        async def work(connection: Connection) -> list[LetterId]:
+            gone = await rows(connection, self._sql("move"), parameters)
+            await self._series.count(connection, resolved([(unclean(source), kind) for _, source, kind in gone], now))
+            return [id for id, _, _ in gone]
+
+        return await self._access.run(work)
 
     async def prune(self, query: Query, *, limit: int) -> Sequence[LetterId]:
+        query = await self.plain(query)
         states = AT_REST if query.states is None else tuple(state for state in query.states if state in AT_REST)
         query = replace(query, states=states)
         first, still = in_order(query), where(query)
@@ -157,9 +211,12 @@ class PostgresLetters:
         ids = {"ids": [letter.id for letter in letters]}
         found = await rows(connection, self._sql("known"), ids)
         known = {letter.id: letter for letter in (letter_of(row, self._shape) for row in found)}
-        await self._copy(connection, [letter for letter in letters if letter.id not in known])
-        joined = [rejoined(known[letter.id], letter) for letter in letters if letter.id in known]
-        await self._write_over(connection, known, [new for new in joined if new is not None])
+        new = [letter for letter in letters if letter.id not in known]
+        await self._copy(connection, new)
+        rejoins = [rejoined(known[letter.id], letter) for letter in letters if letter.id in known]
+        joined = [letter for letter in rejoins if letter is not None]
+        await self._write_over(connection, known, joined)
+        await self._series.count(connection, buried(new, joined))
 
     async def edit(self, revisions: Sequence[Revision]) -> Sequence[LetterId]:
         """Edit letters in one transaction; returns those that were as expected."""
@@ -187,6 +244,8 @@ class PostgresLetters:
             statement = self._sql("rejoin", inserted=_NAMES, values=_VALUES)
             changed = [dict(zip(INSERTED, row_of(letter, self._shape), strict=True)) for letter in letters]
             await connection.cursor().executemany(statement.encode(), changed)
+            anew = {"ids": sorted(letter.id for letter in letters)}
+            await rows(connection, self._sql("search_anew"), anew)
 
     async def _copy(self, connection: Connection, letters: Sequence[Letter]) -> None:
         if not letters:
@@ -221,9 +280,14 @@ class PostgresLetters:
         letters.sort(key=lambda pair: _urgency(*pair))
         return [letter for letter, _ in letters]
 
-    async def _indexed(self, query: Query) -> str | None:
-        """The schema, where the query asks for a text and texts have an index."""
-        return self._access.schema if query.text is not None and await self._access.has_text_index() else None
+    async def plain(self, query: Query) -> Query:
+        """The query with its scope as sources and tenants, and its text as ids, if few letters have it."""
+        return await self.texts.plain(query)
+
+    async def unsearched(self, limit: int) -> list[tuple[int, Letter]]:
+        """Letters whose text is still to be made, with their marks."""
+        found = await self._fetch("unsearched", {"limit": limit})
+        return [(row[0], letter_of(row[1:], self._shape)) for row in found]
 
     def _sql(self, name: str, **parts: str) -> str:
         return self._access.sql(name, columns=COLUMNS, **parts)
@@ -238,12 +302,11 @@ def _urgency(letter: Letter, row: Row) -> tuple[int, int, int]:
 
 
 def _groups(found: Iterable[Row]) -> list[tuple[str, Group]]:
-    """Rows of (group…, source, state, count) as groups, the largest first, each with its id as it is written."""
+    """Rows of (group…, source, state, count) as groups, each with its id as it is written."""
     members: dict[str, list[Row]] = defaultdict(list)
     for row in found:
         members[row[0]].append(row)
-    groups = [(id, _group(rows)) for id, rows in members.items()]
-    return sorted(groups, key=lambda pair: (-pair[1].count, pair[1].id))
+    return [(id, _group(rows)) for id, rows in members.items()]
 
 
 def _group(members: Sequence[Row]) -> Group:

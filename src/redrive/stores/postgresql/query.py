@@ -14,8 +14,9 @@ from msgspec.structs import replace
 from redrive.clock import microseconds
 from redrive.errors import BadQuery
 from redrive.forensics.query import Query
+from redrive.forensics.searchable import folded
 from redrive.model import Category, State
-from redrive.stores.postgresql.codec import clean, keyed, needles
+from redrive.stores.postgresql.codec import clean, keyed
 
 _KEYED = {"sources": "source", "groups": "group_id", "tenants": "tenant"}
 _LISTS = {
@@ -27,6 +28,8 @@ _LISTS = {
     **_KEYED,
 }
 _CONDITIONS = {
+    "text": "EXISTS (SELECT FROM {schema}.texts AS t WHERE t.id = l.id AND t.text LIKE %(text)s)",
+    "parents": "l.depends_on && %(parents)s::text[]",
     "id_prefix": "starts_with(l.id, %(id_prefix)s)",
     "error_type": "(l.error_type = %(error_type)s OR (strpos(%(error_type)s::text, '.') = 0 "
     "AND right(l.error_type, length(%(error_type)s::text) + 1) = '.' || %(error_type)s::text))",
@@ -40,15 +43,11 @@ _CONDITIONS = {
     "owner": "l.owner = %(owner)s AND l.lease_until IS NOT NULL",
 }
 _NARROW = ("due", "lapsed", "expired", "owner")  # few letters have these, and each has an index of only those
-_NAMED = ("ids", "id_prefix", "message_ids")  # each names few letters by itself
+_NAMED = ("ids", "id_prefix", "message_ids", "parents")  # each names few letters by itself
 _FEW = ("groups", "tenants", "sources")  # the narrowest first; each has an index that is in order of time
 _COUNTED = frozenset({"states", "sources", "categories", "groups"})
 _CURSOR = re.compile(r"(-?\d{1,18})\.(\d{1,18})", re.ASCII)
 _ANY = "(VALUES (1)) AS k"
-_IN_TEXT = (
-    "l.searched LIKE %(text)s "
-    "OR CASE WHEN l.is_text THEN lower(convert_from(l.body, 'UTF8') COLLATE \"C\") LIKE %(text)s ELSE false END"
-)
 
 
 class Condition(Struct, frozen=True):
@@ -59,8 +58,8 @@ class Condition(Struct, frozen=True):
     keys: str = _ANY
 
 
-def where(query: Query, indexed: str | None = None) -> Condition:
-    """The whole query as one condition. `indexed` is the schema, where texts have an index."""
+def where(query: Query) -> Condition:
+    """The whole query as one condition; its scope is told as sources and tenants by now."""
     parts: list[str] = []
     parameters: dict[str, Any] = {}
     for name, value in _given(query):
@@ -68,28 +67,21 @@ def where(query: Query, indexed: str | None = None) -> Condition:
             parts.append(f"l.{_LISTS[name]} = ANY(%({name})s::text[])")
             write = keyed if name in _KEYED else clean
             parameters[name] = [write(str(wanted)) for wanted in value]
-        elif name == "text":
-            text = _text(value, indexed)
-            parts.append(text.sql)
-            parameters |= text.parameters
         else:
             parts.append(_CONDITIONS[name])
-            parameters[name] = _parameter(value)
+            parameters[name] = pattern(value) if name == "text" else _parameter(value)
     return Condition(" AND ".join(parts) or "true", parameters)
 
 
-def in_order(query: Query, indexed: str | None = None) -> Condition:
+def in_order(query: Query) -> Condition:
     """The query in parts that an index answers in order of time, without sorting what it leaves out.
 
     Letters of several states cannot be read in order of time from an index on (state, category, created_at); those of
-    each state and category can, and there are 42 of them at most. So that index serves the whole table, too. A text
-    that has an index is found by that.
+    each state and category can, and there are 42 of them at most. So that index serves the whole table, too.
     """
     few = next((name for name in _FEW if 0 < len(getattr(query, name) or ()) <= 50), None)
     if any(getattr(query, name) is not None for name in (*_NARROW, *_NAMED)):
-        return where(query, indexed)
-    if query.text is not None and indexed:
-        return where(query, indexed)
+        return where(query)
     if few is not None:
         rest = where(replace(query, **{few: None}))
         only = list(dict.fromkeys(map(keyed, getattr(query, few))))
@@ -101,6 +93,12 @@ def in_order(query: Query, indexed: str | None = None) -> Condition:
     keys = "unnest(%(only_states)s::text[], %(only_categories)s::text[]) AS k (state, category)"
     condition = f"l.state = k.state AND l.category = k.category AND {rest.sql}"
     return Condition(condition, {**rest.parameters, **names}, keys)
+
+
+def pattern(text: str) -> str:
+    """The text as LIKE is asked for it."""
+    escaped = folded(text).replace("\\", "\\\\").replace("%", "\\%").replace("_", "\\_")
+    return f"%{escaped}%"
 
 
 def is_counted(query: Query) -> bool:
@@ -124,18 +122,6 @@ def cursor_of(created_at: int, seq: int) -> str:
     return f"{created_at}.{seq}"
 
 
-def _text(text: str, schema: str | None) -> Condition:
-    """The condition on a text anywhere in what is searched. What is UTF-8 is asked by LIKE, if there is an index in the
-    words of the index, which without one would take twice as long; anything else byte by byte."""
-    plain, odd = needles(text)
-    in_odd = "l.odd IS NOT NULL AND strpos(l.odd, %(odd)s) > 0"
-    if plain is None:
-        return Condition(in_odd, {"odd": odd})
-    escaped = re.sub(r"([%_\\])", r"\\\1", plain)
-    in_text = f"{schema}.haystack(l.searched, l.body, l.is_text) LIKE %(text)s" if schema else _IN_TEXT
-    return Condition(f"({in_text} OR {in_odd})", {"text": f"%{escaped}%", "odd": odd})
-
-
 def _given(query: Query) -> Iterator[tuple[str, Any]]:
     """The filters that are set."""
     for name in query.__struct_fields__:
@@ -147,6 +133,8 @@ def _given(query: Query) -> Iterator[tuple[str, Any]]:
 def _parameter(value: Any) -> Any:
     if isinstance(value, datetime):
         return microseconds(value)
+    if isinstance(value, tuple):
+        return [clean(part) for part in value]
     return clean(value) if isinstance(value, str) else value
 
 

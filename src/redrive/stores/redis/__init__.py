@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from redrive.errors import ConfigError
+from redrive.forensics.searchable import Searchable
 from redrive.stores.base import StoreFeatures
 from redrive.stores.redis.access import Access, open_link
 from redrive.stores.redis.documents import RedisDocuments
 from redrive.stores.redis.entries import EntryShape
 from redrive.stores.redis.ledger import RedisLedger
 from redrive.stores.redis.letters import RedisLetters
+from redrive.stores.redis.series import RedisSeries
 from redrive.stores.redis.versions import RedisVersions
 
 
@@ -18,7 +20,7 @@ class RedisStore:
     Letters survive a crash of Redis; with `appendfsync everysec`, a power cut can cost the last second.
     """
 
-    features = StoreFeatures(durable=True, atomic_claims=True, shared=True, counted_groups=True)
+    features = StoreFeatures(durable=True, atomic_claims=True, shared=True, counted_groups=True, counted_exactly=True)
 
     def __init__(
         self, url: str, *, shape: EntryShape | None = None, entries: str | None = None, names: str | None = None
@@ -39,7 +41,11 @@ class RedisStore:
         self.versions = RedisVersions(access, self.letters)
         self.ledger = RedisLedger(access, self.letters)
         self.documents = RedisDocuments(access)
+        self.series = RedisSeries(access)
         self._access = access
+
+    def search_as(self, searchable: Searchable) -> None:
+        self.letters.reader.searchable = searchable
 
     async def check(self) -> None:
         await self._access.check()

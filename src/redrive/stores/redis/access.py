@@ -21,6 +21,9 @@ _FLAGS = {
     "seal": "allow-oom",
     "put": "",
     "delete": "allow-oom",
+    "roll_up": "allow-oom",
+    "series": "no-writes",
+    "prune_series": "allow-oom",
 }
 _FILES = {"record": "swap"}
 _ON_LETTERS = ("load", "page", "record", "swap")

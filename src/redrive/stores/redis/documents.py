@@ -25,9 +25,13 @@ class RedisDocuments:
         text = await self._access.command("HGET", self._keys(kind)[0], id)
         return None if text is None else _document(kind, id, text)
 
-    async def list(self, kind: str, *, limit: int = 1000) -> Sequence[Document]:
+    async def list(
+        self, kind: str, *, limit: int = 1000, after: str | None = None, ascending: bool = False
+    ) -> Sequence[Document]:
         bodies, ids = self._keys(kind)
-        names = await self._access.command("ZRANGE", ids, "+", "-", "BYLEX", "REV", "LIMIT", 0, limit)
+        start = ("-" if ascending else "+") if after is None else b"(" + after.encode("utf-8", "surrogatepass")
+        ends = (start, "+", "BYLEX") if ascending else (start, "-", "BYLEX", "REV")
+        names = await self._access.command("ZRANGE", ids, *ends, "LIMIT", 0, limit)
         if not names:
             return []
         texts = await self._access.command("HMGET", bodies, *names)

@@ -12,6 +12,7 @@ from msgspec.structs import replace
 
 from redrive.clock import microseconds, moment
 from redrive.forensics.query import Query
+from redrive.model import LetterId
 from redrive.stores.base import REPLAYABLE, Cursor, Entry, EntryStatus, number_in
 from redrive.stores.redis.access import Access
 from redrive.stores.redis.letters import RedisLetters
@@ -49,6 +50,17 @@ class RedisLedger:
         ]
         return entries, str(lines[-1][0]) if len(lines) == limit and lines else None
 
+    async def of_letter(self, letter: LetterId, replays: Sequence[str]) -> Sequence[Entry]:
+        if not replays:
+            return []
+        packed = await self._access.commands([("HGET", self._lines(replay), letter) for replay in replays])
+        lines = [
+            (replay, msgspec.msgpack.decode(line))
+            for replay, line in zip(replays, packed, strict=True)
+            if line is not None
+        ]
+        return [Entry(replay, letter, EntryStatus(status), moment(at), note) for replay, (_, status, at, note) in lines]
+
     async def mark(self, entries: Iterable[Entry]) -> None:
         rest = iter(entries)
         while some := list(islice(rest, _TOGETHER)):
@@ -65,6 +77,7 @@ class RedisLedger:
         return {status: count for status, count in zip(EntryStatus, counts, strict=True) if count}
 
     async def _draft(self, draft: str, query: Query, now: datetime) -> None:
+        query = await self._letters.reader.within(query)
         allowed = REPLAYABLE if query.states is None else tuple(state for state in query.states if state in REPLAYABLE)
         line, at = 0, microseconds(now)
         lines, selected = self._lines(draft), self._selected(draft)

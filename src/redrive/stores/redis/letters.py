@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import AsyncIterator, Collection, Iterable, Iterator, Sequence
+from collections.abc import AsyncIterator, Collection, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
@@ -13,7 +13,9 @@ from msgspec.structs import replace
 
 from redrive.clock import microseconds, moment
 from redrive.forensics.query import Query, matches
+from redrive.forensics.series import minute_of
 from redrive.model import (
+    WAITING,
     Category,
     Letter,
     LetterId,
@@ -26,13 +28,14 @@ from redrive.model import (
     moved,
     rejoined,
 )
-from redrive.stores.base import AT_REST, MAY_BECOME, Cursor, Group, Page, Tally
+from redrive.stores.base import AT_REST, MAY_BECOME, Cursor, Group, GroupOrder, Hit, Page, Tally, hit_of, sorted_groups
 from redrive.stores.redis.access import Access
 from redrive.stores.redis.codec import Found, changed_head, document_of, head_of
 from redrive.stores.redis.entries import EntryShape
 from redrive.stores.redis.index import cursor_of, due_index, is_counted, position, wide_index
 from redrive.stores.redis.reader import Reader
 from redrive.stores.redis.versions import keep_versions
+from redrive.stores.scoped import groups_within
 
 _CLOSED = (State.RESOLVED, State.ARCHIVED)
 _TOGETHER, _BYTES = 500, 4 << 20  # how much one script changes: the server does nothing else meanwhile
@@ -46,10 +49,14 @@ class Change(Struct, frozen=True, gc=False):
     head: bytes = b""
     document: bytes = b""
     entry: bytes = b""
+    counted: bytes = b""  # what it counts over time, as lua/swap.lua takes it
 
     @property
     def size(self) -> int:
         return len(self.was) + len(self.head) + len(self.document) + len(self.entry)
+
+
+_LOOKED_AT = 2000  # letters of a group, for its tenants
 
 
 class RedisLetters:
@@ -63,7 +70,7 @@ class RedisLetters:
     async def record(self, letters: Sequence[Letter]) -> None:
         """Write the letters unseen: as a rule all are new. Those that are known rejoin theirs."""
         known = await self._swap(
-            [(letter, self._written(letter)) for letter in letters], _descriptions(letters), "record"
+            [(letter, _buried(self._written(letter), letter)) for letter in letters], _descriptions(letters), "record"
         )
         while known:
             known = await self._rejoin(known)
@@ -76,6 +83,7 @@ class RedisLetters:
         self, query: Query, *, after: Cursor | None = None, limit: int = 50, oldest_first: bool = False
     ) -> Page:
         place = None if after is None else position(after)
+        query = await self.reader.within(query)
         page: list[Found] = []
         async for some in self.reader.selected(
             query, oldest_first=oldest_first, documents=True, after=place, limit=limit
@@ -87,11 +95,17 @@ class RedisLetters:
         return Page(tuple([stored.letter for stored in page]), more)
 
     async def count(self, query: Query) -> int:
+        query = await self.reader.within(query)
         if is_counted(query):
             return sum([row[-1] for row in await self._counted(query)])
         return sum([len(some) async for some in self.reader.selected(query, oldest_first=True)])
 
-    async def groups(self, query: Query, *, limit: int = 50) -> Sequence[Group]:
+    async def groups(
+        self, query: Query, *, limit: int = 50, skip: int = 0, order: GroupOrder = GroupOrder.LETTERS
+    ) -> Sequence[Group]:
+        if query.scope is not None:
+            query = await self.reader.within(query)
+            return await groups_within(self, query, limit=limit, skip=skip, order=order)
         kinds: Counter[tuple[str, State, str]] = Counter()
         if is_counted(query):
             for group, source, state, _, number in await self._counted(query, by_group=True):
@@ -99,10 +113,32 @@ class RedisLetters:
         else:
             async for some in self.reader.selected(query, oldest_first=True):
                 kinds.update((stored.head.group, stored.head.state, stored.head.source) for stored in some)
-        return await self._described(kinds, limit)
+        return await self._described(kinds, limit, skip, order)
 
-    async def tallies(self) -> Sequence[Tally]:
-        return [Tally(source, state, kind, number) for _, source, state, kind, number in await self._counted(Query())]
+    async def tenants(self, groups: Sequence[str], *, most: int) -> Mapping[str, Hit]:
+        return {group: await self._tenants_of(group, most) for group in groups}
+
+    async def _tenants_of(self, group: str, most: int) -> Hit:
+        """By the heads of its newest letters: there is no list of them."""
+        tenants, looked = set[str](), 0
+        async for some in self.reader.selected(Query(groups=(group,)), oldest_first=False):
+            tenants |= {stored.head.tenant for stored in some if isinstance(stored.head.tenant, str)}
+            looked += len(some)
+            if looked >= _LOOKED_AT:
+                break
+        hit = hit_of(tenants, most)
+        return replace(hit, is_all=hit.is_all and looked < _LOOKED_AT)
+
+    async def tallies(self, query: Query | None = None) -> Sequence[Tally]:
+        query = await self.reader.within(query or Query())
+        counts: Counter[tuple[str, State, Category]] = Counter()
+        if is_counted(query):
+            for _, source, state, kind, number in await self._counted(query):
+                counts[source, state, kind] += number
+        else:
+            async for some in self.reader.selected(query, oldest_first=True):
+                counts.update((stored.head.source, stored.head.state, stored.head.category) for stored in some)
+        return [Tally(*key, number) for key, number in counts.items()]
 
     async def claim(
         self,
@@ -116,6 +152,7 @@ class RedisLetters:
         replay: str | None = None,
     ) -> Sequence[Letter]:
         """Claim letters; where another process was faster with one, take the next."""
+        query = await self.reader.within(query)
         taken: list[Letter] = []
         async for some in self._claimable(query, to, max(limit, 1)):
             free = (await self._free(some, query, to, owner))[: limit - len(taken)]
@@ -145,7 +182,7 @@ class RedisLetters:
         while left:
             found = await self.reader.load(left, documents=False)
             going = [stored for stored in found if stored.head.state in expect and owner in (None, stored.head.owner)]
-            changes = [(stored.id, _moved(stored, to, now)) for stored in going]
+            changes = [(stored.id, _moved(stored, to, now, counts=State.RESOLVED not in expect)) for stored in going]
             left = await self._swap(changes)
             lost = set(left)
             won += [stored.id for stored in going if stored.id not in lost]
@@ -153,6 +190,7 @@ class RedisLetters:
 
     async def prune(self, query: Query, *, limit: int) -> Sequence[LetterId]:
         gone: list[LetterId] = []
+        query = await self.reader.within(query)
         states = AT_REST if query.states is None else tuple(state for state in query.states if state in AT_REST)
         async for some in self.reader.selected(replace(query, states=states), oldest_first=True, limit=limit):
             doomed = some[: limit - len(gone)]
@@ -178,8 +216,9 @@ class RedisLetters:
         olds = [before[id].letter for id, letter in after.items() if id in before]
         await keep_versions(self._access, [old for old in olds if after[old.id].version > old.version])
         changes = [
-            (letter, self._written(letter, before.get(letter.id) or left.get(letter.id), letter.id in before))
+            (letter, _buried(change, letter, again=letter.id in before))
             for letter in after.values()
+            for change in [self._written(letter, before.get(letter.id) or left.get(letter.id), letter.id in before)]
         ]
         lost = {letter.id for letter in await self._swap(changes, _descriptions(list(after.values())), "record")}
         return [letter for letter in letters if letter.id in lost]
@@ -220,7 +259,7 @@ class RedisLetters:
             parts = (
                 part
                 for _, change in some
-                for part in (change.id, change.was, change.head, change.document, change.entry)
+                for part in (change.id, change.was, change.head, change.document, change.entry, change.counted)
             )
             won = await self._access.on_letters(name, len(some), *parts, *about)
             lost += [beside for (beside, _), flag in zip(some, won, strict=True) if flag != _WON]
@@ -264,7 +303,7 @@ class RedisLetters:
             for stored in letters
             if stored.head.state in MAY_BECOME[to]
             and (stored.head.state is not to or stored.head.owner == owner)
-            and matches(query, stored.letter)
+            and matches(query, stored.letter, self.reader.searchable)
         ]
         if not any(stored.head.depends_on for stored in may):
             return may
@@ -297,25 +336,29 @@ class RedisLetters:
                 async for _ in self.reader.pages(wide_index(Query()), ascending=True, documents=True):
                     pass
 
-    async def _described(self, kinds: Counter[tuple[str, State, str]], limit: int) -> list[Group]:
-        sizes: Counter[str] = Counter()
-        for (group, _, _), number in kinds.items():
-            sizes[group] += number
-        largest = sorted(sizes, key=lambda group: (-sizes[group], group))[:limit]
-        if not largest:
-            return []
+    async def _described(
+        self, kinds: Counter[tuple[str, State, str]], limit: int, skip: int, order: GroupOrder
+    ) -> list[Group]:
         states: dict[str, Counter[State]] = defaultdict(Counter)
         sources: dict[str, set[str]] = defaultdict(set)
         for (group, state, source), number in kinds.items():
             states[group][state] += number
             sources[group].add(source)
-        told = await self._access.command("HMGET", f"{self._access.letters}:groups", *largest)
+        chosen = list(states)
+        if order is GroupOrder.LETTERS:
+            sizes = {group: counts.total() for group, counts in states.items()}
+            chosen = sorted(chosen, key=lambda group: (-sizes[group], group))[skip : skip + limit]
+            skip = 0
+        if not chosen:
+            return []
+        told = await self._access.command("HMGET", f"{self._access.letters}:groups", *chosen)
         described = [
             _group(group, about, states[group], sources[group])
-            for group, about in zip(largest, told, strict=True)
+            for group, about in zip(chosen, told, strict=True)
             if about is not None
         ]
-        return [await self._with_versions(group) for group in described]
+        page = sorted_groups(described, order)[skip : skip + limit]
+        return [await self._with_versions(group) for group in page]
 
     async def _with_versions(self, group: Group) -> Group:
         """The group with the versions in its oldest and its newest letter."""
@@ -330,8 +373,16 @@ class RedisLetters:
 _WON = ord("1")
 
 
-def _moved(stored: Found, to: State, now: datetime) -> Change:
-    return Change(stored.id, stored.raw, changed_head(moved(stored.letter, to, now), stored.head))
+def _moved(stored: Found, to: State, now: datetime, *, counts: bool) -> Change:
+    counted = b"r%d" % minute_of(now) if counts and to is State.RESOLVED else b""
+    return Change(stored.id, stored.raw, changed_head(moved(stored.letter, to, now), stored.head), counted=counted)
+
+
+def _buried(change: Change, letter: Letter, *, again: bool = False) -> Change:
+    """The change with what it counts over time. A letter that only waits in the store is not dead."""
+    if letter.reason in WAITING:
+        return change
+    return replace(change, counted=b"%c%d" % (b"a" if again and letter.resends else b"b", minute_of(letter.created_at)))
 
 
 def _urgency(stored: Found) -> tuple[int, bool, int, int]:

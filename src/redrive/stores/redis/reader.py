@@ -9,10 +9,12 @@ from msgspec.structs import replace
 
 from redrive.drivers.redis import Value
 from redrive.forensics.query import Query, matches
+from redrive.forensics.searchable import DEFAULT
 from redrive.model import LetterId, letter_id
 from redrive.stores.redis.access import Access
 from redrive.stores.redis.codec import Found, found
 from redrive.stores.redis.index import Index, is_answered, narrow_index, needs_documents, wide_index
+from redrive.stores.scoped import within
 
 Place = tuple[int, int]
 Row = tuple[LetterId, bytes | None, bytes | None, bytes | None]  # id, head, document, entry
@@ -27,6 +29,7 @@ class Reader:
 
     def __init__(self, access: Access) -> None:
         self._access = access
+        self.searchable = DEFAULT
 
     async def load(self, ids: Iterable[LetterId], *, documents: bool) -> list[Found]:
         """The letters of these ids that exist."""
@@ -77,7 +80,9 @@ class Reader:
         if (ids := await self._named(query)) is not None:
             letters = await self.load(ids, documents=documents or needed)
             rest = replace(query, message_ids=None)  # they are in the ids: a head does not tell them
-            yield _ordered([stored for stored in letters if matches(rest, stored.letter)], oldest_first, after)
+            yield _ordered(
+                [stored for stored in letters if matches(rest, stored.letter, self.searchable)], oldest_first, after
+            )
         elif (few := await self._few(query, needed, limit)) is not None:
             ordered = _ordered(few, oldest_first, after)
             for start in range(0, len(ordered), batch):
@@ -86,7 +91,7 @@ class Reader:
             at_once = needed or (documents and is_answered(query))
             pages = self.pages(wide_index(query), ascending=oldest_first, documents=at_once, after=after, batch=batch)
             async for some in pages:
-                chosen = [stored for stored in some if matches(query, stored.letter)]
+                chosen = [stored for stored in some if matches(query, stored.letter, self.searchable)]
                 yield await self._whole(query, chosen, documents and not at_once)
 
     async def _whole(self, query: Query, letters: list[Found], documents: bool) -> list[Found]:
@@ -94,7 +99,18 @@ class Reader:
         if not documents or not letters:
             return letters
         whole = await self.load([stored.id for stored in letters], documents=True)
-        return [stored for stored in whole if matches(query, stored.letter)]
+        return [stored for stored in whole if matches(query, stored.letter, self.searchable)]
+
+    async def within(self, query: Query) -> Query:
+        """The query with its scope as sources and tenants."""
+        return await within(query, self.sources, self._tenants)
+
+    async def _tenants(self) -> set[str]:
+        """Every tenant that has letters. There is no list of them: the heads are looked at."""
+        tenants: set[str] = set()
+        async for some in self.pages(wide_index(Query()), ascending=True, documents=False):
+            tenants |= {stored.head.tenant for stored in some if isinstance(stored.head.tenant, str)}
+        return tenants
 
     async def sources(self) -> set[str]:
         """Every source that has letters."""
@@ -108,7 +124,7 @@ class Reader:
             return None
         chosen: dict[LetterId, Found] = {}
         async for some in self.pages(index, ascending=True, documents=documents):
-            chosen |= {stored.id: stored for stored in some if matches(query, stored.letter)}
+            chosen |= {stored.id: stored for stored in some if matches(query, stored.letter, self.searchable)}
             if limit is not None and len(chosen) > _FEW:
                 return None
         return list(chosen.values())
@@ -154,7 +170,7 @@ class Reader:
             elif raw is not None:
                 taken.append((id, raw))
         if taken:
-            parts = (part for id, raw in taken for part in (id, raw, b"", b"", b""))
+            parts = (part for id, raw in taken for part in (id, raw, b"", b"", b"", b""))
             await self._access.on_letters("swap", len(taken), *parts)
         return letters
 

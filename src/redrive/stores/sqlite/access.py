@@ -4,14 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from typing import TypeVar
 
 import msgspec
 
-from redrive.drivers.sqlite.database import Database, Work
+from redrive.drivers.sqlite.database import Database, Work, clauses
 from redrive.errors import StoreUnavailable, Unavailable
+from redrive.forensics.query import Query
+from redrive.stores.scoped import within
 
 T = TypeVar("T")
+_SQL = clauses(__package__, "letters")
 
 
 class Access:
@@ -24,9 +28,17 @@ class Access:
         with translated_errors():
             return await self._database.write(work)
 
-    async def read(self, work: Work[T]) -> T:
+    async def read(self, work: Work[T], *, is_search: bool = False) -> T:
         with translated_errors():
-            return await self._database.read(work)
+            return await self._database.read(work, is_search=is_search)
+
+    async def within(self, query: Query) -> Query:
+        """The query with its scope as sources and tenants."""
+        return await within(query, partial(self._names, "sources"), partial(self._names, "tenants"))
+
+    async def _names(self, kind: str) -> list[str]:
+        rows = await self.read(lambda connection: connection.execute(_SQL[kind]).fetchall())
+        return [name for (name,) in rows]
 
 
 @contextmanager

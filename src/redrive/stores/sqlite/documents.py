@@ -11,6 +11,10 @@ import msgspec
 from redrive.stores.base import Document
 from redrive.stores.sqlite.access import Access
 
+_UP = "SELECT id, version, body FROM documents WHERE kind = :kind AND id > :after ORDER BY id LIMIT :limit"
+_DOWN = "SELECT id, version, body FROM documents WHERE kind = :kind AND id < :after ORDER BY id DESC LIMIT :limit"
+_NEWEST = "SELECT id, version, body FROM documents WHERE kind = :kind ORDER BY id DESC LIMIT :limit"
+
 
 class SqliteDocuments:
     """Keeps small JSON objects."""
@@ -36,9 +40,12 @@ class SqliteDocuments:
         row = await self._access.read(lambda connection: connection.execute(statement, (kind, id)).fetchone())
         return None if row is None else Document(kind, id, row[0], msgspec.json.decode(row[1]))
 
-    async def list(self, kind: str, *, limit: int = 1000) -> Sequence[Document]:
-        statement = "SELECT id, version, body FROM documents WHERE kind = ? ORDER BY id DESC LIMIT ?"
-        rows = await self._access.read(lambda connection: connection.execute(statement, (kind, limit)).fetchall())
+    async def list(
+        self, kind: str, *, limit: int = 1000, after: str | None = None, ascending: bool = False
+    ) -> Sequence[Document]:
+        statement = _UP if ascending else _NEWEST if after is None else _DOWN
+        wanted = {"kind": kind, "after": after or "", "limit": limit}
+        rows = await self._access.read(lambda connection: connection.execute(statement, wanted).fetchall())
         return [Document(kind, id, version, msgspec.json.decode(body)) for id, version, body in rows]
 
     async def delete(self, kind: str, id: str, *, expect: int | None = None) -> bool:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sqlite3
 from collections import Counter, defaultdict
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
@@ -14,6 +14,7 @@ from msgspec.structs import replace
 from redrive.clock import microseconds, moment
 from redrive.drivers.sqlite.database import clauses
 from redrive.forensics.query import Query
+from redrive.forensics.series import buried, resolved
 from redrive.model import (
     Category,
     Letter,
@@ -26,14 +27,19 @@ from redrive.model import (
     rejoined,
     version_of,
 )
-from redrive.stores.base import AT_REST, MAY_BECOME, Cursor, Group, Page, Tally
+from redrive.stores.base import AT_REST, MAY_BECOME, Cursor, Group, GroupOrder, Hit, Page, Tally, hit_of, sorted_groups
 from redrive.stores.rounds import by_id, rounds
+from redrive.stores.scoped import groups_within
 from redrive.stores.shape import Shape, decoded, encoded
 from redrive.stores.sqlite.access import Access, as_json
-from redrive.stores.sqlite.query import arms, cursor_of, is_counted, numbered, position, where
+from redrive.stores.sqlite.query import cursor_of, has_trigram, is_counted, is_indexed, ordered, where
+from redrive.stores.sqlite.series import count
+from redrive.stores.sqlite.texts import Texts
 from redrive.stores.sqlite.versions import version_row
 
 _SQL = clauses(__package__, "letters")
+_ON_THEIR_WAY = (State.RETRYING, State.REPLAYING)
+_STATES = {str(state): state for state in State}  # a lookup: to call an enumeration costs four times that
 _COLUMNS = (
     "seq, created_at, state, updated_at, next_retry_at, expires_at, owner, lease_until, retries, resends, replay, "
     "archived_from, body, document"
@@ -46,6 +52,7 @@ class SqliteLetters:
     def __init__(self, access: Access, shape: Shape) -> None:
         self._access = access
         self._shape = shape
+        self.texts = Texts(access, self)
 
     async def record(self, letters: Sequence[Letter]) -> None:
         """Record in one transaction: as a rule all are new. Those that are known rejoin theirs, one by one."""
@@ -63,33 +70,75 @@ class SqliteLetters:
     async def search(
         self, query: Query, *, after: Cursor | None = None, limit: int = 50, oldest_first: bool = False
     ) -> Page:
-        statement, parameters = _search(query, after, limit, oldest_first)
-        rows = await self._access.read(lambda connection: connection.execute(statement, parameters).fetchall())
-        letters = tuple(self._letter(row) for row in rows)
-        return Page(letters, cursor_of(rows[-1][1], rows[-1][0]) if len(rows) == limit else None)
+        query = await self.texts.plain(query)
+        if query.text:
+            seqs, behind = await self.texts.look(query, after, limit, oldest_first)
+            letters, _ = await self._read(_in_order(_LISTED, oldest_first), {"seqs": as_json(map(str, seqs))})
+            return Page(letters, behind)
+        select, parameters = ordered(query, after, limit, oldest_first)
+        statement = _in_order(f"SELECT seq FROM ({select})", oldest_first)  # noqa: S608
+        letters, last = await self._read(statement, parameters, is_search=not is_indexed(query))
+        return Page(letters, last if len(letters) == limit else None)
+
+    async def _read(
+        self, statement: str, parameters: dict[str, Any], *, is_search: bool = False
+    ) -> tuple[tuple[Letter, ...], Cursor | None]:
+        """The letters of a select, and the place of the last."""
+        rows = await self._access.read(
+            lambda connection: connection.execute(statement, parameters).fetchall(), is_search=is_search
+        )
+        return tuple(self._letter(row) for row in rows), cursor_of(rows[-1][1], rows[-1][0]) if rows else None
 
     async def count(self, query: Query) -> int:
+        query = await self.texts.plain(query)
+        if query.text and has_trigram(query.text) and query == Query(text=query.text):
+            return await self.texts.count(query.text)
+
         def work(connection: sqlite3.Connection) -> int:
             asked = _without_all_transports(connection, query)
             condition, parameters = where(asked)
             statement = _SQL["count_tallies" if is_counted(asked) else "count"].replace("{where}", condition)
             return int(connection.execute(statement, parameters).fetchone()[0])
 
-        return await self._access.read(work)
+        return await self._access.read(work, is_search=not is_counted(query))
 
-    async def groups(self, query: Query, *, limit: int = 50) -> Sequence[Group]:
+    async def groups(
+        self, query: Query, *, limit: int = 50, skip: int = 0, order: GroupOrder = GroupOrder.LETTERS
+    ) -> Sequence[Group]:
+        if query.scope is not None:
+            query = await self.texts.plain(query)
+            return await groups_within(self, query, limit=limit, skip=skip, order=order)
+        query = await self.texts.plain(query)
         condition, parameters = where(query)
-        statement = _SQL["groups" if is_counted(query) else "groups_scan"].replace("{where}", condition)
-        parameters["limit"] = limit
+        counted = is_counted(query)
+        statement = _SQL["groups" if counted else "groups_scan"].replace("{where}", condition)
+        statement = statement.replace("{order}", _GROUP_ORDERS[order])
+        parameters |= {"limit": limit, "skip": skip}
 
         def work(connection: sqlite3.Connection) -> list[Group]:
-            found = _groups(connection.execute(statement, parameters).fetchall())[:limit]
-            return [self._with_versions(connection, group) for group in found]
+            found = sorted_groups(_groups(connection.execute(statement, parameters).fetchall()), order)
+            page = found if counted else found[skip : skip + limit]
+            return [self._with_versions(connection, group) for group in page]
+
+        return await self._access.read(work, is_search=not is_counted(query))
+
+    async def tenants(self, groups: Sequence[str], *, most: int) -> Mapping[str, Hit]:
+        def work(connection: sqlite3.Connection) -> dict[str, Hit]:
+            found: dict[str, Hit] = {}
+            for group in groups:
+                rows = connection.execute(_SQL["tenants_of_group"], {"group": group, "most": most + 1})
+                found[group] = hit_of((tenant for (tenant,) in rows), most)
+            return found
 
         return await self._access.read(work)
 
-    async def tallies(self) -> Sequence[Tally]:
-        rows = await self._access.read(lambda connection: connection.execute(_SQL["tallies"]).fetchall())
+    async def tallies(self, query: Query | None = None) -> Sequence[Tally]:
+        query = await self.texts.plain(query or Query())
+        condition, parameters = where(query)
+        statement = _SQL["tallies" if is_counted(query) else "tallies_scan"].replace("{where}", condition)
+        rows = await self._access.read(
+            lambda connection: connection.execute(statement, parameters).fetchall(), is_search=not is_counted(query)
+        )
         return [Tally(source, State(state), Category(category), count) for source, state, category, count in rows]
 
     async def claim(
@@ -103,16 +152,17 @@ class SqliteLetters:
         limit: int,
         replay: str | None = None,
     ) -> Sequence[Letter]:
+        query = await self.texts.plain(query)
         state = {"from": as_json(MAY_BECOME[to]), "to": to, "me": owner}
 
-        def work(connection: sqlite3.Connection) -> list[Letter]:
-            found = [self._letter(row) for row in _claimable(connection, query, state, limit)]
+        def work(connection: sqlite3.Connection) -> list[tuple[Any, ...]]:
+            rows = _claimable(connection, query, state, limit)
             update = {"to": to, "me": owner, "until": microseconds(until), "now": microseconds(now), "replay": replay}
-            connection.execute(_SQL["claim"], {**update, "ids": as_json(letter.id for letter in found)})
-            return found
+            connection.execute(_SQL["claim"], {**update, "seqs": msgspec.json.encode([row[0] for row in rows])})
+            return rows
 
-        found = await self._access.write(work)
-        return [claimed(letter, to, owner, now, until, replay) for letter in found]
+        rows = await self._access.write(work)  # read here, while the writer goes on
+        return [claimed(self._letter(row), to, owner, now, until, replay) for row in rows]
 
     async def move(
         self,
@@ -130,13 +180,22 @@ class SqliteLetters:
             "now": microseconds(now),
             "owner": owner,
         }
-        rows = await self._access.write(lambda connection: connection.execute(_SQL["move"], parameters).fetchall())
-        return [id for (id,) in rows]
+        statement = _SQL["confirm" if to in _ON_THEIR_WAY and set(expect) == {to} else "move"]
+        counts = to is State.RESOLVED and State.RESOLVED not in expect
+
+        def work(connection: sqlite3.Connection) -> list[tuple[str, str, str]]:
+            rows = connection.execute(statement, parameters).fetchall()
+            if counts:
+                count(connection, resolved([(source, category) for _, source, category in rows], now))
+            return rows
+
+        return [id for id, _, _ in await self._access.write(work)]
 
     async def prune(self, query: Query, *, limit: int) -> Sequence[LetterId]:
+        query = await self.texts.plain(query)
         states = AT_REST if query.states is None else tuple(state for state in query.states if state in AT_REST)
-        seqs, parameters = _ordered(replace(query, states=states), None, limit, oldest_first=True)
-        statement = _SQL["prune"].replace("{seqs}", seqs)
+        select, parameters = ordered(replace(query, states=states), None, limit, oldest_first=True)
+        statement = _SQL["prune"].replace("{seqs}", f"SELECT seq FROM ({select})")  # noqa: S608
         rows = await self._access.write(lambda connection: connection.execute(statement, parameters).fetchall())
         return [id for (id,) in rows]
 
@@ -145,26 +204,29 @@ class SqliteLetters:
     ) -> None:
         (before,) = connection.execute(_SQL["last"]).fetchone()
         fresh = connection.executemany(_SQL["insert"], rows).rowcount
+        connection.execute(_SQL["unsearched"], (before,))
         known = self._known(connection, letters, before) if fresh < len(rows) else frozenset()
         new = [letter for letter in letters if letter.id not in known] if known else letters
-        joined = [letter for letter in letters if letter.id in known and self._rejoin(connection, letter)]
+        rejoins = [self._rejoin(connection, letter) for letter in letters if letter.id in known] if known else []
+        joined = [letter for letter in rejoins if letter is not None]
         connection.executemany(_SQL["count_new"], _tallies(new))
         connection.executemany(_SQL["add_group"], _group_rows([*new, *joined]))
         connection.executemany(_SQL["depend"], [(letter.id, id) for letter in new for id in letter.depends_on])
+        count(connection, buried(new, joined))
 
     def _known(self, connection: sqlite3.Connection, letters: Sequence[Letter], before: int) -> Collection[LetterId]:
         """The letters that were there before this batch."""
         ids = as_json(letter.id for letter in letters)
         return {id for (id,) in connection.execute(_SQL["known"], {"ids": ids, "before": before})}
 
-    def _rejoin(self, connection: sqlite3.Connection, letter: Letter) -> bool:
-        """Join the letter to the known one; returns whether something of it was new."""
+    def _rejoin(self, connection: sqlite3.Connection, letter: Letter) -> Letter | None:
+        """Join the letter to the known one; returns that with it, if something of it was new."""
         old = self._get(connection, letter.id)
         assert old is not None
         new = rejoined(old, letter)
         if new is not None:
             self._write_over(connection, old, new)
-        return new is not None
+        return new
 
     def change(self, connection: sqlite3.Connection, revision: Revision) -> bool:
         """Edit a letter, within a transaction; returns whether it was as expected."""
@@ -181,6 +243,11 @@ class SqliteLetters:
         if new.depends_on != old.depends_on:
             connection.execute(_SQL["depend_no_more"], (new.id,))
             connection.executemany(_SQL["depend"], [(new.id, id) for id in new.depends_on])
+
+    def unsearched(self, connection: sqlite3.Connection, limit: int) -> list[tuple[int, int, Letter]]:
+        """Letters whose text is still to be made, with their seqs and marks."""
+        rows = connection.execute(_UNSEARCHED, {"limit": limit}).fetchall()
+        return [(row[1], row[0], self._letter(row[1:])) for row in rows]
 
     def _get(self, connection: sqlite3.Connection, id: LetterId) -> Letter | None:
         row = connection.execute(_SQL["get"].replace("{columns}", _COLUMNS), {"id": id}).fetchone()
@@ -249,7 +316,7 @@ class SqliteLetters:
         return replace(
             letter,
             message=replace(letter.message, body=body),
-            state=State(state),
+            state=_STATES[state],
             updated_at=moment(updated_at),
             next_retry_at=None if next_retry_at is None else moment(next_retry_at),
             expires_at=None if expires_at is None else moment(expires_at),
@@ -292,6 +359,13 @@ _INSERTED = [
 ]
 
 
+_LISTED = "SELECT CAST(value AS INTEGER) FROM json_each(:seqs)"
+_UNSEARCHED = clauses(__package__, "texts")["unsearched"].replace("{columns}", _COLUMNS)
+_GROUP_ORDERS = {
+    GroupOrder.LETTERS: "sum(count)",
+    GroupOrder.LAST_SEEN: "(SELECT last_at FROM groups WHERE id = group_id)",
+    GroupOrder.FIRST_SEEN: "(SELECT first_at FROM groups WHERE id = group_id)",
+}
 _GROUP_ENDS = [_SQL["group_end"].replace("{way}", way) for way in ("ASC", "DESC")]
 
 
@@ -326,39 +400,18 @@ def _claimable(
     return rows
 
 
-def _search(query: Query, after: Cursor | None, limit: int, oldest_first: bool) -> tuple[str, dict[str, Any]]:
-    seqs, parameters = _ordered(query, after, limit, oldest_first)
+def _in_order(seqs: str, oldest_first: bool) -> str:
+    """The letters of these seqs."""
     way = "ASC" if oldest_first else "DESC"
-    order = f"ORDER BY created_at {way}, seq {way}"
-    return f"SELECT {_COLUMNS} FROM letters WHERE seq IN ({seqs}) {order}", parameters  # noqa: S608
+    return f"SELECT {_COLUMNS} FROM letters WHERE seq IN ({seqs}) ORDER BY created_at {way}, seq {way}"  # noqa: S608
 
 
-def _ordered(query: Query, after: Cursor | None, limit: int, oldest_first: bool) -> tuple[str, dict[str, Any]]:
-    """A select of the first rows: of one condition, or of several that an index answers in order."""
-    way, side = ("ASC", ">") if oldest_first else ("DESC", "<")
-    order = f"ORDER BY created_at {way}, seq {way} LIMIT :limit"
-    parameters: dict[str, Any] = {"limit": limit}
-    selects = []
-    for number, (condition, more) in enumerate(arms(query)):
-        condition, renamed = numbered(condition, more, number)
-        parameters |= renamed
-        if after is not None:
-            condition += f" AND (created_at, seq) {side} (:after_time, :after_seq)"
-        selects.append(f"SELECT * FROM (SELECT created_at, seq FROM letters WHERE {condition} {order})")  # noqa: S608
-    if after is not None:
-        parameters["after_time"], parameters["after_seq"] = position(after)
-    return f"SELECT seq FROM ({' UNION ALL '.join(selects) or _NONE} {order})", parameters  # noqa: S608
-
-
-_NONE = "SELECT created_at, seq FROM letters WHERE 0"
-
-
-def _groups(rows: Iterable[tuple[Any, ...]]) -> list[Group]:
-    """Rows of (group…, state, count, sources) as groups, the largest first."""
+def _groups(rows: Iterable[tuple[Any, ...]]) -> Iterator[Group]:
+    """Rows of (group…, state, count, sources) as groups."""
     found: dict[str, list[tuple[Any, ...]]] = defaultdict(list)
     for row in rows:
         found[row[0]].append(row)
-    return sorted(map(_group, found.values()), key=lambda group: (-group.count, group.id))
+    return map(_group, found.values())
 
 
 def _group(rows: Sequence[tuple[Any, ...]]) -> Group:

@@ -11,6 +11,9 @@ ON CONFLICT (id) DO NOTHING;
 -- What is inserted after this, in the same transaction, has a larger seq.
 SELECT coalesce(max(seq), 0) FROM letters;
 
+-- name: unsearched
+INSERT OR IGNORE INTO unsearched (seq) SELECT seq FROM letters WHERE seq > ?;
+
 -- name: known
 SELECT id FROM letters WHERE id IN (SELECT value FROM json_each(:ids)) AND seq <= :before;
 
@@ -61,7 +64,7 @@ SELECT g.id, g.error_type, g.message, g.category, g.first_at, g.last_at, t.state
 FROM (SELECT group_id, state, sum(count) AS count, json_group_array(DISTINCT source) AS sources FROM tallies
       WHERE count > 0 AND {where} AND group_id IN (
           SELECT group_id FROM tallies WHERE count > 0 AND {where}
-          GROUP BY group_id ORDER BY sum(count) DESC, group_id LIMIT :limit)
+          GROUP BY group_id ORDER BY {order} DESC, group_id LIMIT :limit OFFSET :skip)
       GROUP BY group_id, state) AS t
 JOIN groups AS g ON g.id = t.group_id;
 
@@ -77,7 +80,35 @@ JOIN groups AS g ON g.id = t.group_id;
 SELECT document FROM letters WHERE group_id = :id ORDER BY created_at {way}, seq {way} LIMIT 1;
 
 -- name: tallies
-SELECT source, state, category, sum(count) FROM tallies WHERE count > 0 GROUP BY source, state, category;
+SELECT source, state, category, sum(count) FROM tallies WHERE count > 0 AND {where} GROUP BY source, state, category;
+
+-- name: tallies_scan
+-- For what the counters do not know: counted from the letters themselves.
+SELECT source, state, category, count(*) FROM letters WHERE {where} GROUP BY source, state, category;
+
+-- name: sources
+SELECT DISTINCT source FROM tallies;
+
+-- name: tenants
+-- A loose index scan: a step in the index for each tenant, however many letters.
+WITH RECURSIVE named (tenant) AS (
+    SELECT min(tenant) FROM letters WHERE tenant IS NOT NULL
+    UNION ALL
+    SELECT (SELECT min(tenant) FROM letters WHERE tenant > named.tenant AND tenant IS NOT NULL)
+    FROM named WHERE named.tenant IS NOT NULL
+)
+SELECT tenant FROM named WHERE tenant IS NOT NULL;
+
+-- name: tenants_of_group
+-- A loose index scan: a step in the index for each tenant of the group, however many letters it has.
+WITH RECURSIVE named (tenant) AS (
+    SELECT min(tenant) FROM letters WHERE group_id = :group AND tenant IS NOT NULL
+    UNION ALL
+    SELECT (SELECT min(tenant) FROM letters WHERE group_id = :group AND tenant > named.tenant AND tenant IS NOT NULL)
+    FROM named WHERE named.tenant IS NOT NULL
+    LIMIT :most
+)
+SELECT tenant FROM named WHERE tenant IS NOT NULL;
 
 -- name: due
 -- A loose index scan: the priorities in use among the letters of a source that wait for a retry.
@@ -92,14 +123,15 @@ WITH RECURSIVE used (priority) AS (
 SELECT priority FROM used WHERE priority IS NOT NULL;
 
 -- name: claimable
+-- Most letters have no parents: the sources are listed only for those that have.
 SELECT {columns} FROM letters
 WHERE {where}
   AND state IN (SELECT value FROM json_each(:from))
   AND (state <> :to OR owner = :me)
-  AND NOT EXISTS (
+  AND (NOT EXISTS (SELECT 1 FROM dependencies WHERE letter_id = letters.id) OR NOT EXISTS (
       SELECT 1 FROM dependencies AS d, (SELECT DISTINCT source FROM tallies) AS s
       JOIN letters AS a ON a.id = letter_id(s.source, d.message_id)
-      WHERE d.letter_id = letters.id AND a.state NOT IN ('resolved', 'archived'))
+      WHERE d.letter_id = letters.id AND a.state NOT IN ('resolved', 'archived')))
 ORDER BY priority, next_retry_at, seq
 LIMIT :limit;
 
@@ -107,7 +139,7 @@ LIMIT :limit;
 UPDATE letters SET state = :to, owner = :me, lease_until = :until, updated_at = :now,
        resends = resends + (state <> :to), retries = retries + (state <> :to AND :to = 'retrying'),
        replay = coalesce(:replay, replay)
-WHERE id IN (SELECT value FROM json_each(:ids));
+WHERE seq IN (SELECT value FROM json_each(:seqs));
 
 -- name: move
 -- From retrying or replaying to pending or exhausted: the claim is undone, nothing was sent.
@@ -121,7 +153,13 @@ UPDATE letters SET state = :to, updated_at = :now, owner = NULL, lease_until = N
 WHERE id IN (SELECT value FROM json_each(:ids))
   AND state IN (SELECT value FROM json_each(:expect))
   AND (:owner IS NULL OR owner = :owner)
-RETURNING id;
+RETURNING id, source, category;
+
+-- name: confirm
+-- A move to the state that it has: what was claimed is on its way. The state is not written, so that no index of it is.
+UPDATE letters SET updated_at = :now, owner = NULL, lease_until = NULL, next_retry_at = NULL, archived_from = NULL
+WHERE id IN (SELECT value FROM json_each(:ids)) AND +state = :to AND (:owner IS NULL OR owner = :owner)
+RETURNING id, source, category;
 
 -- name: prune
 DELETE FROM letters WHERE seq IN ({seqs}) RETURNING id;
@@ -140,9 +178,16 @@ SELECT id, created_at, seq FROM letters WHERE {where} AND +state IN ('pending', 
 
 -- name: mark
 -- An outcome that is known is not overwritten by `sent`, nor by what a repeat of the same batch says.
-INSERT INTO ledger (replay, letter_id, status, at, note) VALUES (:replay, :letter, :status, :at, :note)
+INSERT INTO ledger (replay, letter_id, status, at, note) VALUES (?, ?, ?, ?, ?)
 ON CONFLICT (replay, letter_id) DO UPDATE SET status = excluded.status, at = excluded.at, note = excluded.note
 WHERE excluded.status IN ('resolved', 'failed') OR status IN ('selected');
+
+-- name: mark_sent
+-- As `mark`, of many letters at once.
+INSERT INTO ledger (replay, letter_id, status, at, note)
+SELECT :replay, value, 'sent', :at, :note FROM json_each(:letters) WHERE 1
+ON CONFLICT (replay, letter_id) DO UPDATE SET status = excluded.status, at = excluded.at, note = excluded.note
+WHERE status IN ('selected');
 
 -- name: keep_version
 -- As a crash may have left it, it is written again.
@@ -157,3 +202,7 @@ SELECT facts FROM versions WHERE letter_id = ? ORDER BY number;
 
 -- name: version
 SELECT facts, body FROM versions WHERE letter_id = ? AND number = ?;
+
+-- name: of_letter
+SELECT replay, status, at, note FROM ledger
+WHERE letter_id = :letter AND replay IN (SELECT value FROM json_each(:replays));

@@ -19,6 +19,7 @@ from redrive.errors import ConfigError, NotNow, StoreUnavailable, Unavailable, n
 from redrive.flow.backoff import constant, exponential
 from redrive.flow.classify import Classifier
 from redrive.flow.lineage import sent_back
+from redrive.flow.signing import load_keys
 from redrive.forensics.query import Query
 from redrive.limits import Fair, Rate
 from redrive.model import Letter, Message, MessageId, State, letter_id
@@ -104,6 +105,7 @@ class EmailGateway:
         sent. Otherwise who reprocesses the DLQ would send it a second time."""
         found: dict[MessageId, Letter] = {}
         with suppress(StoreUnavailable):  # a queue does not wait for its DLQ
+            await load_keys(self.app.store, self.app.clock.now())
             for start in range(0, len(messages), _PAGE):
                 ids = tuple(letter_id(message.source, message.id) for message in messages[start : start + _PAGE])
                 page = await self.app.store.letters.search(Query(ids=ids, states=_AT_REST), limit=_PAGE)

@@ -188,8 +188,8 @@ def _log(files: FilesWorker) -> None:
     from redrive.telemetry.logs import EventLog, is_for_people, setup_logs
 
     logs = files.settings.logs
-    setup_logs(logs.level, logs.format)
     redactor = Redactor.of(files.settings.redact)
+    setup_logs(logs.level, logs.format, redactor=redactor)
     ours = EventLog(redactor)
     if is_for_people(logs.format):
         files.app.events.subscribe(ours)

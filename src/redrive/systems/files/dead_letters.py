@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
-import base64
+import json
 from collections.abc import Callable, Iterable
 from typing import Any
 
 from msgspec import Struct
 
+from redrive.access.actors import Actor
 from redrive.app import Redrive
 from redrive.errors import NotFound, nearest
+from redrive.forensics.binaries import is_binary
 from redrive.forensics.redact import Redactor
+from redrive.forensics.secrets import MASK
 from redrive.service import Service
+from redrive.service.acting import acts
+from redrive.service.redacting import each_off_loop
 from redrive.systems.files.settings import FilesSettings
 from redrive.systems.files.worker import broker_url
 from redrive.transports.rabbitmq.options import options_of
@@ -47,7 +52,7 @@ class Shown(Struct, frozen=True):
     properties: dict[str, Any]
     headers: dict[str, Any]
     body: str
-    encoding: str  # text or base64
+    encoding: str  # text or binary, of which the body is a preview
     size: int
 
 
@@ -70,9 +75,8 @@ class DeadLetterQueues:
     """What may be done with the messages of the dead-letter queues."""
 
     def __init__(self, service: Service, files: FilesSettings) -> None:
-        self._service = service
+        self._asking = service
         self._files = files
-        self._redactor: Redactor = service.redactor
         self._queues = DeadMessages(options_of(broker_url(files)), service.app.clock)
 
     @classmethod
@@ -89,15 +93,20 @@ class DeadLetterQueues:
     async def messages(self, queue: str, limit: int = 20) -> list[Shown]:
         """The first messages of a dead-letter queue; they stay where and as they are."""
         self._check(queue)
-        return [_shown(message, self._redactor) for message in await self._queues.peek(queue, limit)]
+        return await each_off_loop(
+            await self._queues.peek(queue, limit),
+            lambda message: shown(message, self._asking.redactor),
+            lambda message: len(message.body),
+        )
 
+    @acts("files.re-drive")
     async def redrive(
-        self, queue: str, limit: int, *, actor: str, progress: Callable[[int, int], None] | None = None
+        self, queue: str, limit: int, *, actor: Actor, progress: Callable[[int, int], None] | None = None
     ) -> Redriven:
         """Send messages of a dead-letter queue back to their queue; the audit trail says how far it came."""
         self._check(queue)
-        done = await self._queues.redrive(_source(queue), limit=limit, by=actor, progress=progress)
-        await self._service.note(actor, "files.re-drive", f"{done.sent} of {done.found} from {queue}")
+        done = await self._queues.redrive(_source(queue), limit=limit, by=str(actor), progress=progress)
+        await self._asking.note(actor, "files.re-drive", f"{done.sent} of {done.found} from {queue}")
         return done
 
     async def plan(self, queue: str, limit: int | None = None) -> Plan:
@@ -115,39 +124,39 @@ def _source(queue: str) -> str:
     return queue.removesuffix(_SUFFIX)
 
 
-def _shown(message: DeadMessage, redactor: Redactor) -> Shown:
-    try:
-        text, encoding = message.body.decode(), "text"
-        text = redactor.text(text)
-    except UnicodeDecodeError:
-        text, encoding = base64.b64encode(message.body).decode(), "base64"
-    headers = {
-        name: redactor.text(value) if isinstance(value, str) else _plain(value)
-        for name, value in message.headers.items()
-    }
-    properties = {name: _plain(value) for name, value in message.properties.items()}
+def shown(message: DeadMessage, redactor: Redactor) -> Shown:
+    """As people may see it: nothing of it leaves unmasked, bytes neither."""
     return Shown(
-        message.message_id,
+        None if message.message_id is None else redactor.text(message.message_id),
         message.exchange,
         message.routing_key,
         message.redelivered,
-        properties,
-        headers,
-        text,
-        encoding,
+        _masked(message.properties, redactor),
+        _masked(message.headers, redactor),
+        redactor.body(message.body),
+        "binary" if is_binary(message.body) else "text",
         len(message.body),
     )
 
 
-def _plain(value: Any) -> Any:
+def _masked(values: dict[str, Any], redactor: Redactor) -> dict[str, Any]:
+    """Headers and what is nested in them, masked as a body of JSON is: by their names, too."""
+    try:
+        found: dict[str, Any] = json.loads(redactor.text(json.dumps(_plain(values, redactor))))
+    except ValueError:
+        return {MASK: MASK}
+    return found
+
+
+def _plain(value: Any, redactor: Redactor) -> Any:
     """The value as JSON can say it."""
     match value:
         case bytes():
-            return base64.b64encode(value).decode()
+            return redactor.body(value)
         case dict():
-            return {str(name): _plain(item) for name, item in value.items()}
+            return {str(name): _plain(item, redactor) for name, item in value.items()}
         case list():
-            return [_plain(item) for item in value]
+            return [_plain(item, redactor) for item in value]
         case str() | int() | float() | bool() | None:
             return value
     return str(value)

@@ -9,7 +9,7 @@ from litestar.di import NamedDependency, Provide
 from litestar.params import FromPath, JSONBody, QueryParameter
 from msgspec import Meta, Struct
 
-from redrive.access.tokens import Role
+from redrive.access.actors import Actor, Role
 from redrive.admin.letters import Limit
 from redrive.service import Service
 from redrive.systems.files.dead_letters import DeadLetterQueues, Depth, Plan, Shown
@@ -33,13 +33,13 @@ def dead_letter_queues(request: Request[Any, Any, Any], service: NamedDependency
     return found
 
 
-@get("/queues", role=Role.ADMIN)
+@get("/queues", role=Role.ADMIN, whole=True)
 async def list_dead_letter_queues(dead_letters: NamedDependency[DeadLetterQueues]) -> list[Depth]:
     """Every dead-letter queue, and how many messages it holds."""
     return list(await dead_letters.queues())
 
 
-@get("/queues/{queue:str}/messages", role=Role.ADMIN)
+@get("/queues/{queue:str}/messages", role=Role.ADMIN, whole=True)
 async def peek_dead_messages(
     dead_letters: NamedDependency[DeadLetterQueues], queue: FromPath[str], limit: Limit = 20
 ) -> list[Shown]:
@@ -47,7 +47,7 @@ async def peek_dead_messages(
     return list(await dead_letters.messages(queue, limit))
 
 
-@get("/queues/{queue:str}/re-drive", role=Role.ADMIN)
+@get("/queues/{queue:str}/re-drive", role=Role.ADMIN, whole=True)
 async def plan_redrive(
     dead_letters: NamedDependency[DeadLetterQueues],
     queue: FromPath[str],
@@ -57,10 +57,10 @@ async def plan_redrive(
     return await dead_letters.plan(queue, limit)
 
 
-@post("/queues/{queue:str}/re-drive", role=Role.ADMIN, status_code=200)
+@post("/queues/{queue:str}/re-drive", role=Role.ADMIN, whole=True, status_code=200)
 async def redrive_dead_messages(
     dead_letters: NamedDependency[DeadLetterQueues],
-    actor: NamedDependency[str],
+    actor: NamedDependency[Actor],
     queue: FromPath[str],
     data: JSONBody[Again],
 ) -> Redriven:

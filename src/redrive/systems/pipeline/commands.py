@@ -20,12 +20,12 @@ import click
 from redrive.app import Redrive
 from redrive.cli.confirm import confirm
 from redrive.cli.exits import NOTHING, Stopped
-from redrive.cli.follow import Patience, follow_replay, waiting
+from redrive.cli.follow import Patience, follow_replay_here, waiting
 from redrive.cli.lazy import common
 from redrive.cli.options import as_json, moment, rate, span, yes
 from redrive.cli.output import line, show, table, tell_json
 from redrive.cli.scrape import Place, beside, scraped
-from redrive.cli.session import Needs, actor, ask, loaded
+from redrive.cli.session import Needs, actor, ask_store, loaded
 from redrive.config.settings import Settings
 from redrive.flow.replay import Replay
 from redrive.forensics.query import Query
@@ -136,9 +136,10 @@ def _scraped(made: Engine, scrape: Place | None) -> Any:
 
 
 def _log_to(settings: Settings) -> None:
+    from redrive.forensics.redact import Redactor
     from redrive.telemetry.logs import setup_logs
 
-    setup_logs(settings.logs.level, settings.logs.format)
+    setup_logs(settings.logs.level, settings.logs.format, redactor=Redactor.of(settings.redact))
     logging.getLogger("httpx").setLevel(logging.WARNING)
 
 
@@ -270,6 +271,7 @@ def trace(stream: str, since: datetime | None, graph: Graph, settings: Settings,
 
 
 async def _traced(stream: str, since: datetime | None, graph: Graph, settings: Settings) -> Trace:
+    from redrive.forensics.redact import Redactor
     from redrive.systems.pipeline.streams import open_streams
     from redrive.systems.pipeline.trace import Tracer
 
@@ -277,7 +279,9 @@ async def _traced(stream: str, since: datetime | None, graph: Graph, settings: S
     async with Redrive(settings=settings) as app:
         streams = open_streams(own.transport, graph, group=own.group, clock=app.clock, lease=settings.lease)
         try:
-            return await Tracer(graph, streams, lambda: app.store.letters).trace(stream, since=since)
+            return await Tracer(graph, streams, lambda: app.store.letters, Redactor.of(app.settings.redact)).trace(
+                stream, since=since
+            )
         finally:
             await streams.aclose()
 
@@ -349,7 +353,7 @@ def replay(
         query = await dead_streams(service, graph, there, chosen)
         return query, await service.count(query)
 
-    asked, count = ask(found, Needs.LETTERS, settings)
+    asked, count = ask_store(found, Needs.LETTERS, settings)
     some = _streams(count)
     if dry_run:
         tell_json({"node_id": there.id, "streams": count}) if as_json else show(f"{some} would be sent back")
@@ -362,7 +366,7 @@ def replay(
         service.app.declare(graph.topic(there), transport="pipeline")
         return await service.replay(asked, actor=actor(), rate=pace, reason=f"pipeline replay of {node}")
 
-    follow_replay(start, patience, as_json=as_json, settings=settings)
+    follow_replay_here(start, patience, as_json=as_json, settings=settings)
 
 
 def _replay_topic(
@@ -374,7 +378,7 @@ def _replay_topic(
         def run(service: Service) -> Awaitable[int]:
             return replay_topic(service, graph, node, chosen, actor=actor(), dry_run=dry_run)
 
-        return ask(run, Needs.NOTHING, settings)  # the store need not be there
+        return ask_store(run, Needs.NOTHING, settings)  # the store need not be there
 
     count = sent(dry_run=True)
     if not dry_run and not count:

@@ -1,4 +1,4 @@
-"""The contract's route for the DLQ of a node."""
+"""The contract's route for the DLQ of a node, and the graph as it stands."""
 
 from __future__ import annotations
 
@@ -6,17 +6,19 @@ from datetime import datetime
 from enum import StrEnum
 from typing import Annotated, Any
 
-from litestar import Request, Router, post
+from litestar import Request, Router, get, post
 from litestar.di import NamedDependency, Provide
 from litestar.params import FromPath, JSONBody, QueryParameter
 from msgspec import Meta, Struct
 
-from redrive.access.tokens import Role
+from redrive.access.actors import Actor, Role
 from redrive.admin.background import Background
+from redrive.errors import NotInScope
 from redrive.flow.replay import Replay
 from redrive.service import Service
 from redrive.systems.pipeline.dlq import Chosen, dead_streams
 from redrive.systems.pipeline.graph import Graph
+from redrive.systems.pipeline.overview import GraphView, graph_view
 from redrive.systems.pipeline.settings import PipelineSettings
 
 
@@ -53,12 +55,12 @@ def graph_of(request: Request[Any, Any, Any], service: NamedDependency[Service])
     return graph
 
 
-@post("/{node_id:str}/replay", role=Role.OPERATOR, status_code=202)
+@post("/admin/dlq/{node_id:str}/replay", role=Role.OPERATOR, status_code=202, costly=True)
 async def replay_dead_streams(
     service: NamedDependency[Service],
     graph: NamedDependency[Graph],
     background: NamedDependency[Background],
-    actor: NamedDependency[str],
+    actor: NamedDependency[Actor],
     node_id: FromPath[str],
     data: JSONBody[ReplayRequest | None] = None,
     origin: Annotated[From, QueryParameter(name="from")] = From.LETTERS,
@@ -68,6 +70,8 @@ async def replay_dead_streams(
     node, data = graph.node(node_id), data or ReplayRequest()
     chosen = Chosen(limit=data.limit, since=data.since, kind=data.error_type)
     if origin is From.TOPIC:
+        if not actor.scope.is_everything:
+            raise NotInScope("a topic holds streams of everybody: replay the letters of the store instead")
         from redrive.systems.pipeline.topic_replay import replay_topic
 
         total = await replay_topic(service, graph, node, chosen, actor=actor, dry_run=data.dry_run)
@@ -80,9 +84,15 @@ async def replay_dead_streams(
     return Replayed(node.id, replay.total, replay)
 
 
+@get("/api/pipeline/graph", role=Role.VIEWER)
+async def show_graph(service: NamedDependency[Service], graph: NamedDependency[Graph]) -> GraphView:
+    """The graph: each node, where its streams go, what waits at it, what died at it, and whether it fails."""
+    return await graph_view(service, graph)
+
+
 router = Router(
-    "/admin/dlq",
-    route_handlers=[replay_dead_streams],
+    "/",
+    route_handlers=[replay_dead_streams, show_graph],
     dependencies={"graph": Provide(graph_of, sync_to_thread=False)},
     tags=["pipeline"],
 )

@@ -13,6 +13,7 @@ system = System(
     switch="graph",
     routes="redrive.systems.pipeline.routes:router",
     prepare="redrive.systems.pipeline.engine:with_pipeline",
+    bodies={"pipeline": "redrive.systems.pipeline.bodies:read_body"},
     formats=(
         Format(
             name="pipeline",

@@ -7,20 +7,25 @@ was not sent yet goes back.
 from __future__ import annotations
 
 import asyncio
+import hashlib
 import logging
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import suppress
+from collections.abc import AsyncIterator, Callable, Collection, Iterable, Iterator, Sequence
+from contextlib import asynccontextmanager, suppress
 from datetime import datetime
 from typing import Any, NamedTuple
 
 from msgspec import Struct
 
+from redrive.access.actors import Actor
+from redrive.access.approvals import Approval
 from redrive.errors import TransportUnavailable, Unavailable, UsageError
 from redrive.flow.lineage import sent_back
+from redrive.flow.signing import load_keys
 from redrive.forensics.query import Query
-from redrive.model import Letter, State
+from redrive.model import Letter, LetterId, State
 from redrive.service import Service
+from redrive.service.four_eyes import carrying_out
 from redrive.stores.paging import every_letter
 from redrive.systems.pipeline.dlq import Chosen, stream_in
 from redrive.systems.pipeline.engine import TRANSPORT
@@ -175,26 +180,73 @@ async def replay_topic(
     node: Node,
     chosen: Chosen,
     *,
-    actor: str,
+    actor: Actor,
     dry_run: bool = False,
 ) -> int:
     """Send what is on the DLQ topic of that node back to its input topic. Returns how many streams."""
     service.app.declare(*map(graph.topic, graph.nodes.values()), transport=TRANSPORT)
-    options, total = _options(service.app.settings.of(PipelineSettings)), 0
-    reading = DlqReading(options, graph.dlq_topic(node), graph.topic(node), service.app.clock.now)
-    batches, limit = reading.batches(chosen.since), chosen.limit
+    options, topic = _options(service.app.settings.of(PipelineSettings)), graph.dlq_topic(node)
+
+    @asynccontextmanager
+    async def opened() -> AsyncIterator[DlqReading]:
+        reading = DlqReading(options, topic, graph.topic(node), service.app.clock.now)
+        try:
+            yield reading
+        finally:
+            await asyncio.to_thread(reading.close)
+
     try:
-        while (limit is None or total < limit) and (batch := await asyncio.to_thread(next, batches, None)) is not None:
-            wanted = [found for found in batch if chosen.kind in (None, found.letter.last.code)]
-            split = await _split(service, wanted[: None if limit is None else limit - total])
-            total += len(split.unknown) + len(split.dead)
-            if not dry_run:
-                await _send(service, split, reading, actor)
+        ids: list[LetterId] | None = None
+        if dry_run or service.four_eyes.is_on:
+            async with opened() as reading:
+                ids = await _found(service, reading, chosen)
+        if ids is not None and dry_run:
+            return len(ids)
+        approval = None if ids is None else await _approved(service, topic, ids, actor)
+        token = carrying_out.set(approval)
+        try:
+            async with opened() as reading:
+                return await _send_all(service, reading, chosen, actor, None if ids is None else frozenset(ids))
+        finally:
+            carrying_out.reset(token)
     except KafkaException as error:
         raise TransportUnavailable(NAME, why(error, options.servers)) from error
-    finally:
-        await asyncio.to_thread(reading.close)
+
+
+async def _approved(service: Service, topic: str, ids: Sequence[LetterId], actor: Actor) -> Approval | None:
+    """What a second person said yes to, if so many take one. Raises NeedsApproval until somebody has."""
+    digest = hashlib.sha256("\n".join(sorted(ids)).encode()).hexdigest()
+    what = f"{len(ids):,} streams, straight from {topic}"
+    return await service.four_eyes.check_written("replay", len(ids), digest, actor, reason="", what=what)
+
+
+async def _found(service: Service, reading: DlqReading, chosen: Chosen) -> list[LetterId]:
+    """The letters of the streams that would be sent."""
+    found = [split async for split in _splits(service, reading, chosen)]
+    return [dead.letter.id for split in found for dead in (*split.unknown, *split.dead)]
+
+
+async def _send_all(
+    service: Service, reading: DlqReading, chosen: Chosen, actor: Actor, only: Collection[LetterId] | None = None
+) -> int:
+    total = 0
+    async for split in _splits(service, reading, chosen, only):
+        await _send(service, split, reading, actor)
+        total += len(split.unknown) + len(split.dead)
     return total
+
+
+async def _splits(
+    service: Service, reading: DlqReading, chosen: Chosen, only: Collection[LetterId] | None = None
+) -> AsyncIterator[_Split]:
+    """What is chosen of the topic, and of `only` these, a batch at a time."""
+    batches, left = reading.batches(chosen.since), chosen.limit
+    while left != 0 and (batch := await asyncio.to_thread(next, batches, None)) is not None:
+        wanted = [found for found in batch if chosen.kind in (None, found.letter.last.code)]
+        wanted = wanted if only is None else [found for found in wanted if found.letter.id in only]
+        split = await _split(service, wanted[:left])
+        left = None if left is None else left - len(split.unknown) - len(split.dead)
+        yield split
 
 
 class _Split(NamedTuple):
@@ -215,10 +267,12 @@ async def _split(service: Service, some: Sequence[Found]) -> _Split:
     )
 
 
-async def _send(service: Service, split: _Split, reading: DlqReading, actor: str) -> None:
+async def _send(service: Service, split: _Split, reading: DlqReading, actor: Actor) -> None:
     """Those that have a letter go as every replay goes; the others straight from the topic."""
     now = service.app.clock.now()
     if split.unknown:
+        with suppress(Unavailable):
+            await load_keys(service.app.store, now)
         streams = [sent_back(found.letter, now=now, by_hand=True) for found in split.unknown]
         await service.app.send_messages(streams)
         await asyncio.to_thread(reading.sent, split.unknown)

@@ -10,6 +10,7 @@ from google.protobuf.message import DecodeError
 from msgspec import Struct
 
 from redrive.forensics.query import Query
+from redrive.forensics.redact import Redactor
 from redrive.model import Letter
 from redrive.stores.base import Letters
 from redrive.systems.pipeline.dlq import stream_in
@@ -67,10 +68,13 @@ class Tracer:
     """Reads the topics of the graph, and the letters of nodes on whose DLQ topic it is not found dead: a node may have
     none, the stream may be too large for it, or the topic may no longer keep it."""
 
-    def __init__(self, graph: Graph, streams: Streams, letters: Callable[[], Letters]) -> None:
+    def __init__(
+        self, graph: Graph, streams: Streams, letters: Callable[[], Letters], redactor: Redactor | None = None
+    ) -> None:
         self._graph = graph
         self._streams = streams
         self._letters = letters
+        self._masked = (redactor or Redactor()).text
         self._dead = {graph.dlq_topic(node) for node in graph.nodes.values() if node.has_dlq}
 
     async def trace(self, stream_id: str, *, since: datetime | None = None) -> Trace:
@@ -87,7 +91,7 @@ class Tracer:
         try:
             if topic in self._dead:
                 dead = DlqMessage.FromString(record.value)
-                stream, error = dead.stream, f"{dead.error_type}: {dead.error_message}"
+                stream, error = dead.stream, f"{dead.error_type}: {self._masked(dead.error_message)}"
                 node = self._graph.nodes.get(dead.failed_node_id)
             else:
                 stream, node = PipeStream.FromString(bare_stream(record.value)), self._graph.node_of(topic)
@@ -123,7 +127,7 @@ class Tracer:
             topic=self._graph.dlq_topic(node) if node.has_dlq else letter.message.source,
             place=f"letter {letter.id}",
             hops=stream.hop_count,
-            error=f"{error_type(letter)}: {letter.last.message}",
+            error=f"{error_type(letter)}: {self._masked(letter.last.message)}",
         ), stream
 
     def _passed(self, streams: Iterable[PipeStream]) -> list[Passed]:
@@ -155,7 +159,7 @@ class Tracer:
             message_id=step.message_id,
             engine=step.engine,
             instance=step.instance,
-            error=step.error_message,
+            error=self._masked(step.error_message),
             repeat=repeat,
         )
 

@@ -16,22 +16,18 @@ _SIZES = {1: 8, 5: 4}  # of wire types with a fixed one
 
 def unwrapped(body: bytes) -> bytes | None:
     """The stream in a DlqMessage; None if the bytes are none, or one without a stream."""
-    try:
-        dead = DlqMessage.FromString(body)
-    except DecodeError:
-        return None
-    says_why = dead.error_type or dead.failed_node_id or dead.original_topic
-    return stream_bytes(body, dead) if says_why and _has_id(dead.stream) else None
+    dead = _dead_in(body)
+    return None if dead is None else stream_bytes(body, dead)
 
 
 def bare_stream(body: bytes) -> bytes:
     """The bytes of the stream in that body, which may be a DlqMessage; otherwise the body."""
-    try:
-        if _has_id(PipeStream.FromString(body)):
-            return body
-    except DecodeError:
-        pass
-    return unwrapped(body) or body
+    return body if _stream_in(body) is not None else unwrapped(body) or body
+
+
+def message_in(body: bytes) -> PipeStream | DlqMessage | None:
+    """The stream that the body is, or the DlqMessage with one."""
+    return _stream_in(body) or _dead_in(body)
 
 
 def stream_bytes(data: bytes, dead: DlqMessage) -> bytes:
@@ -52,6 +48,23 @@ def is_of_a_dlq(body: bytes, node_id: str, topic: str) -> bool:
     except DecodeError:
         return False
     return bool(dead.error_type) and dead.original_topic == topic
+
+
+def _stream_in(body: bytes) -> PipeStream | None:
+    try:
+        stream = PipeStream.FromString(body)
+    except DecodeError:
+        return None
+    return stream if _has_id(stream) else None
+
+
+def _dead_in(body: bytes) -> DlqMessage | None:
+    try:
+        dead = DlqMessage.FromString(body)
+    except DecodeError:
+        return None
+    says_why = dead.error_type or dead.failed_node_id or dead.original_topic
+    return dead if says_why and _has_id(dead.stream) else None
 
 
 def _has_id(stream: PipeStream) -> bool:

@@ -13,7 +13,7 @@ from msgspec import Struct
 
 from redrive.clock import Clock, SystemClock
 from redrive.errors import TransportUnavailable
-from redrive.flow.lineage import LETTER
+from redrive.flow.lineage import LETTER, Lineage, proof
 from redrive.model import Letter
 from redrive.systems.tickets.reader import TicketReader
 from redrive.systems.tickets.ticket import as_ticket
@@ -133,7 +133,9 @@ class Relay:
     def _headers(self, letter: Letter) -> list[tuple[str, bytes | None]]:
         """The headers of a record: its own, and those by which its success finds its letter."""
         own = [pair for pair in own_headers(letter.message.headers) if pair[0] != LETTER]
-        return [*own, (LETTER, as_ticket(letter, self._topic).id.encode())]
+        ticket = as_ticket(letter, self._topic)
+        origin = Lineage(ticket.id, retries=0, replay=None)
+        return [*own, (LETTER, proof(origin, ticket.message.source, ticket.message.id))]
 
     def _consuming(self) -> dict[str, Any]:
         own = {

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Protocol
 
-from redrive.access.tokens import Role
+from redrive.access.actors import Role
 from redrive.systems.workflow.errors import AccessDenied
 
 _NEEDED = {"view": Role.VIEWER, "retry": Role.OPERATOR, "archive": Role.OPERATOR, "clear": Role.ADMIN}

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Collection, Sequence
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 from datetime import datetime, timedelta
 from typing import TypeVar
@@ -18,7 +18,7 @@ from redrive.clock import Clock, Pause
 from redrive.errors import RedriveError, Unavailable, UsageError
 from redrive.forensics.query import Query
 from redrive.model import Letter, LetterId, Owner, State
-from redrive.stores.base import Cursor, Group, Page, Store, Tally
+from redrive.stores.base import Cursor, Group, GroupOrder, Hit, Page, Store, Tally
 from redrive.stores.paging import every_page
 from redrive.stores.recording import record_each
 from redrive.telemetry.events import BackendDown, BackendUp, Events
@@ -41,6 +41,7 @@ class SpooledStore:
         self.versions = first.versions
         self.ledger = first.ledger
         self.documents = first.documents
+        self.series = first.series
 
     async def check(self) -> None:
         await self.first.check()
@@ -126,11 +127,16 @@ class SpooledLetters:
     async def count(self, query: Query) -> int:
         return await self._asked(lambda: self._first.count(query))
 
-    async def groups(self, query: Query, *, limit: int = 50) -> Sequence[Group]:
-        return await self._asked(lambda: self._first.groups(query, limit=limit))
+    async def groups(
+        self, query: Query, *, limit: int = 50, skip: int = 0, order: GroupOrder = GroupOrder.LETTERS
+    ) -> Sequence[Group]:
+        return await self._asked(lambda: self._first.groups(query, limit=limit, skip=skip, order=order))
 
-    async def tallies(self) -> Sequence[Tally]:
-        return await self._asked(self._first.tallies)
+    async def tenants(self, groups: Sequence[str], *, most: int) -> Mapping[str, Hit]:
+        return await self._asked(lambda: self._first.tenants(groups, most=most))
+
+    async def tallies(self, query: Query | None = None) -> Sequence[Tally]:
+        return await self._asked(lambda: self._first.tallies(query))
 
     async def claim(
         self,

@@ -28,13 +28,28 @@ from redrive.testing.stores.pruning import Pruning
 from redrive.testing.stores.queries import QUERIES
 from redrive.testing.stores.recording import Recording
 from redrive.testing.stores.searching import Searching
+from redrive.testing.stores.series import Series
 from redrive.testing.stores.standing import Standing
+from redrive.testing.stores.trail import AuditTrail
 from redrive.testing.stores.versions import Versions
 
 __all__ = ["LETTERS", "QUERIES", "StoreBackend", "StoreSuite", "corpus"]
 
 
-class StoreSuite(Recording, Searching, Groups, Claiming, Moving, Versions, Pruning, Ledger, Documents, Standing):
+class StoreSuite(
+    Recording,
+    Searching,
+    Groups,
+    Claiming,
+    Moving,
+    Versions,
+    Pruning,
+    Ledger,
+    Documents,
+    Series,
+    AuditTrail,
+    Standing,
+):
     """Every promise in redrive.stores.base, tested on what the fixture `backend` gives."""
 
     pytestmark = pytest.mark.asyncio

@@ -70,6 +70,21 @@ class Documents:
         assert [document.body for document in await store.documents.list("k", limit=2)] == [{"id": "d"}, {"id": "c"}]
         assert await store.documents.list("nothing") == []
 
+    async def test_documents_are_listed_page_by_page_both_ways(self, store: Store) -> None:
+        for id in ("b", "d", "a", "c"):
+            await store.documents.put("k", id, {})
+        await store.documents.put("j", "zz", {})
+        await store.documents.put("l", "0", {})
+
+        async def ids(**asked: Any) -> list[str]:
+            return [document.id for document in await store.documents.list("k", **asked)]
+
+        assert await ids(ascending=True) == ["a", "b", "c", "d"]
+        assert await ids(ascending=True, after="b", limit=1) == ["c"]
+        assert await ids(ascending=True, after="d") == []
+        assert await ids(after="c") == ["b", "a"]
+        assert await ids(after="a") == []
+
     async def test_a_document_is_deleted_once(self, store: Store) -> None:
         await store.documents.put("k", "id", {})
         assert await store.documents.delete("k", "id")

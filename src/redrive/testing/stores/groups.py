@@ -10,8 +10,9 @@ from typing import Any
 from msgspec.structs import replace
 
 from redrive.forensics.query import Query
+from redrive.forensics.scope import Scope
 from redrive.model import Category, Letter, State, merge_failures
-from redrive.stores.base import MAY_BECOME, Store
+from redrive.stores.base import MAY_BECOME, GroupOrder, Hit, Store
 from redrive.testing.builders import make_failure, make_letter, make_message
 from redrive.testing.clock import START
 from redrive.testing.reference import Reference, counted, members_of
@@ -29,6 +30,31 @@ class Groups:
         for query in (ALL, Query(text="it did not work")):
             groups = await store.letters.groups(query, limit=3)
             assert [(group.id, group.count) for group in groups] == [("b", 5), ("d", 5), ("a", 3)]
+
+    async def test_groups_are_paged_in_each_order(self, store: Store) -> None:
+        spans = {"a": (5, 4, 0), "b": (4, 0, 4), "c": (3, 3, 3), "d": (3, 1, 2), "e": (1, 5, 5)}
+        for name, (size, first, last) in spans.items():
+            times = [START + first * HOUR, *[START + max(first, last) * HOUR] * (size - 1)]
+            await store.letters.record([make_letter(None, make_failure(at=at), at=at, group=name) for at in times])
+        for query in (ALL, Query(text="it did not work"), Query(scope=Scope(sources=("*",)))):
+            for order, expected in (
+                (GroupOrder.LETTERS, "abcde"),
+                (GroupOrder.LAST_SEEN, "eabcd"),
+                (GroupOrder.FIRST_SEEN, "eacdb"),
+            ):
+                pages = [await store.letters.groups(query, limit=2, skip=skip, order=order) for skip in (0, 2, 4, 6)]
+                assert [len(page) for page in pages] == [2, 2, 1, 0], (order, query)
+                assert "".join(group.id for page in pages for group in page) == expected, (order, query)
+
+    async def test_the_tenants_of_groups_are_told_up_to_a_number(self, store: Store) -> None:
+        hit = {"g": ("b", "a", None, "b", "c"), "h": (None,), "i": ("b", "d")}
+        await store.letters.record(
+            [make_letter(make_message(tenant=name), group=group) for group, names in hit.items() for name in names]
+        )
+        for most, expected in ((3, Hit(("a", "b", "c"), True)), (2, Hit(("a", "b"), False))):
+            found = await store.letters.tenants(["g", "h", "nobody"], most=most)
+            assert found == {"g": expected, "h": Hit((), True), "nobody": Hit((), True)}
+        assert await store.letters.tenants([], most=3) == {}
 
     async def test_a_group_tells_what_its_letters_have_in_common(self, store: Store) -> None:
         common = make_failure(type="smtplib.SMTPError", message="mailbox full", category=Category.RESOURCE)

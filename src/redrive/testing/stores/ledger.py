@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 from msgspec.structs import replace
 
+from redrive.forensics.query import Query
 from redrive.model import State
 from redrive.stores.base import REPLAYABLE, Entry, EntryStatus, Store
 from redrive.testing.builders import make_letter, make_message
@@ -62,6 +63,18 @@ class Ledger:
         sent, _ = await store.ledger.entries("r", status=EntryStatus.SENT, limit=1000)
         assert [entry.letter for entry in sent] == seen
 
+    async def test_the_lines_of_one_status_are_read_in_pages_of_any_size(self, store: Store) -> None:
+        await store.letters.record([make_letter(at=START + n * MINUTE) for n in range(9)])
+        await store.ledger.freeze("r", ALL, now=LATER)
+        lines, _ = await store.ledger.entries("r")
+        failed = [replace(line, status=EntryStatus.FAILED, note=f"line {n}") for n, line in enumerate(lines) if n % 2]
+        await store.ledger.mark(failed)
+        for size in (1, 2, 3):
+            first, after = await store.ledger.entries("r", status=EntryStatus.FAILED, limit=size)
+            assert after is not None
+            rest, _ = await store.ledger.entries("r", status=EntryStatus.FAILED, after=after, limit=100)
+            assert [*first, *rest] == failed
+
     @pytest.mark.parametrize("new", EntryStatus)
     @pytest.mark.parametrize("old", EntryStatus)
     async def test_an_outcome_is_never_overwritten_by_less(
@@ -89,6 +102,21 @@ class Ledger:
         assert await store.ledger.tally("r") == expected
         assert await store.ledger.tally("other") == {EntryStatus.SELECTED: 10}
         assert await store.ledger.tally("nobody's") == {}
+
+    async def test_the_replays_of_a_letter_are_found(self, store: Store) -> None:
+        first, second = recorded = [make_letter(make_message()) for _ in range(2)]
+        await store.letters.record(recorded)
+        await store.ledger.freeze("both", Query(ids=(first.id, second.id)), now=START)
+        await store.ledger.freeze("one", Query(ids=(first.id,)), now=START)
+        await store.ledger.mark([Entry("one", first.id, EntryStatus.SKIPPED, LATER, "it was gone")])
+        found = await store.ledger.of_letter(first.id, ["one", "never", "both"])
+        told = [(entry.replay, entry.letter, entry.status, entry.note) for entry in found]
+        assert told == [
+            ("one", first.id, EntryStatus.SKIPPED, "it was gone"),
+            ("both", first.id, EntryStatus.SELECTED, ""),
+        ]
+        assert [entry.replay for entry in await store.ledger.of_letter(second.id, ["one", "both"])] == ["both"]
+        assert not await store.ledger.of_letter(first.id, [])
 
     async def test_the_ledger_outlives_its_letters(self, store: Store) -> None:
         await store.letters.record([make_letter()])

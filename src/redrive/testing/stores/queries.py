@@ -3,12 +3,32 @@
 from __future__ import annotations
 
 from redrive.forensics.query import Query
+from redrive.forensics.scope import Scope
 from redrive.model import Category, State
 from redrive.testing.clock import START
 from redrive.testing.stores.backend import ALL, HOUR, MINUTE
 from redrive.testing.stores.examples import corpus
 
 _SOME = corpus(2)
+SCOPES = {
+    "of everything": Scope(),
+    "of a source": Scope(sources=("orders",)),
+    "of sources": Scope(sources=("orders", "nowhere", "stra*")),
+    "of every source": Scope(sources=("*",)),
+    "of a character": Scope(sources=("mail?",)),
+    "of some characters": Scope(sources=("[mn]ails", "[!a-z]rders")),
+    "of all but some characters": Scope(sources=("[!m]*",)),
+    "in capitals": Scope(sources=("ORDERS",)),
+    "of wildcards of databases": Scope(sources=("order%", "mail_", "^orders$", "ord.rs", "mails|orders", "\\*")),
+    "of a bracket that does not close": Scope(sources=("[mails", "m[]ails]")),
+    "of a tenant": Scope(tenants=("acme",)),
+    "of tenants": Scope(tenants=("[Aa]cme", "z*")),
+    "of every tenant": Scope(tenants=("*",)),
+    "of no name": Scope(sources=("",), tenants=("",)),
+    "of a source and a tenant": Scope(sources=("m*", "straße"), tenants=("?cme",)),
+    "of odd text": Scope(sources=("\udcff", "\0", "'; --")),
+    "of a system that nobody resolved": Scope(systems=("*",)),
+}
 QUERIES: dict[str, Query] = {
     "everything": ALL,
     "ids": Query(ids=tuple(letter.id for letter in corpus(90)[::7])),
@@ -37,6 +57,9 @@ QUERIES: dict[str, Query] = {
     "no group of a source": Query(groups=(), sources=("orders",)),
     "tenants": Query(tenants=("acme", "zeta")),
     "no tenant": Query(tenants=()),
+    "parents": Query(parents=("m-1", "nobody")),
+    "parents and state": Query(parents=("m-1",), states=(State.PENDING, State.EXHAUSTED)),
+    "no parent": Query(parents=()),
     "transports": Query(transports=("kafka",)),
     "no transport": Query(transports=()),
     "error type": Query(error_type="x.Ünfall"),
@@ -83,6 +106,14 @@ QUERIES: dict[str, Query] = {
     "state and category": Query(states=(State.PENDING,), categories=(Category.TRANSIENT, Category.NETWORK)),
     "group and source": Query(groups=("group-0", "group-1"), sources=("mails",)),
     "tenant and state": Query(tenants=("acme",), states=(State.PENDING, State.EXHAUSTED)),
+    **{f"scope {name}": Query(scope=scope) for name, scope in SCOPES.items()},
+    "scope and source": Query(scope=Scope(sources=("*",), tenants=("[Aa]cme",)), sources=("orders", "mails")),
+    "scope and a source out of it": Query(scope=Scope(sources=("mails",)), sources=("orders",)),
+    "scope and a tenant out of it": Query(scope=Scope(tenants=("acme",)), tenants=("zeta", "Acme")),
+    "scope and ids out of it": Query(scope=Scope(sources=("mails",)), ids=tuple(letter.id for letter in corpus(90))),
+    "scope and text": Query(scope=Scope(tenants=("acme",)), text="t"),
+    "scope and state": Query(scope=Scope(sources=("mail?", "st*"), tenants=("*e*",)), states=(State.PENDING,)),
+    "scope of what is due": Query(scope=Scope(sources=("o*",)), due=START + 4 * MINUTE),
     "all of it": Query(
         states=(State.PENDING, State.EXHAUSTED, State.RESOLVED),
         sources=("orders", "mails"),

@@ -136,6 +136,18 @@ class Versions:
         assert await store.versions.get(letter.id, 0) == version_of(letter)
         assert await store.versions.get(letter.id, 1) == version_of(edited)
 
+    async def test_two_messages_under_one_id_keep_both_bodies(self, store: Store) -> None:
+        letter = make_letter(make_message(id="m", body=b"first"))
+        await store.letters.record([letter])
+        at = LATER + HOUR
+        other = make_letter(make_message(id="m", body=b"second"), make_failure(at=at), at=at)
+        for _ in range(2):  # the same failure again changes nothing
+            await store.letters.record([other])
+        got = await _got(store, letter)
+        assert (got.message.body, got.version, len(got.failures)) == (b"second", 1, 2)
+        assert got.edit == Edit(by="", at=at, why=ANOTHER)
+        assert await store.versions.get(letter.id, 0) == version_of(letter)
+
     async def test_the_versions_go_with_their_letter(self, store: Store) -> None:
         letters = [make_letter() for _ in range(3)]
         await store.letters.record(letters)

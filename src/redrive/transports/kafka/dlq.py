@@ -6,7 +6,7 @@ from what `record_of` has written).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import TypeAlias
 
 import msgspec
@@ -14,7 +14,8 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from redrive.errors import TransportUnavailable
-from redrive.model import Headers, Letter, Message
+from redrive.model import DEAD_HEADER, Headers, Letter, Message
+from redrive.proof import ring
 from redrive.transports.base import SendResult, SendStatus
 from redrive.transports.kafka.driver import NAME, log
 from redrive.transports.kafka.options import topic_named
@@ -24,14 +25,16 @@ from redrive.untrusted import UNREADABLE
 
 Form: TypeAlias = Callable[[Letter, str], Parcel]
 """How a letter looks on that topic. A ready system brings the form of its contract."""
-DEAD = "redrive-dead"
+DEAD = DEAD_HEADER
 """The whole letter as JSON, less the body, which is the record's value."""
 STUB = "redrive-stub"
 """The id of a letter that was too large for the topic: its body is in the store."""
 FORM = "redrive-dlq-form"
 """What the value is, where it is not the body of the dead message: the full name of a message of protobuf."""
 _ABOUT = "redrive-dlq-"
-_ABOUTS = 7  # headers that say why, before the one that has it all
+PROOF = f"{_ABOUT}proof"
+"""That we wrote the letter: anybody who may write to the topic could write one that overwrites another."""
+_ABOUTS = 8  # headers that say why, before the one that has it all
 _LONGEST_KEY = 256  # of a stub
 _STORE = "store"
 
@@ -44,7 +47,7 @@ class _Stub(Struct):
 def record_of(letter: Letter, topic: str) -> Parcel:
     """The record of a letter: key, value and headers as they were, and headers that say why it died."""
     message, last = letter.message, letter.last
-    bare = replace(letter, message=replace(message, body=b"", headers=()))
+    said = msgspec.json.encode(replace(letter, message=replace(message, body=b"", headers=())))
     about = {
         "reason": letter.reason,
         "error-type": last.type,
@@ -61,16 +64,25 @@ def record_of(letter: Letter, topic: str) -> Parcel:
         headers=[
             *headers_of(message),
             *((f"{_ABOUT}{name}", text.encode()) for name, text in about.items()),
-            (DEAD, msgspec.json.encode(bare)),  # the last of ours: `letter_in` tells by it which those are
+            *_proof(said),
+            (DEAD, said),  # the last of ours: `letter_in` tells by it which those are
         ],
         at=letter.updated_at,
     )
+
+
+def _proof(said: bytes) -> Iterator[tuple[str, bytes]]:
+    if signature := ring().sign(said.hex()):
+        yield PROOF, signature.encode()
 
 
 def letter_in(headers: Headers, message: Message) -> Letter | None:
     """The letter that `record_of` wrote; None if somebody else wrote that record."""
     end = next((place for place in reversed(range(len(headers))) if headers[place][0] == DEAD), None)
     if end is None:
+        return None
+    proof = next((value for name, value in headers[max(end - 1, 0) : end] if name == PROOF), b"")
+    if not ring().believes(proof.decode("ascii", "replace"), headers[end][1].hex()):
         return None
     try:
         letter = msgspec.json.decode(headers[end][1], type=Letter)

@@ -173,7 +173,7 @@ class Link:
         if not self._met and (reason := await unreachable([self._server])):
             raise TransportUnavailable(self.name, reason)
         try:
-            connection = await self._opened(_OPENING if self._met else _FIRST)
+            connection = await (self._opened(_OPENING) if self._met else self._first_opened())
         except Unwelcome:
             raise
         except TransportUnavailable as error:
@@ -182,6 +182,17 @@ class Link:
             raise TransportUnavailable(self.name, more) from error
         self._met = True
         return connection
+
+    async def _first_opened(self) -> Connection:
+        """The first connection: soon, or a while later if what is there speaks as RabbitMQ does and is only slow."""
+        try:
+            return await self._opened(_FIRST)
+        except Unwelcome:
+            raise
+        except TransportUnavailable:
+            if not self._answered:
+                raise
+        return await self._opened(_OPENING)
 
     async def _opened(self, patience: float) -> Connection:
         loop = asyncio.get_running_loop()
@@ -196,7 +207,11 @@ class Link:
         try:
             async with asyncio.timeout(patience + _NET):
                 await opened
+        except TransportUnavailable:
+            self._answered = connection.answered
+            raise
         except TimeoutError:
+            self._answered = connection.answered
             _abandon(connection)
             raise TransportUnavailable(self.name, f"no answer within {patience:g} s") from None
         except asyncio.CancelledError:

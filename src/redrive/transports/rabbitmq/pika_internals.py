@@ -11,6 +11,7 @@ pyproject.toml allows no pika 2.
     Connection._on_connection_workflow_done
                                     hears how connecting ended: if it was closed in the middle of it, pika (1.4) gives
                                     the class of an error, and then fails at that itself
+    Connection._on_connection_start hears the first word of a broker; `server_properties` forgets it at an error
     Connection._transport           the socket, to end a connection without a word to the broker
     Channel._cancelled              tags of consumers whose late deliveries pika rejects
 """
@@ -46,6 +47,7 @@ class Connection(AsyncioConnection):  # type: ignore[misc]
     def __init__(self, parameters: pika.URLParameters, loop: asyncio.AbstractEventLoop, **callbacks: Any) -> None:
         self._loop = loop
         self._unsent: list[bytes] = []
+        self.answered = False  # what is there speaks as a RabbitMQ does
         super().__init__(parameters, custom_ioloop=loop, **callbacks)
 
     def abort(self) -> None:
@@ -55,6 +57,10 @@ class Connection(AsyncioConnection):  # type: ignore[misc]
 
     def _on_connection_workflow_done(self, conn_or_exc: Any) -> None:
         super()._on_connection_workflow_done(conn_or_exc() if isinstance(conn_or_exc, type) else conn_or_exc)
+
+    def _on_connection_start(self, method_frame: Any) -> None:
+        self.answered = True
+        super()._on_connection_start(method_frame)
 
     def _adapter_emit_data(self, data: bytes) -> None:
         if not self._unsent:

@@ -128,8 +128,10 @@ class SqliteTransport:
         """In one transaction; where that has no place for one of them, each in its own."""
         now = self._now()
         try:
-            rows = [_row(message, self._visible_at(message, now)) for message in messages if not message.was_sent_back]
-            back = [_row(message, self._visible_at(message, now)) for message in messages if message.was_sent_back]
+            rows: list[Row] = []
+            back: list[Row] = []
+            for message in messages:
+                (back if message.was_sent_back else rows).append(_row(message, self._visible_at(message, now)))
 
             def work(connection: sqlite3.Connection) -> None:
                 connection.executemany(_SQL["send"], rows)

@@ -14,4 +14,4 @@ UPDATE {schema}.letters AS l SET state = %(to)s, updated_at = %(now)s, owner = N
        archived_from = CASE WHEN %(to)s <> 'archived' THEN NULL WHEN l.state = 'archived' THEN l.archived_from
                             WHEN l.state IN ('retrying', 'replaying') THEN 'exhausted' ELSE l.state END
 FROM chosen WHERE l.id = chosen.id
-RETURNING l.id;
+RETURNING l.id, l.source, l.category;

@@ -10,6 +10,7 @@
 --   :counts     hash STATE:CATEGORY:SOURCE -> number of letters       :waiting   hash PRIORITY:SOURCE -> the same
 --   :tallies    hash STATE:CATEGORY:LENGTH OF GROUP:GROUP SOURCE -> the same
 --   :groups     hash group -> msgpack of type, message, category, first and last time
+--   :counted, :series:…, :sparks:…   what happened over time (roll_up.lua)
 --   KEYS[2]     where the store has entries: the sorted set of the open letters' entries
 --   :aside      hash id -> entry, of letters that are not open
 --   KEYS[3]     where entries have keys of their own too: what these begin with, before `:` and the id of the message

@@ -2,7 +2,8 @@
 --
 -- ARGV[1]  how many letters; then of each
 --            id, its head as it was read (empty: there is no such letter), its new head (empty: delete it),
---            its new document (empty: as it was), its new entry (empty: as it was)
+--            its new document (empty: as it was), its new entry (empty: as it was),
+--            what is counted (empty: nothing): b buried, a buried again, r resolved, and the start of that minute
 --          then of each group among them: its name, and msgpack of type, message, category, first and last time
 -- Returns a string with 1 for each letter that was changed, and 0 for each that was not.
 
@@ -141,6 +142,28 @@ local function add_up()
   end
 end
 
+local kinds, order = {}, {}
+
+local function count_kind(at, outcome, head, group)
+  local kind = table.concat({at, outcome, head[CATEGORY], #group, group, head[SOURCE]}, ':')
+  if not kinds[kind] then
+    kinds[kind] = {tonumber(at), outcome, head[SOURCE], head[CATEGORY], group, 0}
+    order[#order + 1] = kinds[kind]
+  end
+  kinds[kind][6] = kinds[kind][6] + 1
+end
+
+-- What a change counts over time; summed up later (roll_up.lua).
+local function count_in_time(counted, head)
+  local what, at = string.sub(counted, 1, 1), string.sub(counted, 2)
+  if what == 'r' then
+    count_kind(at, 'resolved', head, '')
+  else
+    count_kind(at, 'buried', head, head[GROUP])
+    if what == 'a' then count_kind(at, 'again', head, '') end
+  end
+end
+
 local function is_in_use(group)
   return redis.call('EXISTS', base .. ':group:' .. group) == 1
 end
@@ -158,17 +181,19 @@ end
 local won, left = {}, {}
 local letters = tonumber(ARGV[1])
 for number = 0, letters - 1 do
-  local at = 2 + number * 5
+  local at = 2 + number * 6
   local id, was = ARGV[at], ARGV[at + 1]
   local wins = (redis.call('HGET', base .. ':heads', id) or '') == was
   won[#won + 1] = wins and '1' or '0'
   if wins then
     change(id, was, ARGV[at + 2], ARGV[at + 3], ARGV[at + 4])
     if was ~= '' then left[cmsgpack.unpack(was)[GROUP]] = true end
+    if ARGV[at + 5] ~= '' then count_in_time(ARGV[at + 5], cmsgpack.unpack(ARGV[at + 2])) end
   end
 end
 add_up()
-for at = 2 + letters * 5, #ARGV, 2 do
+if #order > 0 then redis.call('RPUSH', base .. ':counted', cmsgpack.pack(order)) end
+for at = 2 + letters * 6, #ARGV, 2 do
   describe(ARGV[at], ARGV[at + 1])
 end
 for group in pairs(left) do

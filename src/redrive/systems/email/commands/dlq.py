@@ -12,13 +12,14 @@ from rich.text import Text
 
 from redrive.cli.confirm import confirm
 from redrive.cli.exits import NOTHING, Stopped
-from redrive.cli.follow import Patience, follow_replay, waiting
+from redrive.cli.follow import Patience, follow_replay_here, waiting
 from redrive.cli.lazy import common
 from redrive.cli.options import as_json, rate, until_now, yes
 from redrive.cli.output import age, letters_said, line, plain, say, show, table, tell_json, width
 from redrive.cli.session import actor
 from redrive.flow.replay import Replay
 from redrive.forensics.query import Query
+from redrive.forensics.redact import Redactor
 from redrive.forensics.transfer import append_lines
 from redrive.model import Letter
 from redrive.service import Service
@@ -47,20 +48,21 @@ def dlq() -> None:
 @as_json
 @common
 def list_entries(query: Query, limit: int, as_json: bool) -> None:
-    """List the entries of the DLQ, newest first. With --json they are exactly as in Redis."""
+    """List the entries of the DLQ, newest first. With --json they are as in Redis, their secrets masked."""
     letters = ask_email(lambda service: _found(service, query, limit))
     if as_json:
         tell_json([_entry(letter) for letter in letters])
     elif letters:
         made = table("JOB", "COMPANY", "CODE", "ATTEMPTS", "AGE", "REASON", right=("ATTEMPTS",))
+        text = _redactor().text
         for letter in letters:
             cells = (
-                Text(plain(letter.message.id)),
-                line(company_of(letter), 40),
+                Text(plain(text(letter.message.id))),
+                line(text(company_of(letter)), 40),
                 Text(code_of(letter) or ""),
                 Text(str(failed_attempts(letter))),
             )
-            made.add_row(*cells, age(moved_at(letter)), line(letter.last.message, 2 * width()))
+            made.add_row(*cells, age(moved_at(letter)), line(text(letter.last.message), 2 * width()))
         show(made)
     if not letters:
         say("no entry matches" if is_narrowed(query) else "the DLQ is empty")
@@ -71,7 +73,7 @@ def list_entries(query: Query, limit: int, as_json: bool) -> None:
 @click.argument("job")
 @common
 def show_entry(job: str) -> None:
-    """Show the entry of one JOB (its outboxId), as it is in Redis."""
+    """Show the entry of one JOB (its outboxId), as it is in Redis, its secrets masked."""
     tell_json(_entry(ask_email(lambda service: service.find(job))))
 
 
@@ -169,7 +171,8 @@ def reprocess(
         why = "what matches is on its way already" if plan.left_out else "no entry of the DLQ matches"
         raise Stopped(f"{why}: nothing was sent", NOTHING)
     confirm(f"Queue {plan.total:,} job{'s' * (plan.total != 1)} again?", yes=yes)
-    follow_replay(lambda service: _frozen(service, bounded, pace), patience, as_json=as_json, settings=email_settings())
+    settings = email_settings()
+    follow_replay_here(lambda service: _frozen(service, bounded, pace), patience, as_json=as_json, settings=settings)
 
 
 async def _frozen(service: Service, query: Query, pace: float | None) -> Replay:
@@ -191,7 +194,7 @@ async def _counted(service: Service, query: Query, by: str) -> Counter[str]:
 async def _exported(service: Service, query: Query, file: Path) -> int:
     count = 0
     with file.open("ab") as target:
-        async for some in service.export(await by_code(service, query)):
+        async for some in service.export(await by_code(service, query), actor=actor()):
             target.write(some)
             count += some.count(b"\n")
     return count
@@ -212,4 +215,10 @@ async def _trimmed(service: Service, query: Query, file: Path) -> int:
 
 
 def _entry(letter: Letter) -> object:
-    return msgspec.json.decode(entry_shape(email_settings().of(EmailSettings)).encode(letter))
+    """As it is in Redis, with its secrets masked."""
+    entry = bytes(entry_shape(email_settings().of(EmailSettings)).encode(letter))
+    return msgspec.json.decode(_redactor().body(entry, limit=4 * len(entry) + 1024))
+
+
+def _redactor() -> Redactor:
+    return Redactor.of(email_settings().redact)

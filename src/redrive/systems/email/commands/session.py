@@ -11,7 +11,7 @@ import click
 from msgspec.structs import replace
 
 from redrive.cli.options import span
-from redrive.cli.session import Needs, ask, loaded
+from redrive.cli.session import Needs, ask_store, loaded
 from redrive.config.settings import Settings
 from redrive.forensics.query import Query
 from redrive.model import OPEN, Letter
@@ -43,7 +43,7 @@ def ask_email(work: Callable[[Service], Awaitable[T]]) -> T:
         service.app.declare(email_settings().of(EmailSettings).queue)
         return await work(service)
 
-    return ask(declared, Needs.QUEUES, email_settings())
+    return ask_store(declared, Needs.QUEUES, email_settings())
 
 
 def dead(**changes: Any) -> Query:

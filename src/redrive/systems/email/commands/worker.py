@@ -60,8 +60,8 @@ def _log(gateway: EmailGateway) -> None:
     from redrive.telemetry.logs import EventLog, is_for_people, setup_logs
 
     logs, email = gateway.settings.logs, gateway.email
-    setup_logs(logs.level, logs.format)
     redactor = Redactor.of(gateway.settings.redact)
+    setup_logs(logs.level, logs.format, redactor=redactor)
     ours = EventLog(redactor)
     contract = AttemptLog(email.queue, email.attempts, ours, redactor=redactor)
     gateway.app.events.subscribe(ours if is_for_people(logs.format) else contract)

@@ -13,6 +13,8 @@ from redrive.cli.lazy import common
 from redrive.cli.options import as_json
 from redrive.cli.output import age, line, say, show, table, tell_json
 from redrive.config.settings import Settings
+from redrive.forensics.failures import FailureMask
+from redrive.forensics.redact import Redactor
 from redrive.model import Letter
 from redrive.systems.tickets.commands.session import Chosen, ask_tickets, dead_tickets, which, with_settings
 from redrive.systems.tickets.settings import TicketSettings
@@ -45,16 +47,17 @@ def query(chosen: Chosen, by: str | None, limit: int, settings: Settings, as_jso
         counts = Counter(_BY[by](letter) for letter in found)
         tell_json(dict(counts.most_common())) if as_json else _show_counts(by, counts)
     elif as_json:
-        tell_json([_document(letter) for letter in found])
+        tell_json([_document(letter, Redactor.of(settings.redact)) for letter in found])
     elif found:
         made = table("TICKET", "TYPE", "RETRIES", "AGE", "STATE", "ERROR", right=("RETRIES",))
+        text = Redactor.of(settings.redact).text
         for letter in found:
             cells = (line(letter.message.id), line(_task_type(letter)), str(letter.last.attempt))
             made.add_row(
                 *cells,
                 age(letter.created_at),
                 str(letter.state),
-                line(f"{letter.last.type}: {letter.last.message}", 100),
+                line(f"{letter.last.type}: {text(letter.last.message)}", 100),
             )
         show(made)
     if not found:
@@ -69,9 +72,9 @@ def _show_counts(by: str, counts: Counter[str]) -> None:
     show(made)
 
 
-def _document(letter: Letter) -> dict[str, Any]:
+def _document(letter: Letter, redactor: Redactor) -> dict[str, Any]:
     from redrive.systems.tickets.shape import OURS, TicketShape
 
-    document = TicketShape().dump(letter)
+    document = TicketShape().dump(FailureMask(redactor).letter(letter))
     document.pop(OURS)
     return {**document, "processed_at": letter.updated_at.isoformat(), "state": letter.state, "letter": letter.id}

@@ -3,24 +3,32 @@
 from __future__ import annotations
 
 import asyncio
+from contextlib import suppress
 from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING
 
 import click
 from msgspec.structs import replace
 
 from redrive.cli.confirm import confirm
 from redrive.cli.exits import NOTHING, Stopped
-from redrive.cli.follow import Patience, follow_replay, waiting
+from redrive.cli.follow import Patience, follow_replay_here, waiting
 from redrive.cli.lazy import common
 from redrive.cli.options import as_json, rate, span, until_now, yes
 from redrive.cli.output import show, tell_json
 from redrive.cli.session import actor
 from redrive.config.settings import Settings
+from redrive.errors import Unavailable
 from redrive.flow.replay import Replay
+from redrive.flow.signing import load_keys
 from redrive.forensics.query import Query
 from redrive.service import Service
 from redrive.systems.tickets.commands.session import Chosen, ask_tickets, dead_tickets, on_mongodb, which, with_settings
 from redrive.systems.tickets.settings import TicketSettings
+from redrive.systems.tickets.store import open_tickets, store_url
+
+if TYPE_CHECKING:
+    from redrive.systems.tickets.relay import Relay, Relayed
 
 
 @click.command("republish")
@@ -74,7 +82,7 @@ def republish(
         service.app.declare(settings.of(TicketSettings).topic)
         return await service.replay(replace(asked, ids=ids), actor=actor(), rate=pace, reason="tickets republish")
 
-    follow_replay(start, patience, as_json=as_json, settings=on_mongodb(settings))
+    follow_replay_here(start, patience, as_json=as_json, settings=on_mongodb(settings))
 
 
 def _relay(limit: int | None, dry_run: bool, settings: Settings, *, yes: bool, as_json: bool) -> None:
@@ -87,9 +95,20 @@ def _relay(limit: int | None, dry_run: bool, settings: Settings, *, yes: bool, a
     group = f"{own.group}-republish"
     confirm(f"Send the dead tickets on {own.dlq_topic} back to {own.topic}?", yes=yes)
     relay = Relay(kafka_options(own, group), own.dlq_topic, own.topic, group=group)
-    done = asyncio.run(relay.run(limit=limit))
+    done = asyncio.run(_relayed(relay, own, limit))
     stubs = f"; {done.stubs:,} were too large for the topic, and are in MongoDB only" if done.stubs else ""
     tell_json(done) if as_json else show(f"{done.sent:,} tickets sent back{stubs}")
+
+
+async def _relayed(relay: Relay, own: TicketSettings, limit: int | None) -> Relayed:
+    """Relay them, signed by the key of MongoDB if it answers: a success of what is not signed resolves nothing."""
+    store = open_tickets(store_url(own))
+    try:
+        with suppress(Unavailable):
+            await load_keys(store, datetime.now(UTC))
+        return await relay.run(limit=limit)
+    finally:
+        await store.aclose()
 
 
 @click.command("purge")

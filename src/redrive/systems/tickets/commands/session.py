@@ -12,7 +12,7 @@ import click
 from msgspec.structs import replace
 
 from redrive.cli.options import span
-from redrive.cli.session import Needs, ask, loaded
+from redrive.cli.session import Needs, ask_store, loaded
 from redrive.config.settings import Settings
 from redrive.forensics.query import Query
 from redrive.model import OPEN, Letter
@@ -107,7 +107,7 @@ def ask_tickets(settings: Settings, work: Callable[[Service], Awaitable[T]]) -> 
         service.app.declare(settings.of(TicketSettings).topic)
         return await work(service)
 
-    return ask(declared, Needs.QUEUES, on_mongodb(settings))
+    return ask_store(declared, Needs.QUEUES, on_mongodb(settings))
 
 
 def on_mongodb(settings: Settings) -> Settings:

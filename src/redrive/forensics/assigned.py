@@ -1,0 +1,428 @@
+"""Secrets that are known by the key they stand under, in every notation that people and programs use.
+
+`password=S`, `password: S`, `"password": "S"` (and the same escaped, at any level), `password => S`, `:= S`,
+`--password S`, `<password>S</password>`, `{"name": "password", "value": "S"}`, form parts. A text is searched for the
+beginnings of keys first, and looked at closely only there.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator
+from typing import NamedTuple
+
+from redrive.forensics.binaries import BEHIND_A_KEY
+from redrive.forensics.prose import PROSE
+from redrive.forensics.secrets import MASK, NOTHING
+from redrive.forensics.shapes import Span
+
+_LONGEST_KEY = 64
+_MOST = 1 << 16  # of a value that is looked at, before it is masked as far as that
+_LONGEST_ELEMENT = 4096
+_KEY_CHARS = bytes(
+    107 if code > 127 or chr(code).isalnum() or chr(code) in "_.-$?" else 32 for code in range(256)
+)  # 107 is k; "?" stands for what is no ASCII
+_LETTERS = bytes(code if 97 <= code <= 122 else 32 for code in range(256))
+_LONG = 4096
+_QUOTE = r"(?P<escape>\\*)(?P<quote>[\"'`]|&quot;|&\#34;)"
+_SIGNS = re.compile(
+    r"""(?P<before>\\*(?:["'`]|&quot;|&\#34;)|\])? \s{0,8}
+        (?: (?P<colon>:)(?![:=]) | (?P<sign>=>|:=|=(?![=~])|%3[AaDd]) | (?P<space>\ (?=["'])) ) [ \t]{0,8} """,
+    re.VERBOSE,
+)
+_BARE = r"""[^\s,;&"'`)}\]\\<>] | \\(?![nrtu"'\\]) | [,;](?=[^\s,;&="'`:()\[\]{}<>\\]++(?:\s|\Z)) | <(?![A-Za-z/!?])"""
+"""Of a value without quotes; a comma is one of its own only where nothing that follows is assigned."""
+_VALUE = re.compile(
+    rf"""(?P<prefix>[bBuUrRfF]{{1,2}}(?=\\*["']))? {_QUOTE}
+       | (?P<call>[A-Za-z_][\w.]{{0,64}}\() | (?P<open>[\[{{(])
+       | (?P<bare>(?:(?:bearer|basic|token|digest)\ +)? (?:{_BARE})++)""",
+    re.VERBOSE | re.IGNORECASE,
+)
+_WORD = re.compile(r"(?:[^\s\"'`\\<>]|\\(?![nrtu\"'\\])|\\\\|<(?![A-Za-z/!?]))++")
+_REST_OF_LINE = re.compile(r"(?:[^\n\r\\]|\\(?![nr]))*+")
+_REST_OF_JSON_LINE = re.compile(r"(?:[^\n\r\\\"]|\\(?![nr\"])|\\\\)*+")
+_BLOCK = re.compile(r"[|>][+-]?[ \t]*\n((?:[ \t]+[^\n]*(?:\n|\Z)|[ \t]*\n)+)")
+_LONGEST_SETTING = 4096
+_ASSIGNS = re.compile(r"[\s&;,?]\s?[\w.-]{1,64}[\"']?\s?[=:]")
+_EXPORTS = re.compile(r"(?:export|set|setx|env|arg|declare -x)[ \t]{1,4}\Z", re.IGNORECASE)
+_RAISED = re.compile(r"[ \t]{0,8}[A-Za-z_][\w.$]{0,120}:[ \t]\Z")
+_NAMES_ONLY = re.compile(r"[A-Za-z_.,=*\s()\[\]]*+\Z")
+_CALLS = re.compile(r"[A-Za-z_][\w.]{0,64}\([A-Za-z_.,()]*\Z")
+_LONGEST_LINE = 512
+_CODE = re.compile(r"(?:await|not|new|lambda|yield|if|async|typeof)\Z")
+_TOLD = re.compile(
+    r"""\)=\((?P<row>[^)\n]{1,4096}+)\)
+      | (?P<field>(?:\r?\n|\\n)[ \t]{1,8}[^\n\[(]{0,300}[\[(][^\n\]]{0,300}?\binput_value=)
+      | (?P<beside>(?:\r?\n|\\n)[ \t]{1,40}value:[ \t]{1,8})
+      | [ ](?:is|was)[ ][\"'`]?(?P<said>[^\s\"'`<>\\]{4,256}+)""",
+    re.VERBOSE,
+)
+_NAMED_PLAINLY = re.compile(r"\b(?:name|key):[ \t]{1,8}\Z")
+_NUMBER = re.compile(r"-?[\d.eE+-]++\Z")
+_ARGUMENT = re.compile(
+    r"\s{1,4}(?P<plain>(?!--|-[A-Za-z](?:\s|\Z)|[|&<>])(?:[^\s\"'`\\]|\\(?![nr\"'\\]))++)|\s{1,4}(?=[\"'])|\\*[\"'],\s{0,8}(?=\\*[\"'])"
+)
+_TAG = re.compile(r"(?:\s[^<>]{0,512}+)?(?<!/)>")
+_PAIR_NAMES = r"(?:name|key|k|field|header|param|parameter|variable|property|id)"
+_PAIR_VALUES = r"(?:value|val|v|content|data|text|default)"
+_NAMED = re.compile(rf"\\*[\"']?{_PAIR_NAMES}\\*[\"']?\s{{0,8}}(?::|=>|=)\s{{0,8}}[bu]?\\*[\"']\Z", re.IGNORECASE)
+_AFTER_NAME = re.compile(r"\\*[\"']\s{0,8},?\s{0,8}")
+_PAIRED = re.compile(rf"{_PAIR_VALUES}\\*[\"']?\s{{0,8}}(?::|=>|=)\s{{0,8}}", re.IGNORECASE)
+_BORDERS = re.compile(r"[{}\[\]<>]")
+_FAR = 200
+_VALUE_BEFORE = re.compile(
+    rf"\b{_PAIR_VALUES}\\*[\"']?\s{{0,8}}(?::|=>|=)\s{{0,8}}(?P<value>\\*[\"'](?:[^\"'\\]|\\.){{0,512}}[\"']|[\w.+-]{{1,64}})"
+    rf"\s{{0,8}},?\s{{0,8}}[^{{}}<>]{{0,100}}\Z",
+    re.IGNORECASE | re.DOTALL,
+)
+_TUPLE_BEFORE = re.compile(r"[\[(]\s{0,8}[bu]?\\*[\"']\Z")
+_TUPLE_AFTER = re.compile(r"\\*[\"']\s{0,8},\s{0,8}(?=[bu]?\\*[\"'])")
+_PART = re.compile(
+    r"\"(?:;[^\r\n]{0,200})?(?:\\r)?(?:\\n|\r?\n)(?:[A-Za-z-]{1,40}:[^\r\n\\]{0,200}(?:\\r)?(?:\\n|\r?\n)){0,5}"
+    r"(?:\\r)?(?:\\n|\r?\n)"
+)
+_PART_END = re.compile(r"(?:\\r|\r)?(?:\\n|\n)--")
+_FRAME = re.compile(r"\\x(?:[01][0-9a-f]|7f)(?:\\x(?P<hex>[0-9a-f]{2})|(?P<length>.)|\Z)", re.DOTALL)
+"""A control character behind a key, as it is shown."""
+_CLOSES = {"[": "]", "{": "}", "(": ")"}
+_BRACKETS = re.compile(r"[\[\]{}()\"']")
+
+
+class Key(NamedTuple):
+    """A key where it stands."""
+
+    name: str
+    start: int
+    end: int
+    weak: bool
+
+
+def keys_in(text: str, lower: str, stems: tuple[str, ...], is_secret: Callable[[str], str]) -> list[Key]:
+    """Every secret key of the text, in order; `is_secret` says "", "weak" or "strong"."""
+    plain = text.encode("ascii", "replace").translate(_KEY_CHARS)
+    found: dict[int, Key] = {}
+    for stem in stems if len(text) < _LONG else _present(stems, lower):
+        place = lower.find(stem)
+        while place >= 0:
+            start = plain.rfind(b" ", max(place - _LONGEST_KEY, 0), place) + 1
+            start = _past_escape(text, start or max(place - _LONGEST_KEY, 0))
+            end = plain.find(b" ", place)
+            end = len(text) if end < 0 else end
+            if start not in found:
+                name = text[start:end].rstrip(".-")
+                kind = is_secret(name[-_LONGEST_KEY:])
+                if kind:
+                    found[start] = Key(name, start, start + len(name), kind == "weak")
+            place = lower.find(stem, max(end, place + 1))
+    return [found[start] for start in sorted(found)]
+
+
+def _present(stems: tuple[str, ...], lower: str) -> list[str]:
+    """Those that may be in a long text: to look into each word once is faster than to look for each stem in all."""
+    words = b" ".join(set(lower.encode("ascii", "replace").translate(_LETTERS).split()))
+    return [stem for stem in stems if not (stem.isascii() and stem.isalpha()) or stem.encode() in words]
+
+
+def _past_escape(text: str, start: int) -> int:
+    """A line's end in JSON has a letter, which is none of the key's."""
+    return start + 1 if start and text[start - 1] == "\\" and text[start : start + 1] in ("n", "r", "t") else start
+
+
+def assigned(text: str, keys: list[Key], is_json: bool) -> Iterator[Span]:
+    """What stands under these keys."""
+    done = 0
+    for key in keys:
+        if key.start < done:
+            continue
+        span = _Around(text, key, is_json).span()
+        if span is not None and text[span[0] : span[1]].strip().lower() not in NOTHING:
+            yield span
+            done = span[1]
+
+
+class _Around:
+    """What stands around one key."""
+
+    def __init__(self, text: str, key: Key, is_json: bool) -> None:
+        self._text, self._key, self._json = text, key, is_json
+        self._before = text[key.start - 1] if key.start else "\n"
+
+    def span(self) -> Span | None:
+        text, key = self._text, self._key
+        if (tag := self._element()) is not None:
+            return tag
+        if (frame := _FRAME.match(text, key.end)) is not None:
+            return self._framed(frame)
+        if key.name.startswith("-") and (argument := _ARGUMENT.match(text, key.end)) is not None:
+            return (*argument.span("plain"), MASK) if argument["plain"] else self._value(argument.end(), quoted=False)
+        signs = _SIGNS.match(text, key.end)
+        if signs is not None:
+            return self._assignment(signs)
+        if (told := _TOLD.match(text, key.end)) is not None:
+            return self._told(told)
+        return self._pair() if self._before in "\"'`" else None
+
+    def _framed(self, frame: re.Match[str]) -> Span:
+        """Bytes that look like a text, such as a short message of Protobuf: one that says what comes, its length, and
+        then the value. Whatever it is, as much is hidden as in bytes that look like none."""
+        length = int(frame["hex"], 16) if frame["hex"] else ord(frame["length"] or "\0")
+        reach = _MOST if length > 127 else max(length, BEHIND_A_KEY)
+        return frame.start(), min(frame.end() + reach, len(self._text)), MASK
+
+    def _told(self, told: re.Match[str]) -> Span | None:
+        """What pydantic, PostgreSQL, Kubernetes and people write instead of an assignment."""
+        if told["row"]:
+            return (*told.span("row"), MASK)
+        if told["said"]:
+            said = told["said"].rstrip(".,;:!?)")
+            return (told.start("said"), told.start("said") + len(said), MASK) if _looks_random(said) else None
+        if told["beside"] and _NAMED_PLAINLY.search(self._text[max(self._key.start - 16, 0) : self._key.start]) is None:
+            return None
+        return self._value(told.end(), quoted=False)
+
+    def _assignment(self, signs: re.Match[str]) -> Span | None:
+        if signs["space"]:
+            return None if self._key.weak else self._value(signs.end(), quoted=False)
+        if signs["colon"] and not signs["before"]:
+            return self._line(signs.end())
+        if signs["sign"] in ("=", ":=") and not signs["before"] and self._begins_line():
+            return self._setting(signs.end())
+        if signs["before"] == "`" and self._text[signs.end() : signs.end() + 1] not in tuple("`\"'"):
+            return None  # a word of a sentence: "`token`: what a program shows"
+        return self._value(self._over_lines(signs), quoted=bool(signs["before"]) and bool(signs["colon"]))
+
+    def _setting(self, place: int) -> Span | None:
+        """`key=value` that begins its line: to the end of the line, unless something else is assigned on it."""
+        text = self._text
+        span = self._value(place, quoted=False)
+        if span is None or span[0] != place or text[place : place + 1] in tuple("[{("):
+            return span
+        rest = (_REST_OF_JSON_LINE if self._json else _REST_OF_LINE).match(text, place, place + _LONGEST_SETTING)
+        if rest is None or "(" in rest[0] or _ASSIGNS.search(rest[0]) or _is_prose(rest[0].partition(" ")[2]):
+            return span
+        return place, max(span[1], place + len(rest[0].rstrip())), MASK
+
+    def _over_lines(self, signs: re.Match[str]) -> int:
+        """In JSON a value may stand on the next line."""
+        place = signs.end()
+        if signs["before"] and signs["colon"]:
+            while place < len(self._text) and self._text[place].isspace():
+                place += 1
+        return place
+
+    def _line(self, place: int) -> Span | None:
+        """`key: value`: to the end of its line, if the key begins it; otherwise one word, if it is none of prose."""
+        text = self._text
+        if text[place : place + 1] in tuple("\"'`{[") or text[place : place + 2] in ("b'", 'b"', '\\"', "\\'"):
+            return self._value(place, quoted=False)
+        if text[place - 1 : place] == ":" and not self._begins_line() and self._key.weak:
+            return None  # a:b is no assignment, where a may be anything
+        if (end := self._quoted_until(place)) is not None:
+            return (place, end, MASK) if not _is_prose(text[place:end]) else None
+        if self._is_raised() and not _ASSIGNS.search(text, place, place + 256):
+            rest = _REST_OF_LINE.match(text, place)
+            return None if rest is None or _is_prose(rest[0]) else (place, place + len(rest[0].rstrip()), MASK)
+        if self._begins_line():
+            if (block := _BLOCK.match(text, place)) is not None:
+                return block.start(), block.end(), f"{MASK}\n" if block[1].endswith("\n") else MASK
+            rest = (_REST_OF_JSON_LINE if self._json else _REST_OF_LINE).match(text, place)
+            if rest is None or (self._key.weak and _is_prose(rest[0])):
+                return None
+            return rest.start(), rest.start() + len(rest[0].rstrip()), MASK
+        return self._word(place)
+
+    def _quoted_until(self, place: int) -> int | None:
+        """Where the text ends that the key begins: `raise Refused("password: a b")`."""
+        if self._json or self._before not in "\"'":
+            return None
+        end = self._text.find(self._before, place, place + _LONGEST_LINE)
+        return None if end < 0 or "\n" in self._text[place:end] or end == place else end
+
+    def _is_raised(self) -> bool:
+        """Whether only the name of an error stands before the key on its line."""
+        text, start = self._text, self._key.start
+        line = max(text.rfind("\n", max(start - 132, 0), start) + 1, 0)
+        return bool(line or start < 132) and _RAISED.fullmatch(text, line, start) is not None
+
+    def _word(self, place: int) -> Span | None:
+        word = _WORD.match(self._text, place)
+        if word is None:
+            return None
+        said = word[0].rstrip(".,;:)]}!?")
+        if said.lower() in PROSE or not said or _CALLS.match(said) or (self._key.weak and not _looks_random(said)):
+            return None
+        return word.start(), word.start() + len(said), MASK
+
+    def _begins_line(self) -> bool:
+        start = self._key.start
+        if (
+            start
+            and self._text[start - 1] in " \t"
+            and (export := _EXPORTS.search(self._text[max(start - 16, 0) : start]))
+        ):
+            start -= len(export[0])
+        least = max(start - _LONGEST_LINE, 0)
+        while start > least and self._text[start - 1] in " \t-":
+            start -= 1
+        return (
+            not start
+            or self._text[start - 1] in "\n\r"
+            or (self._text[start - 2 : start] in ("\\n", "\\r") or (self._json and self._text[start - 1] == '"'))
+        )
+
+    def _value(self, place: int, *, quoted: bool) -> Span | None:
+        """The value that begins there; `quoted`: a mask must be a text, as in JSON."""
+        text = self._text
+        found = _VALUE.match(text, place)
+        if found is None:
+            return None
+        if found["quote"]:
+            return self._text_value(found)
+        wrapped = self._quoted(MASK) if quoted else MASK
+        if found["call"]:
+            end = text.find(")", found.end(), found.end() + _MOST)
+            names = _NAMES_ONLY.match(text, found.end(), end if end >= 0 else found.end() + _LONGEST_LINE)
+            return None if names else (place, end + 1 if end >= 0 else found.end(), MASK)
+        if found["open"]:
+            end = _closed(text, place)
+            says = text[place:end].strip("[]{}() \t\r\n")
+            return (place, end, wrapped) if says and text[place:end] != MASK else None
+        bare = found["bare"]
+        if bare.lower() in NOTHING or bare.lower().startswith(("os.environ", "self.", "none")) or self._is_code(bare):
+            return None
+        return place, found.end(), wrapped
+
+    def _is_code(self, bare: str) -> bool:
+        """Whether the value is a name: `password=password`, `token=settings.token`, `session = await f()`."""
+        name = self._key.name.rpartition(".")[2].lower()
+        return bare.lower() == name or bare.lower().endswith(f".{name}") or _CODE.match(bare) is not None
+
+    def _quoted(self, mask: str) -> str:
+        """The mask in the quotes that the key has."""
+        text, start = self._text, self._key.start - 1
+        quote = text[start] if start >= 0 and text[start] in "\"'`" else '"'
+        escapes = start
+        while escapes > 0 and text[escapes - 1] == "\\":
+            escapes -= 1
+        return f"{text[escapes:start]}{quote}{mask}{text[escapes:start]}{quote}"
+
+    def _text_value(self, found: re.Match[str]) -> Span | None:
+        start = found.end()
+        if self._text.startswith(2 * found["quote"], start) and not found["escape"]:  # three of them
+            end = self._text.find(3 * found["quote"], start + 2)
+            return start + 2, end if end >= 0 else len(self._text), MASK
+        end = _text_end(self._text, start, len(found["escape"]), found["quote"])
+        return start, end, MASK
+
+    def _element(self) -> Span | None:
+        """`<key>value</key>`, whatever is inside it."""
+        text, key = self._text, self._key
+        start = key.start
+        if self._before == ":":
+            start = text.rfind("<", max(start - 40, 0), start) + 1
+        if not start or text[start - 1] != "<" or (tag := _TAG.match(text, key.end)) is None:
+            return None
+        end = text.find(f"</{text[start : key.end]}", tag.end(), tag.end() + _LONGEST_ELEMENT)
+        if end < 0:
+            end = text.find("<", tag.end(), tag.end() + _MOST)
+        return tag.end(), end if end >= 0 else min(len(text), tag.end() + _MOST), MASK
+
+    def _pair(self) -> Span | None:
+        """The key is itself a value: of a name beside a value, of a part of a form, or the first of two."""
+        text, key = self._text, self._key
+        before = text[max(key.start - 40, 0) : key.start]
+        if _NAMED.search(before) is not None:
+            if (part := _PART.match(text, key.end)) is not None:
+                last = _PART_END.search(text, part.end(), part.end() + _MOST)
+                return part.end(), last.start() if last else min(len(text), part.end() + _MOST), MASK
+            if (paired := self._paired()) is not None:
+                return self._value(paired, quoted=True)
+            if (tag := re.compile(r"[\"'][^<>]{0,200}>").match(text, key.end)) is not None:
+                end = text.find("<", tag.end(), tag.end() + _MOST)
+                return tag.end(), end if end >= 0 else len(text), MASK
+            return self._value_before()
+        if _TUPLE_BEFORE.search(before) and (comma := _TUPLE_AFTER.match(text, key.end)) is not None:
+            span = self._value(comma.end(), quoted=True)
+            return span if span is not None and re.compile(r"\\*[\"']\s*[\])]").match(text, span[1]) else None
+        return None
+
+    def _paired(self) -> int | None:
+        """Where the value of a name begins that stands behind it."""
+        text, after = self._text, _AFTER_NAME.match(self._text, self._key.end)
+        if after is None:
+            return None
+        border = _BORDERS.search(text, after.end(), after.end() + _FAR)
+        last = border.start() if border is not None else after.end() + _FAR
+        for found in _PAIRED.finditer(text, after.end(), last):
+            if not text[found.start() - 1].isalnum():
+                return found.end()
+        return None
+
+    def _value_before(self) -> Span | None:
+        text, key = self._text, self._key
+        names = key.start - len((_NAMED.search(text[max(key.start - 40, 0) : key.start]) or [""])[0])
+        offset = max(names - 768, 0)
+        opened = text.rfind("{", offset, names)
+        opened = opened if opened >= 0 else text.rfind("<", offset, names)
+        if opened < 0 and text.find("(", offset, names) < 0:
+            return None
+        offset = max(offset, opened)
+        for place in reversed([found.start() for found in re.finditer(r"(?i)\bv(?:al|alue)?\b", text[offset:names])]):
+            found = _VALUE_BEFORE.match(text, offset + place, names)
+            if found is not None:
+                said = found["value"]
+                quotes = len(said) - len(said.lstrip("\\\"'"))
+                inner = found.start("value") + quotes, found.end("value") - quotes
+                return (*inner, MASK if quotes else self._quoted(MASK))
+        return None
+
+
+def _text_end(text: str, start: int, escapes: int, quote: str) -> int:
+    """Where a text ends: at the next quote with as many escapes as it began with (or fewer: what holds it ends)."""
+    place = start
+    while (place := text.find(quote, place)) >= 0:
+        before = place
+        while before > start and text[before - 1] == "\\":
+            before -= 1
+        if place - before <= escapes or (escapes == 0 and (place - before) % 2 == 0):
+            return before if place - before >= escapes and escapes else place - min(escapes, place - before)
+        place += 1
+    return len(text)
+
+
+def _closed(text: str, place: int) -> int:
+    """Behind the bracket that closes the one there; texts in between are skipped."""
+    level, quote = 0, ""
+    for found in _BRACKETS.finditer(text, place):
+        char = found[0]
+        if quote:
+            quote = "" if char == quote and not _is_escaped(text, found.start()) else quote
+        elif char in "\"'":
+            quote = char
+        else:
+            level += 1 if char in _CLOSES else -1
+            if not level:
+                return found.end()
+    return len(text)
+
+
+def _is_escaped(text: str, place: int) -> bool:
+    before = place
+    while before and text[before - 1] == "\\":
+        before -= 1
+    return (place - before) % 2 == 1
+
+
+def _is_prose(text: str) -> bool:
+    """Whether it reads as words rather than as a secret."""
+    words = text.split()
+    return len(words) > 1 and words[0].lower().strip(".,;:") in PROSE
+
+
+def _looks_random(word: str) -> bool:
+    """Whether it has more than letters, or is long: "unexpected token: foo" names none."""
+    return (
+        len(word) >= 16
+        or (len(word) >= 4 and any(char.isdigit() for char in word) and not _NUMBER.match(word))
+        or (len(word) >= 6 and _NUMBER.match(word) is not None)
+    )

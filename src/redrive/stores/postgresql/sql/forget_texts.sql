@@ -1,0 +1,1 @@
+TRUNCATE {schema}.texts;

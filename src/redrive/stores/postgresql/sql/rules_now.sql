@@ -1,0 +1,1 @@
+SELECT rules FROM {schema}.texts_rules;

@@ -1,0 +1,61 @@
+"""Every act is in the trail before it is done; what only its author has waits for the same again."""
+
+from __future__ import annotations
+
+import pytest
+from msgspec.structs import replace
+
+from redrive import Redrive
+from redrive.access.approvals import NeedsApproval
+from redrive.access.trail import Phase
+from redrive.config.settings import Access, Settings
+from redrive.errors import UsageError
+from redrive.service import Service
+from redrive.testing.builders import make_failure, make_letter, make_message
+from tests.actors import acting
+
+pytestmark = pytest.mark.asyncio
+
+
+def _service(access: Access | None = None) -> Service:
+    return Service(Redrive(settings=Settings(store="memory://", transports={}, access=access or Access())))
+
+
+async def test_an_act_whose_process_died_is_shown_as_begun() -> None:
+    service = _service()
+    await service.write(acting("ann"), "purge", Phase.BEGAN, "all of it")
+    await service.write(acting("bob"), "archive", Phase.DONE, "one")
+    [line] = [line for line in await service.audit() if line["action"] == "purge"]
+    assert (line["outcome"], line["detail"]) == ("began", "all of it")
+
+
+async def test_the_act_is_written_before_it_is_done_and_its_refusal_after_that() -> None:
+    service = _service()
+    with pytest.raises(UsageError):
+        await service.resolve("nothing", actor=acting("ann"))
+    told = [(line.seq, line.action, line.outcome, line.of) async for line in service.trail.lines(ascending=True)]
+    assert told[1:] == [(2, "resolve", Phase.BEGAN, None), (3, "resolve", Phase.REFUSED, 2)]
+
+
+async def test_an_edit_is_approved_as_exactly_what_it_writes() -> None:
+    service = _service(Access(approve_over=0))
+    letter = make_letter(make_message(body=b"1"), make_failure())
+    await service.app.store.letters.record([letter])
+    ann, bob = acting("ann"), replace(acting("bob"), id="bob")
+    with pytest.raises(NeedsApproval) as waits:
+        await service.edits.edit(letter, actor=ann, body=b"2", why="typo")
+    with pytest.raises(NeedsApproval) as same:
+        await service.edits.edit(letter, actor=ann, body=b"2", why="typo")
+    assert same.value.approval.id == waits.value.approval.id
+    await service.four_eyes.approve(waits.value.approval.id, actor=bob)
+    with pytest.raises(NeedsApproval):
+        await service.edits.edit(letter, actor=ann, body=b"3", why="something else")
+    edited = await service.edits.edit(letter, actor=ann, body=b"2", why="typo")
+    assert edited.message.body == b"2"
+    with pytest.raises(NeedsApproval):
+        await service.edits.edit(edited, actor=ann, body=b"1", why="once more")
+    with pytest.raises(NeedsApproval) as undoing:
+        await service.edits.undo(edited, actor=ann)
+    assert undoing.value.approval.what == f"edit of {letter.id}, version 1"
+    await service.four_eyes.approve(undoing.value.approval.id, actor=bob)
+    assert (await service.edits.undo(edited, actor=ann)).message.body == b"1"
