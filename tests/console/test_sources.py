@@ -113,6 +113,7 @@ async def test_a_dead_letter_queue_of_rabbitmq_is_looked_into_and_sent_back(
         await expect(page.locator("#messages img, #messages script")).to_have_count(0)
         assert await broker.count("q.audit.dlq") == 3, "looking changes nothing"
         assert await wrong(page) == []
+        await expect(page.get_by_role("button", name="Re-drive…")).to_be_visible()  # the plan comes by itself
         await page.keyboard.press("r")
         await page.get_by_label("How many at most").fill("2")
         await page.get_by_role("button", name="Re-drive", exact=True).click()
