@@ -34,6 +34,7 @@ class SmallIssuer:
         self.forms: list[dict[str, str]] = []
         self.gate = threading.Event()
         self.gate.set()
+        self.is_asked = threading.Event()
         self._server: ThreadingHTTPServer | None = None
         self._port = 0
 
@@ -126,6 +127,7 @@ class SmallIssuer:
         class Handler(BaseHTTPRequestHandler):
             def do_GET(self) -> None:
                 issuer.asked.append(self.path)
+                issuer.is_asked.set()
                 issuer.gate.wait()
                 status, value = issuer.answer(self.path)
                 body = value if isinstance(value, bytes) else json.dumps(value).encode()

@@ -16,6 +16,7 @@ from joserfc.jwk import ECKey, RSAKey
 from litestar import Litestar
 
 from redrive.access.actors import Role
+from redrive.access.issuer import Issuer
 from redrive.access.tokens import Tokens
 from tests.admin.asking import asking
 from tests.admin.conftest import Shop
@@ -225,6 +226,20 @@ async def test_keys_are_good_for_an_hour_while_it_is_away(issuer: SmallIssuer, a
     assert (await asks(token).get("/api/me")).status_code == 200
     clock.ahead = timedelta(minutes=61)
     assert (await asks(token).get("/api/me")).status_code == 503
+
+
+async def test_whoever_asks_first_and_leaves_keeps_nobody_out(issuer: SmallIssuer, clock: Later) -> None:
+    people = Issuer(issuer.settings(), clock)
+    issuer.gate.clear()
+    leaves = asyncio.create_task(people.addresses())
+    assert await asyncio.to_thread(issuer.is_asked.wait, 30)
+    leaves.cancel()
+    await asyncio.wait({leaves})
+    issuer.gate.set()
+    try:
+        assert (await people.addresses()).issuer == issuer.url
+    finally:
+        await people.aclose()
 
 
 async def test_while_its_keys_are_slow_tokens_go_on(issuer: SmallIssuer, asks: Asks, shop: Shop) -> None:

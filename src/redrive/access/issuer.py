@@ -70,7 +70,7 @@ class Issuer:
         self._known: _Known | None = None
         self._tried = -_BETWEEN * 2
         self._failure: IssuerAway | None = None
-        self._lock = asyncio.Lock()
+        self._fetching: asyncio.Task[None] | None = None
 
     async def addresses(self) -> Addresses:
         """Where it answers what."""
@@ -108,6 +108,9 @@ class Issuer:
 
     async def aclose(self) -> None:
         """Close what it has opened."""
+        if self._fetching is not None:
+            self._fetching.cancel()
+            await asyncio.wait({self._fetching})
         if self._client is not None:
             await self._client.aclose()
             self._client = None
@@ -119,13 +122,18 @@ class Issuer:
         return await self._after(known)
 
     async def _after(self, seen: _Known | None) -> _Known:
-        """What is known after that, fetched by one for all who wait; at most every few seconds."""
-        async with self._lock:
-            if self._known is not seen and self._known is not None:
-                return self._known
-            if self._clock.elapsed() - self._tried >= _BETWEEN:
-                await self._fetch()
-            return self._usable()
+        """What is known after that, fetched by one for all who wait; at most every few seconds.
+
+        It is fetched to the end though whoever asked first leaves: else somebody who asks and leaves, again and again,
+        keeps everybody out.
+        """
+        if self._known is not seen and self._known is not None:
+            return self._known
+        if self._fetching is None and self._clock.elapsed() - self._tried >= _BETWEEN:
+            self._fetching = asyncio.create_task(self._fetch())
+        if self._fetching is not None:
+            await asyncio.shield(self._fetching)
+        return self._usable()
 
     async def _fetch(self) -> None:
         self._tried, self._failure = self._clock.elapsed(), None
@@ -138,6 +146,8 @@ class Issuer:
             self._known = _Known(addresses, keys, self._clock.elapsed())
         except IssuerAway as error:
             self._failure = error
+        finally:
+            self._fetching = None
 
     def _usable(self) -> _Known:
         known = self._known
