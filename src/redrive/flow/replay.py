@@ -236,10 +236,8 @@ class Replays:
         if replay is None:
             return await self.get(id)
         try:
-            if (
-                replay.state is ReplayState.FREEZING
-            ):  # a crash here leaves it freezing, for somebody else to do it again
-                replay = await self._freeze(replay)
+            if replay.state is ReplayState.FREEZING:
+                replay = await self._freeze(replay)  # a crash here leaves it freezing: somebody else does it again
             if replay.is_run_by(runner):
                 replay = await self._run(replay, progress)
         except (asyncio.CancelledError, Unavailable):  # nobody has to wait for our lease to end
