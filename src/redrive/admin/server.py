@@ -28,7 +28,6 @@ from redrive.worker import Helper, Worker, stop_on_signals
 
 try:
     import uvicorn
-    from uvicorn.main import STARTUP_FAILURE
 
     from redrive.admin.access import is_loopback
     from redrive.admin.api import admit, create_api
@@ -57,14 +56,16 @@ class Uvicorn(uvicorn.Server):
             return
         await self.lifespan.startup()
         if self.lifespan.should_exit:
-            sys.exit(STARTUP_FAILURE)
+            sys.exit(1)
         kind: type[Bounded] = self.config.http_protocol_class  # type: ignore[assignment]
         made = partial(kind, config=self.config, server_state=self.server_state, app_state=self.lifespan.state)
-        options = {"ssl": self.config.ssl, "ssl_handshake_timeout": kind.limits.header_timeout.total_seconds()}
+        wait = kind.limits.header_timeout.total_seconds()
         loop = asyncio.get_running_loop()
         self.servers = [
-            await loop.create_server(made, sock=listening, backlog=self.config.backlog, **options)
-            for listening in sockets
+            await loop.create_server(
+                made, sock=each, ssl=self.config.ssl, ssl_handshake_timeout=wait, backlog=self.config.backlog
+            )
+            for each in sockets
         ]
         self.started = True
 
