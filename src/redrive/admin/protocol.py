@@ -37,7 +37,7 @@ class Bounded(H11Protocol):
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
-        transport.set_write_buffer_limits(high=0)  # `pause_writing` tells of the first byte that is not taken
+        transport.set_write_buffer_limits(high=1, low=0)  # `pause_writing` tells of what is not taken; 0 stops TLS
         self.began = self.loop.time()
         self._allow(h11.IDLE, self.limits.header_timeout)
         if len(self.connections) > self.limits.connections:
