@@ -304,15 +304,31 @@ def _message_of(old: Letter, new: Letter) -> tuple[Message, int, Edit | None]:
     return new.message, old.version + 1, Edit(by="", at=new.updated_at, why=ANOTHER)
 
 
+def is_anothers(old: Letter, new: Letter) -> bool:
+    """Whether a message of another tenant died under the id of a letter, and is not what we sent back: neither tenant
+    may be shown, or lose, what is the other's. One that names no tenant is nobody else's."""
+    return new.message.tenant not in (None, old.message.tenant) and new.last.edition is None
+
+
+def set_apart(letter: Letter) -> Letter:
+    """The letter under an id of its own (`ID#DIGEST`), always the same one for its tenant."""
+    digest = blake2b((letter.message.tenant or "").encode("utf-8", "surrogatepass"), digest_size=6).hexdigest()
+    message = replace(letter.message, id=f"{letter.message.id}#{digest}")
+    return replace(letter, id=letter_id(message.source, message.id), message=message)
+
+
 def rejoined(old: Letter, new: Letter) -> Letter | None:
-    """A known letter after it died again: what is new of the newcomer, and what stays. None if nothing is new."""
+    """A known letter after it died again: what is new of the newcomer, and what stays. None if nothing is new.
+
+    A letter of another tenant (`is_anothers`) must not come here: a store sets it apart.
+    """
     failures = merge_failures(old.failures, new.failures)
     if len(failures) == len(old.failures):
         return None
     message, version, edit = _message_of(old, new)
     return replace(
         new,
-        message=replace(message, attempt=new.message.attempt),
+        message=replace(message, attempt=new.message.attempt, tenant=old.message.tenant),
         version=version,
         edit=edit,
         archived_from=None,

@@ -39,7 +39,7 @@ class Process:
 
     ring = Ring()
     given = ""  # the setting
-    known: tuple[bytes, ...] = ()  # of every store that this process has opened
+    known: WeakKeyDictionary[object, tuple[bytes, ...]] = WeakKeyDictionary()  # noqa: RUF012  # those a store has now
     read: WeakKeyDictionary[object, float] = WeakKeyDictionary()  # noqa: RUF012  # when, by store
 
 
@@ -50,7 +50,8 @@ def ring() -> Ring:
 
 def forget() -> None:
     """As if no key had ever been loaded: for tests."""
-    Process.ring, Process.given, Process.known, Process.read = Ring(), "", (), WeakKeyDictionary()
+    Process.ring, Process.given = Ring(), ""
+    Process.known, Process.read = WeakKeyDictionary(), WeakKeyDictionary()
 
 
 def _signature(key: bytes, parts: Sequence[Any]) -> str:

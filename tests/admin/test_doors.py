@@ -53,6 +53,14 @@ async def test_a_failed_login_is_told_and_counted_without_its_token(
     assert "redrive_logins_failed_total 2.0" in metrics
 
 
+async def test_a_route_that_is_open_to_all_is_no_place_to_try_tokens(client: Client, shop: Shop) -> None:
+    seen: list[Event] = []
+    shop.app.events.subscribe(seen.append)
+    for role in (None, Role.VIEWER, "rdr_aaaaaaaaaa_" + "x" * 43, "rdr_bbbbbbbbbb_" + "x" * 43):
+        assert (await (await client(role)).get("/readyz")).status_code == 200
+    assert [event.times for event in seen if isinstance(event, LoginFailed)] == [1, 2]
+
+
 async def test_wrong_tokens_wait_and_right_ones_do_not(client: Client, api: Litestar) -> None:
     asleep, wake = asyncio.Event(), asyncio.Event()
 

@@ -106,6 +106,7 @@ async def test_every_answer_is_safe_in_a_browser(client: Client) -> None:
     [
         ("127.0.0.1:8321", 200),
         ("localhost", 200),
+        ("LocalHost:8321", 200),
         ("[::1]:8321", 200),
         ("evil.test", 421),
         ("127.0.0.1.evil.test", 421),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import socket
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from datetime import timedelta
@@ -102,6 +103,73 @@ async def trickle(writer: asyncio.StreamWriter) -> None:
     while not writer.is_closing():
         writer.write(b"x")
         await asyncio.sleep(0.02)
+
+
+ASKED = b"GET /openapi.json HTTP/1.1\r\nHost: localhost\r\n\r\n"
+
+
+async def deaf(server: Server) -> socket.socket:
+    """A client that asks for more than the machine keeps for it, and reads nothing of that."""
+    client = socket.socket()
+    client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 2048)
+    client.setblocking(False)
+    loop = asyncio.get_running_loop()
+    await loop.sock_connect(client, ("127.0.0.1", server.port))
+    await loop.sock_sendall(client, ASKED * 60)
+    return client
+
+
+async def cut_off(client: socket.socket) -> bool:
+    """Whether the server has cut it off: what it sends is answered with a reset."""
+    async with asyncio.timeout(30):
+        while True:
+            try:
+                await asyncio.get_running_loop().sock_sendall(client, b"G")  # this prolongs nothing
+            except ConnectionError:
+                return True
+            await asyncio.sleep(0.05)
+
+
+async def test_who_reads_nothing_of_many_answers_is_cut_off(tmp_path: Path) -> None:
+    async with served(tmp_path, body_timeout=SOON) as (server, token):
+        clients = [await deaf(server) for _ in range(3)]
+        for client in clients:
+            assert await cut_off(client)
+            client.close()
+        assert await works(server, token)
+
+
+async def test_who_reads_no_answer_makes_room_for_newcomers(tmp_path: Path) -> None:
+    async with served(tmp_path, connections=5) as (server, token):
+        clients = [await deaf(server) for _ in range(8)]
+        async with asyncio.timeout(30):
+            while not await works(server, token):
+                pass  # their answers are still being made
+        for _ in range(3):
+            assert await works(server, token)
+        for client in clients:
+            client.close()
+
+
+async def test_a_body_that_is_garbage_or_broken_off_is_no_bug_of_ours(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    head = b"POST /api/replays HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer %s\r\n"
+    async with served(tmp_path) as (server, _):
+        _, token = await server.tokens.create("op", Role.OPERATOR)
+        for sent in (
+            head % token.encode() + b"Transfer-Encoding: chunked\r\n\r\n2\r\n{}\r\nZZ\r\n",
+            head % b"wrong" + b"Transfer-Encoding: chunked\r\n\r\n2\r\n{}\r\nZZ\r\n",
+        ):
+            assert b" 40" in await answered(await opened(server, sent))
+        refused = await opened(server, head % b"wrong" + b"Transfer-Encoding: chunked\r\n\r\n")
+        assert b" 401 " in await refused[0].readuntil(b"\r\n\r\n")
+        refused[1].write(b"ZZ\r\n")  # after its answer
+        await answered(refused)
+        _, writer = await opened(server, head % token.encode() + b"Content-Length: 10\r\n\r\n{")
+        writer.transport.abort()
+        assert await works(server, token)
+    assert [record for record in caplog.records if record.levelname == "ERROR"] == []
 
 
 async def test_a_connection_that_nobody_uses_is_closed(tmp_path: Path) -> None:

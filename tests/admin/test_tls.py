@@ -10,11 +10,13 @@ import subprocess
 from pathlib import Path
 
 import httpx
+import pytest
 
+from redrive.admin.tls import Tls
 from tests.admin.process import redrive
 
 
-def certificate(place: Path, name: str) -> None:
+def certificate(place: Path, name: str, *, expired: bool = False) -> None:
     """A certificate for localhost with that common name, as `cert.pem` and `key.pem`, put there as certbot does."""
     new = place / f"{name}.d"
     new.mkdir()
@@ -25,6 +27,11 @@ def certificate(place: Path, name: str) -> None:
         check=True,
         capture_output=True,
     )
+    if expired:
+        asked = "openssl x509 -x509toreq -in cert.pem -signkey key.pem -out asked.pem"
+        signed = "openssl x509 -req -in asked.pem -signkey key.pem -days -1 -out cert.pem"
+        for words in (asked, signed):
+            subprocess.run(words.split(), cwd=new, check=True, capture_output=True)
     for file in ("cert.pem", "key.pem"):
         (new / file).replace(place / file)
 
@@ -71,6 +78,21 @@ async def test_a_renewed_certificate_is_taken_and_a_broken_one_is_not(tmp_path: 
         with httpx.Client(verify=ssl.create_default_context(cafile=tmp_path / "trusted.pem")) as http:
             assert (await asyncio.to_thread(http.get, f"https://127.0.0.1:{port}/healthz")).status_code == 200
         assert await up.end(signal.SIGINT) == 0
+
+
+def test_an_expired_certificate_is_told_and_takes_the_place_of_no_other(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    certificate(tmp_path, "old", expired=True)
+    tls = Tls(tmp_path / "cert.pem", tmp_path / "key.pem")
+    assert "has expired" in caplog.text
+    caplog.clear()
+    certificate(tmp_path, "new")
+    assert tls.renew()
+    assert "has expired" not in caplog.text
+    certificate(tmp_path, "older", expired=True)
+    assert not tls.renew()
+    assert "the old one stays: it has expired" in caplog.text
 
 
 async def test_a_pair_that_is_none_is_said_at_the_start(tmp_path: Path) -> None:

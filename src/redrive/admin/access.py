@@ -102,7 +102,7 @@ def _methods_of(connection: Connection) -> str:
 def is_loopback(host: str) -> bool:
     """Whether only this machine can reach that address."""
     try:
-        return host == "localhost" or ipaddress.ip_address(host).is_loopback
+        return host.lower() == "localhost" or ipaddress.ip_address(host).is_loopback
     except ValueError:
         return False
 

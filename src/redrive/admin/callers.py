@@ -78,15 +78,27 @@ async def caller(connection: Connection, door: Door) -> Actor:
 
 
 async def is_known(connection: Connection, door: Door) -> bool:
-    """Whether whoever asks is known, for open routes that tell them more; nobody is refused."""
+    """Whether whoever asks is known, for open routes that tell them more; nobody is refused. A wrong token is a failed
+    login here, too: otherwise these routes would be the place to try them."""
     text = _bearer(connection)
-    with suppress(LoginRefused, Unavailable):
-        if door.people is not None and looks_signed(text):
+    if not text:
+        with suppress(LoginRefused, Unavailable):
+            id = connection.cookies.get(COOKIE, "")
+            return door.sessions is not None and await _looked_up(connection, door.sessions, id) is not None
+        return False
+    if door.people is not None and looks_signed(text):
+        try:
             await door.people.check(text)
-            return True
-        if not text and door.sessions is not None:
-            return await _looked_up(connection, door.sessions, connection.cookies.get(COOKIE, "")) is not None
-    return bool(text) and await door.tokens.check(text) is not None
+        except Unavailable:
+            return False
+        except LoginRefused:
+            await door.logins.failed(address_of(connection))
+            return False
+        return True
+    if await door.tokens.check(text) is None:
+        await door.logins.failed(address_of(connection))
+        return False
+    return True
 
 
 async def known_by_now(connection: Connection) -> Actor | None:

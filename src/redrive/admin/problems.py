@@ -43,6 +43,7 @@ MOST_BYTES = 1 << 20
 MOST_EDITED = 100 << 20
 """The same of a request that edits a letter; the setting `body_limit` bounds the body itself."""
 _RETRY_AFTER = 5
+_LEFT = "client disconnected prematurely"  # Litestar's words, of a body that ends before its end
 _TURN_AFTER = 1  # seconds; most costly questions have been answered by then
 SEE = "/openapi.json says what every route takes"
 
@@ -161,6 +162,8 @@ def _http(request: Request[Any, Any, Any], error: HTTPException) -> Response[byt
             edits = request.url.path.endswith("/edit")
             hint = "`redrive edit ID --body FILE` takes larger ones" if edits else "select with a query instead"
             return problem(413, f"the body has more than {MOST_EDITED if edits else MOST_BYTES:,} bytes", hint)
+        case status if status >= 500 and error.detail == _LEFT:
+            return problem(400, "the body was broken off", "send it again; nothing was begun")  # to nobody, as a rule
         case status if status >= 500:
             return _bug(request, error)
     return problem(error.status_code, error.detail, hint, headers)

@@ -6,9 +6,14 @@ import asyncio
 import contextlib
 import errno
 import os
+import resource
 import socket
+import sys
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from typing import Any
+
+from msgspec.structs import replace
 
 from redrive.access.tokens import Tokens
 from redrive.alerts import alerting
@@ -26,12 +31,13 @@ try:
 
     from redrive.admin.access import is_loopback
     from redrive.admin.api import admit, create_api
-    from redrive.admin.protocol import bounded
+    from redrive.admin.protocol import Bounded, bounded
     from redrive.admin.tls import Tls
     from redrive.telemetry.metrics import Metrics
 except ImportError as error:
     raise MissingExtra("the server", "server") from error
 
+_OTHER_FILES = 500  # what a process has open beside its connections: databases, brokers, logs
 _LAST_REQUESTS = 3  # seconds in which a request under way may end
 
 
@@ -42,6 +48,26 @@ class Uvicorn(uvicorn.Server):
     def __init__(self, config: uvicorn.Config, ending: Callable[[], None] = lambda: None) -> None:
         super().__init__(config)
         self._ending = ending
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        """As uvicorn listens; the handshake of TLS, before which no connection counts, has the deadline of headers."""
+        if self.config.ssl is None or not sockets:
+            await super().startup(sockets)
+            return
+        await self.lifespan.startup()
+        if self.lifespan.should_exit:
+            sys.exit(1)
+        kind: type[Bounded] = self.config.http_protocol_class  # type: ignore[assignment]
+        made = partial(kind, config=self.config, server_state=self.server_state, app_state=self.lifespan.state)
+        wait = kind.limits.header_timeout.total_seconds()
+        loop = asyncio.get_running_loop()
+        self.servers = [
+            await loop.create_server(
+                made, sock=each, ssl=self.config.ssl, ssl_handshake_timeout=wait, backlog=self.config.backlog
+            )
+            for each in sockets
+        ]
+        self.started = True
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         self._ending()
@@ -134,7 +160,7 @@ def config_of(api: Any, limits: Admin, tls: Tls | None = None) -> uvicorn.Config
     """How uvicorn is to answer."""
     config = uvicorn.Config(
         api,
-        http=bounded(limits),
+        http=bounded(replace(limits, connections=_with_files_for(limits.connections))),
         ws="none",
         timeout_keep_alive=limits.idle_timeout.total_seconds(),  # type: ignore[arg-type]
         lifespan="on",
@@ -147,6 +173,19 @@ def config_of(api: Any, limits: Admin, tls: Tls | None = None) -> uvicorn.Config
     config.load()
     config.ssl = None if tls is None else tls.context
     return config
+
+
+def _with_files_for(connections: int) -> int:
+    """Let this process have a file open for each of so many connections; returns for how many there are. One that has
+    no file left accepts nobody: it could close no other for a newcomer."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft == resource.RLIM_INFINITY:
+        return connections
+    wanted = connections + _OTHER_FILES
+    if soft < wanted:
+        soft = wanted if hard == resource.RLIM_INFINITY else min(wanted, hard)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+    return min(connections, max(soft - _OTHER_FILES, soft // 2))
 
 
 def listen(host: str, port: int) -> socket.socket:

@@ -19,6 +19,7 @@ from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from datetime import datetime
 from fnmatch import fnmatchcase
+from hashlib import blake2b
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -37,7 +38,7 @@ from redrive.transports.base import Delivery
 
 _PREFIX, _MORE_SUFFIXES = "dlq.", ("_error", ".XQ")  # of a pipeline; of MassTransit and Dramatiq
 _KEPT = "#not-allowed"  # ends the id of a message that is kept so
-_LONGEST, _LONGEST_NAME = 4_000, 500
+_LONGEST, _LONGEST_NAME, _CUT_NAME = 4_000, 500, 200
 _MOST_NAMES = 100
 _AT_REST = (State.PENDING, State.EXHAUSTED)
 
@@ -155,7 +156,19 @@ def _with_way_back(letter: Letter) -> Letter:
 
 
 def _bounded(letter: Letter) -> Letter:
-    return replace(letter, failures=tuple(map(_shortened, letter.failures)))
+    message = letter.message
+    source, id, origin = (_cut(name) for name in (message.source, message.id, message.origin))
+    if (source, id, origin) != (message.source, message.id, message.origin):
+        message = replace(message, source=source, id=id, origin=origin)
+    return replace(letter, id=letter_id(source, id), message=message, failures=tuple(map(_shortened, letter.failures)))
+
+
+def _cut(name: str) -> str:
+    """The name, no longer than any broker takes one; two that are too long stay two."""
+    if len(name) <= _LONGEST_NAME:
+        return name
+    digest = blake2b(name.encode("utf-8", "surrogatepass"), digest_size=10).hexdigest()
+    return f"{name[:_CUT_NAME]}…{digest}"
 
 
 def _shortened(failure: Failure) -> Failure:

@@ -18,7 +18,18 @@ from msgspec.structs import replace
 
 from redrive.flow.lineage import LETTER, REPLAY, believed, named, unsent
 from redrive.forensics.query import Query
-from redrive.model import DEAD_HEADER, Letter, LetterId, Message, State, letter_id, merge_failures, rejoined
+from redrive.model import (
+    DEAD_HEADER,
+    Letter,
+    LetterId,
+    Message,
+    State,
+    is_anothers,
+    letter_id,
+    merge_failures,
+    rejoined,
+    set_apart,
+)
 from redrive.stores.base import Entry, EntryStatus, Letters
 
 FOUND_DEAD = "collected.Dead"
@@ -60,6 +71,8 @@ async def join(store: Letters, found: Sequence[Letter], now: datetime) -> Joined
 
 
 def _joined(letter: Letter, known: Mapping[LetterId, Letter], now: datetime) -> tuple[Letter, Entry | None]:
+    if (here := known.get(letter.id)) is not None and is_anothers(here, letter):
+        letter = set_apart(letter)
     claimed = _named(letter.message)
     origin = None if claimed is None else known.get(claimed)
     told = known.get(letter.id)

@@ -55,7 +55,7 @@ def go_without() -> None:
     is neither believed nor attempted until the keys are read."""
     if Process.given:
         key = Process.given.encode()
-        Process.ring = Ring(key, tuple(dict.fromkeys((key, *Process.known))), False)
+        Process.ring = Ring(key, _accepted(), False)
     elif not Process.ring.signs:
         Process.ring = Ring(is_unread=True)
 
@@ -67,6 +67,7 @@ async def load_keys(store: Store, now: datetime) -> None:
     if at - Process.read.get(store, -1e9) < EVERY.total_seconds():
         return
     keys = await _kept(store, now)
+    Process.known[store] = tuple(key.secret.encode() for key in keys.keys)
     Process.ring = _ring_of(keys, now)
     Process.read[store] = at
 
@@ -99,8 +100,12 @@ def _made(now: datetime) -> Key:
 
 def _ring_of(keys: Keys, now: datetime) -> Ring:
     settled = [key for key in keys.keys if now - key.made_at >= _SETTLED] or keys.keys[:1]
-    given = (Process.given.encode(),) if Process.given else ()
-    ours = (*given, *(key.secret.encode() for key in keys.keys))
-    Process.known = tuple(dict.fromkeys((*ours, *Process.known)))[:64]
     unsigned = keys.unsigned_until is not None and now < keys.unsigned_until
-    return Ring(given[0] if given else settled[-1].secret.encode(), Process.known, unsigned)
+    return Ring((Process.given or settled[-1].secret).encode(), _accepted(), unsigned)
+
+
+def _accepted() -> tuple[bytes, ...]:
+    """The key that was set, and those that the stores of this process had when they were read last: one that was
+    dropped there is believed no more."""
+    given = (Process.given.encode(),) if Process.given else ()
+    return tuple(dict.fromkeys((*given, *(key for keys in Process.known.values() for key in keys))))

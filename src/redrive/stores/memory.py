@@ -30,9 +30,11 @@ from redrive.model import (
     Version,
     claimed,
     edited,
+    is_anothers,
     letter_id,
     moved,
     rejoined,
+    set_apart,
     version_of,
 )
 from redrive.stores.base import (
@@ -102,8 +104,10 @@ class MemoryLetters:
 
     async def record(self, letters: Sequence[Letter]) -> None:
         fresh, again = list[Letter](), list[Letter]()
-        for letter in letters:
-            old = self._letters.get(letter.id)
+        for given in letters:
+            letter = given
+            while (old := self._letters.get(letter.id)) is not None and is_anothers(old, letter):
+                letter = set_apart(letter)
             if old is None:
                 self._append(letter)
                 self._keep(None, letter)

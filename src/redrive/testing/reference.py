@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterable, Sequence
 from datetime import datetime
 
 from redrive.forensics.query import Query, matches
-from redrive.model import Category, Letter, LetterId, Owner, State, claimed, moved, rejoined
+from redrive.model import Category, Letter, LetterId, Owner, State, claimed, is_anothers, moved, rejoined, set_apart
 from redrive.stores.base import MAY_BECOME, REPLAYABLE, Group, Tally
 
 IN_FLIGHT = (State.RETRYING, State.REPLAYING)
@@ -21,8 +21,10 @@ class Reference:
         self.letters: dict[LetterId, Letter] = {}
 
     def record(self, letters: Iterable[Letter]) -> None:
-        for letter in letters:
-            old = self.letters.get(letter.id)
+        for given in letters:
+            letter = given
+            while (old := self.letters.get(letter.id)) is not None and is_anothers(old, letter):
+                letter = set_apart(letter)
             self.letters[letter.id] = letter if old is None else rejoined(old, letter) or old
 
     def selected(self, query: Query) -> list[Letter]:

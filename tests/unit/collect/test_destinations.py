@@ -58,6 +58,19 @@ def test_what_it_says_of_its_error_is_bounded() -> None:
     assert len(read(Destinations("orders")).last.type) == 500
 
 
+def test_the_names_that_it_says_are_bounded_and_stay_two() -> None:
+    names = ["x" * 900_000 + end for end in "ab"]
+    for destinations in (Destinations(), Destinations("orders"), Destinations(None, ("x*",))):
+        letters = [read(destinations, name) for name in names]
+        for letter in letters:
+            message = letter.message
+            assert max(map(len, (message.source, message.id, message.origin))) <= 500
+            assert letter.id == letter_id(message.source, message.id)
+        if destinations.source is None:
+            assert letters[0].id != letters[1].id
+    assert not Destinations(None, (), ("x" * 200,)).take(read(Destinations(), names[0]).message.source)
+
+
 @pytest.mark.parametrize(
     ("place", "source"),
     [

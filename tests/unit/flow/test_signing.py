@@ -80,6 +80,21 @@ async def test_every_process_has_the_key_of_the_store_and_old_keys_are_accepted_
     assert lineage(sent) is None
 
 
+async def test_a_key_that_is_dropped_while_a_process_runs_is_believed_by_it_no_more() -> None:
+    store, other, letter = MemoryStore(), MemoryStore(), make_letter()
+    await load_keys(other, START)
+    of_other = sent_back(letter, now=START)
+    await load_keys(store, START)
+    sent = sent_back(letter, now=START)
+    await rotate(store, START)
+    assert await rotate(store, START, drop_old=True) == 1
+    assert lineage(sent) is not None, "until it reads the keys again"
+    Process.read.clear()  # a minute is over
+    await load_keys(store, START + DAY)
+    assert lineage(sent) is None
+    assert lineage(of_other) is not None, "another store of this process has its own"
+
+
 async def test_a_crafted_dead_record_is_nobodys_letter() -> None:
     letter = make_letter()
     forged = record_of(letter, "orders.dlq")

@@ -18,6 +18,7 @@ from redrive.cli.options import as_json, moment, span
 from redrive.cli.output import age, line, say, show, table, tell_json, write
 from redrive.cli.session import actor as whoever
 from redrive.cli.session import ask, ask_store
+from redrive.private import open_private
 from redrive.service import Home, Service
 
 
@@ -111,10 +112,11 @@ def export_lines(file: Path) -> None:
     if str(file) == "-":
         write(lines)
         return
-    if file.exists():
-        raise Stopped(f"{file} is there already: choose another name")
-    file.touch(0o600)
-    file.write_bytes(lines)
+    try:
+        with open_private(file, "xb") as out:
+            out.write(lines)
+    except FileExistsError:
+        raise Stopped(f"{file} is there already: choose another name") from None
     count = lines.count(b"\n")
     say(f"{count:,} lines written to {file}")
 

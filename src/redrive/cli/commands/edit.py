@@ -24,6 +24,7 @@ from redrive.flow.fits import fits
 from redrive.forensics.carried import CarriedMessage, message_of
 from redrive.forensics.editing import NotEditable, difference, from_edit, is_text, to_edit
 from redrive.model import Headers, Version
+from redrive.private import open_private
 from redrive.service.changes import Change, change_of_masked
 
 _COLOURS = {"+": "green", "-": "red", "@": "cyan"}
@@ -163,8 +164,8 @@ def _open_again(saved: str) -> None:
         return
     path = Path(click.get_app_dir("redrive")) / "edit.txt"
     path.parent.mkdir(parents=True, exist_ok=True)
-    path.touch(mode=0o600)
-    path.write_text(saved)
+    with open_private(path, "wb") as file:
+        file.write(saved.encode())
     raise Stopped(f"nothing was changed; what you wrote is in {path}", NOTHING)
 
 

@@ -18,6 +18,7 @@ from redrive.cli.output import letters_said, say, tell_json, write
 from redrive.cli.progress import Bar
 from redrive.cli.session import Needs, actor, again, ask
 from redrive.forensics.query import Query
+from redrive.private import open_private
 from redrive.service import Home
 
 _PATH = click.Path(dir_okay=False, allow_dash=True, path_type=Path)
@@ -52,9 +53,10 @@ def _to_file(file: Path, query: Query) -> int:
     """Write to a file under another name until it is whole and on the disk: a half export never looks whole."""
     part = file.with_name(f"{file.name}.part")
     so_far = Bar("exporting", None)
+    part.unlink(missing_ok=True)  # of an export that was killed, or put there by somebody else
     try:
         with (
-            os.fdopen(os.open(part, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as target,
+            open_private(part, "xb") as target,
             saying_how_far(lambda: _not_whole(file, so_far)),
         ):
             total = ask(lambda service: _pour(service, query, target.write, so_far))

@@ -29,7 +29,9 @@ from redrive.model import (
     Revision,
     State,
     edited,
+    is_anothers,
     rejoined,
+    set_apart,
     version_of,
 )
 from redrive.stores.base import AT_REST, MAY_BECOME, Cursor, Group, GroupOrder, Hit, Page, Tally, hit_of
@@ -74,10 +76,13 @@ class MongoLetters:
             await self._access.ready()
             for some in rounds(letters, by_id):
                 known = await self._insert(some)
-                again, fresh = list[Letter](), [letter for letter in some if letter.id not in known]
+                again, apart = list[Letter](), list[Letter]()
+                fresh = [letter for letter in some if letter.id not in known]
                 if known:
-                    again = await self._rejoin({letter.id: letter for letter in some if letter.id in known})
+                    again, apart = await self._rejoin({letter.id: letter for letter in some if letter.id in known})
                 await self._series.count(buried(fresh, again))
+                if apart:
+                    await self.record(apart)
 
     async def get(self, id: LetterId) -> Letter | None:
         with self._access.translated_errors():
@@ -257,10 +262,11 @@ class MongoLetters:
             documents = clashing
         return known
 
-    async def _rejoin(self, letters: dict[LetterId, Letter]) -> list[Letter]:
+    async def _rejoin(self, letters: dict[LetterId, Letter]) -> tuple[list[Letter], list[Letter]]:
         """Join them to known letters; where somebody changed one meanwhile, it is read again. Returns those that died
-        anew, as they are now."""
+        anew, as they are now, and those of other tenants, which are to be recorded apart."""
         joined: list[Letter] = []
+        apart: list[Letter] = []
         while letters:
             by = self._numbers.token()
             found = {known["_id"]: known async for known in self._collection.find({"_id": {"$in": list(letters)}})}
@@ -268,8 +274,9 @@ class MongoLetters:
             after: dict[LetterId, Letter] = {}
             for id, document in found.items():
                 old = await self._letter(document)
-                new = rejoined(old, letters[id])
-                if new is not None:
+                if is_anothers(old, letters[id]):
+                    apart.append(set_apart(letters[id]))
+                elif (new := rejoined(old, letters[id])) is not None:
                     after[id] = new
                     changed[id] = await self._written_over(document, old, new, by)
             mine = await self._replace(found, changed, by)
@@ -280,7 +287,7 @@ class MongoLetters:
             letters = {
                 id: letter for id, letter in letters.items() if id in known or (id in changed and id not in mine)
             }
-        return joined
+        return joined, apart
 
     async def edit(self, revisions: Sequence[Revision]) -> Sequence[LetterId]:
         """Edit letters; where somebody changed one meanwhile, it is read again."""

@@ -20,8 +20,10 @@ from redrive.model import (
     State,
     claimed,
     edited,
+    is_anothers,
     moved,
     rejoined,
+    set_apart,
     version_of,
 )
 from redrive.stores.base import AT_REST, REPLAYABLE, Cursor, Group, GroupOrder, Hit, Page, Tally, hit_of
@@ -64,7 +66,10 @@ class OpenSearchLetters:
             statuses = await self._access.write(self._index, actions)
             known = [letter for letter, status in zip(some, statuses, strict=True) if status == CONFLICT]
             fresh = [letter for letter, status in zip(some, statuses, strict=True) if status != CONFLICT]
-            await self._series.count(buried(fresh, await self._rejoin(known)))
+            again, apart = await self._rejoin(known)
+            await self._series.count(buried(fresh, again))
+            if apart:
+                await self.record(apart)
 
     async def get(self, id: LetterId) -> Letter | None:
         await self._schema.ready()
@@ -292,15 +297,18 @@ class OpenSearchLetters:
         found = await self._read([id])
         return found[0].letter.version if found else 0
 
-    async def _rejoin(self, letters: Sequence[Letter]) -> list[Letter]:
+    async def _rejoin(self, letters: Sequence[Letter]) -> tuple[list[Letter], list[Letter]]:
         """Join them to known letters, again where somebody wrote or deleted one at the same time. Returns those that
-        died anew, as they are now."""
+        died anew, as they are now, and those of other tenants, which are to be recorded apart."""
         left = {letter.id: letter for letter in letters}
         joined: list[Letter] = []
+        apart: list[Letter] = []
         while left:
             some = list(left)[:_PAGE]
             known = {stored.letter.id: stored for stored in await self._read(some)}
-            writes = {id: self._joined(left[id], known.get(id)) for id in some}
+            others = {id for id in some if id in known and is_anothers(known[id].letter, left[id])}
+            apart += [set_apart(left.pop(id)) for id in others]
+            writes = {id: self._joined(left[id], known.get(id)) for id in some if id not in others}
             actions = {id: action for id, (_, action) in writes.items() if action is not None}
             replaced = [known[id].letter for id, (new, _) in writes.items() if id in known and new is not None]
             newer = {id: new.version for id, (new, _) in writes.items() if new is not None}
@@ -309,7 +317,7 @@ class OpenSearchLetters:
             lost = {id for id, status in zip(actions, statuses, strict=True) if status not in OK}
             joined += [new for id, (new, _) in writes.items() if new is not None and id not in lost]
             left = {id: letter for id, letter in left.items() if id in lost or id not in writes}
-        return joined
+        return joined, apart
 
     def _joined(self, letter: Letter, known: Held | None) -> tuple[Letter | None, Action | None]:
         """Its letter with it, and the write of that; None if nothing of it is new."""

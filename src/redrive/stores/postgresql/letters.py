@@ -15,7 +15,19 @@ from redrive.drivers.postgresql.link import copy, rows
 from redrive.drivers.postgresql.pool import Connection
 from redrive.forensics.query import Query
 from redrive.forensics.series import buried, resolved
-from redrive.model import Category, Letter, LetterId, Owner, Revision, State, edited, rejoined, version_of
+from redrive.model import (
+    Category,
+    Letter,
+    LetterId,
+    Owner,
+    Revision,
+    State,
+    edited,
+    is_anothers,
+    rejoined,
+    set_apart,
+    version_of,
+)
 from redrive.stores.base import AT_REST, MAY_BECOME, Cursor, Group, GroupOrder, Hit, Page, Tally, hit_of, sorted_groups
 from redrive.stores.postgresql.access import Access
 from redrive.stores.postgresql.codec import (
@@ -213,10 +225,14 @@ class PostgresLetters:
         known = {letter.id: letter for letter in (letter_of(row, self._shape) for row in found)}
         new = [letter for letter in letters if letter.id not in known]
         await self._copy(connection, new)
-        rejoins = [rejoined(known[letter.id], letter) for letter in letters if letter.id in known]
+        died = [letter for letter in letters if letter.id in known]
+        apart = [letter for letter in died if is_anothers(known[letter.id], letter)]
+        rejoins = [rejoined(known[letter.id], letter) for letter in died if letter not in apart]
         joined = [letter for letter in rejoins if letter is not None]
         await self._write_over(connection, known, joined)
         await self._series.count(connection, buried(new, joined))
+        if apart:
+            await self._record(connection, [set_apart(letter) for letter in apart])
 
     async def edit(self, revisions: Sequence[Revision]) -> Sequence[LetterId]:
         """Edit letters in one transaction; returns those that were as expected."""

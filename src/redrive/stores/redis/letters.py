@@ -24,9 +24,11 @@ from redrive.model import (
     State,
     claimed,
     edited,
+    is_anothers,
     letter_id,
     moved,
     rejoined,
+    set_apart,
 )
 from redrive.stores.base import AT_REST, MAY_BECOME, Cursor, Group, GroupOrder, Hit, Page, Tally, hit_of, sorted_groups
 from redrive.stores.redis.access import Access
@@ -203,13 +205,18 @@ class RedisLetters:
     # -- writing ---------------------------------------------------------------------------------------------------
 
     async def _rejoin(self, letters: Sequence[Letter]) -> list[Letter]:
-        """Join letters to those that are known; returns those that somebody else changed meanwhile."""
+        """Join letters to those that are known; returns those that somebody else changed meanwhile, and those of other
+        tenants, set apart: they are still to be recorded."""
         ids = {letter.id for letter in letters}
         before = {stored.id: stored for stored in await self.reader.load(ids, documents=True)}
         left = {stored.id: stored for stored in await self.reader.load(ids - before.keys(), documents=False)}
         after: dict[LetterId, Letter] = {}
+        apart: list[Letter] = []
         for letter in letters:
             known = after.get(letter.id) or (before[letter.id].letter if letter.id in before else None)
+            if known is not None and is_anothers(known, letter):
+                apart.append(set_apart(letter))
+                continue
             joined = letter if known is None else rejoined(known, letter)
             if joined is not None:
                 after[letter.id] = joined
@@ -221,7 +228,7 @@ class RedisLetters:
             for change in [self._written(letter, before.get(letter.id) or left.get(letter.id), letter.id in before)]
         ]
         lost = {letter.id for letter in await self._swap(changes, _descriptions(list(after.values())), "record")}
-        return [letter for letter in letters if letter.id in lost]
+        return [*(letter for letter in letters if letter.id in lost), *apart]
 
     async def edit(self, revisions: Sequence[Revision]) -> Sequence[LetterId]:
         """Edit letters; one that somebody changed meanwhile is read again, since it may still be edited."""

@@ -24,7 +24,9 @@ from redrive.model import (
     State,
     claimed,
     edited,
+    is_anothers,
     rejoined,
+    set_apart,
     version_of,
 )
 from redrive.stores.base import AT_REST, MAY_BECOME, Cursor, Group, GroupOrder, Hit, Page, Tally, hit_of, sorted_groups
@@ -207,26 +209,34 @@ class SqliteLetters:
         connection.execute(_SQL["unsearched"], (before,))
         known = self._known(connection, letters, before) if fresh < len(rows) else frozenset()
         new = [letter for letter in letters if letter.id not in known] if known else letters
-        rejoins = [self._rejoin(connection, letter) for letter in letters if letter.id in known] if known else []
-        joined = [letter for letter in rejoins if letter is not None]
+        apart, joined = (
+            self._rejoin(connection, [letter for letter in letters if letter.id in known]) if known else ([], [])
+        )
         connection.executemany(_SQL["count_new"], _tallies(new))
         connection.executemany(_SQL["add_group"], _group_rows([*new, *joined]))
         connection.executemany(_SQL["depend"], [(letter.id, id) for letter in new for id in letter.depends_on])
         count(connection, buried(new, joined))
+        if apart:
+            self._record(connection, apart, [self._row(letter) for letter in apart])
 
     def _known(self, connection: sqlite3.Connection, letters: Sequence[Letter], before: int) -> Collection[LetterId]:
         """The letters that were there before this batch."""
         ids = as_json(letter.id for letter in letters)
         return {id for (id,) in connection.execute(_SQL["known"], {"ids": ids, "before": before})}
 
-    def _rejoin(self, connection: sqlite3.Connection, letter: Letter) -> Letter | None:
-        """Join the letter to the known one; returns that with it, if something of it was new."""
-        old = self._get(connection, letter.id)
-        assert old is not None
-        new = rejoined(old, letter)
-        if new is not None:
-            self._write_over(connection, old, new)
-        return new
+    def _rejoin(self, connection: sqlite3.Connection, letters: Sequence[Letter]) -> tuple[list[Letter], list[Letter]]:
+        """Join the letters to the known ones; returns those of other tenants, which are to be recorded apart, and the
+        known ones of which something was new."""
+        apart, joined = list[Letter](), list[Letter]()
+        for letter in letters:
+            old = self._get(connection, letter.id)
+            assert old is not None
+            if is_anothers(old, letter):
+                apart.append(set_apart(letter))
+            elif (new := rejoined(old, letter)) is not None:
+                self._write_over(connection, old, new)
+                joined.append(new)
+        return apart, joined
 
     def change(self, connection: sqlite3.Connection, revision: Revision) -> bool:
         """Edit a letter, within a transaction; returns whether it was as expected."""

@@ -8,7 +8,7 @@ from datetime import datetime
 from msgspec.structs import replace
 
 from redrive.forensics.query import Query
-from redrive.model import ANOTHER, EDITABLE, Edit, Headers, Letter, Revision, State, version_of
+from redrive.model import ANOTHER, EDITABLE, Edit, Headers, Letter, Revision, State, letter_id, version_of
 from redrive.stores.base import Store
 from redrive.testing.builders import make_failure, make_letter, make_message
 from redrive.testing.clock import START
@@ -147,6 +147,34 @@ class Versions:
         assert (got.message.body, got.version, len(got.failures)) == (b"second", 1, 2)
         assert got.edit == Edit(by="", at=at, why=ANOTHER)
         assert await store.versions.get(letter.id, 0) == version_of(letter)
+
+    async def test_a_message_of_another_tenant_under_an_id_is_a_letter_of_its_own(self, store: Store) -> None:
+        letter = make_letter(make_message(id="m", body=b"of acme", tenant="acme"))
+        await store.letters.record([letter])
+        at = LATER + HOUR
+        made = [
+            make_letter(make_message(id="m", body=b"of umbra", tenant="umbra"), make_failure(at=at + n * HOUR), at=at)
+            for n in range(2)
+        ]
+        for others in ([made[0]], [made[0]], [made[1]]):  # the same failure again changes nothing
+            await store.letters.record(others)
+        assert await _got(store, letter) == letter
+        assert await store.versions.list(letter.id) == [] or await store.versions.get(letter.id, 1) is None
+        (other,) = [each for each in (await store.letters.search(Query(), limit=9)).letters if each.id != letter.id]
+        assert (other.message.tenant, other.message.body, len(other.failures)) == ("umbra", b"of umbra", 2)
+        assert other.id == letter_id(other.message.source, other.message.id), "so that it finds back to itself"
+        assert other.message.id.startswith("m#")
+
+    async def test_what_we_sent_back_is_of_the_tenant_that_it_was_of(self, store: Store) -> None:
+        letter = make_letter(make_message(id="m", body=b"first", tenant="acme"))
+        await store.letters.record([letter])
+        again = make_failure(at=LATER + HOUR, edition=0)
+        for number, tenant in enumerate(("umbra", None)):
+            failure = replace(again, attempt=number + 2)
+            died = make_letter(make_message(id="m", body=b"first", tenant=tenant), failure, at=LATER + HOUR)
+            await store.letters.record([died])
+        got = await _got(store, letter)
+        assert (got.message.tenant, len(got.failures)) == ("acme", 3)
 
     async def test_the_versions_go_with_their_letter(self, store: Store) -> None:
         letters = [make_letter() for _ in range(3)]

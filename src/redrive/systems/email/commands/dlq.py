@@ -22,6 +22,7 @@ from redrive.forensics.query import Query
 from redrive.forensics.redact import Redactor
 from redrive.forensics.transfer import append_lines
 from redrive.model import Letter
+from redrive.private import open_private
 from redrive.service import Service
 from redrive.stores.paging import every_letter
 from redrive.systems.email.commands.session import ask_email, by_code, email_settings, is_narrowed, shown_code, which
@@ -106,7 +107,7 @@ def export(file: Path, query: Query, force: bool) -> None:
         raise Stopped(f"{file} is there already: choose another name, or say --force to replace it")
     part = file.with_name(f"{file.name}.part")
     part.unlink(missing_ok=True)
-    part.touch(mode=0o600)
+    open_private(part, "xb").close()
     count = ask_email(lambda service: _exported(service, query, part))
     part.replace(file)
     say(f"{letters_said(count)} exported")
