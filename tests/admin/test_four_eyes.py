@@ -15,7 +15,7 @@ from litestar import Litestar
 from msgspec.structs import replace
 
 from redrive.access.actors import Actor, Role, Scope, Via
-from redrive.access.approvals import Approval, Approvals, ApprovalState
+from redrive.access.approvals import Approval, Approvals, ApprovalState, NeedsApproval
 from redrive.access.tokens import Tokens
 from redrive.admin.api import create_api
 from redrive.config.settings import Access
@@ -264,3 +264,22 @@ async def test_an_approval_that_reaches_beyond_a_scope_is_not_there(
         assert answers[0][0] == 404
     assert (await bob.get("/api/approvals/never-was")).json()["hint"] == "`redrive approvals` lists what does"
     assert (await bob.post(f"/api/approvals/{within['id']}/approve")).json()["state"] == "done"
+
+
+async def test_one_yes_is_for_one_time_whoever_comes_at_once(shop: Shop) -> None:
+    ann, bob = _somebody("ann"), _somebody("bob")
+    services = [Service(shop.app) for _ in range(6)]
+
+    async def asked(service: Service) -> Approval | None:
+        return await service.four_eyes.check_written("replay", 50, "d" * 64, ann, reason="", what="50 streams")
+
+    with pytest.raises(NeedsApproval) as waits:
+        await asked(services[0])
+    await services[0].four_eyes.approve(waits.value.approval.id, actor=bob)
+    found = await asyncio.gather(*map(asked, services), return_exceptions=True)
+    assert [type(answer) for answer in found].count(Approval) == 1, found
+    assert {type(answer) for answer in found} == {Approval, NeedsApproval}
+
+
+def _somebody(name: str) -> Actor:
+    return Actor(id=f"tok-{name}", name=name, role=Role.OPERATOR, via=Via.TOKEN)

@@ -202,8 +202,26 @@ class Approvals:
         return await self._change(id, change)
 
     async def done(self, id: str, result: str) -> Approval:
-        """It was carried out."""
-        return await self._change(id, lambda approval: replace(approval, state=ApprovalState.DONE, result=result))
+        """It was carried out. Where another process has said so already, what that one wrote stays."""
+
+        def change(approval: Approval) -> Approval:
+            if approval.state is ApprovalState.DONE:
+                return approval
+            return replace(approval, state=ApprovalState.DONE, result=result)
+
+        return await self._change(id, change)
+
+    async def use(self, id: str) -> Approval | None:
+        """Take a yes, which is for one time: None if somebody took it meanwhile, or it is over."""
+        is_mine = False
+
+        def change(approval: Approval) -> Approval:
+            nonlocal is_mine
+            is_mine = approval.state is ApprovalState.APPROVED
+            return replace(approval, state=ApprovalState.DONE, result="carried out") if is_mine else approval
+
+        used = await self._change(id, change)
+        return used if is_mine else None
 
     # -- inside --------------------------------------------------------------------------------------------------
 

@@ -64,7 +64,10 @@ class FourEyes:
             return None
         known = await self.approvals.approved(action, digest)
         if known is not None and known.state is ApprovalState.APPROVED:
-            return await self.approvals.done(known.id, "carried out")
+            used = await self.approvals.use(known.id)
+            if used is not None:
+                return used
+            known = None  # somebody else took that yes between our look and our hand
         if known is None:
             made = self._made(action, actor, total, reason=reason, what=what)
             known = await self.approvals.ask(replace(made, digest=digest))
