@@ -29,6 +29,16 @@ async def test_an_act_whose_process_died_is_shown_as_begun() -> None:
     assert (line["outcome"], line["detail"]) == ("began", "all of it")
 
 
+async def test_an_act_that_ended_on_a_newer_page_has_not_just_begun() -> None:
+    service = _service()
+    began = await service.write(acting("ann"), "purge", Phase.BEGAN, "all of it")
+    orphan = await service.write(acting("ann"), "archive", Phase.BEGAN, "its process died")
+    middle = await service.write(acting("bob"), "edit", Phase.DONE, "one")
+    await service.write(acting("ann"), "purge", Phase.DONE, "all of it", of=began)
+    assert [line["seq"] for line in await service.audit(before=middle)] == [orphan]
+    assert [line["seq"] for line in await service.audit()] == [middle + 1, middle, orphan]
+
+
 async def test_the_act_is_written_before_it_is_done_and_its_refusal_after_that() -> None:
     service = _service()
     with pytest.raises(UsageError):

@@ -126,7 +126,7 @@ def prune(older_than: timedelta) -> None:
     """Remove the oldest lines. The chain holds: a signed anchor stays in their place, and a line says so."""
 
     async def work(service: Service) -> int:
-        return await service.trail.prune(service.app.clock.now() - older_than)
+        return await service.trail.prune(service.app.clock.now() - older_than, by=whoever())
 
     say(f"{ask_store(work):,} lines removed")
 
