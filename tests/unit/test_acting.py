@@ -7,9 +7,10 @@ from msgspec.structs import replace
 
 from redrive import Redrive
 from redrive.access.approvals import NeedsApproval
-from redrive.access.trail import Phase
+from redrive.access.trail import Phase, Said
 from redrive.config.settings import Access, Settings
-from redrive.errors import UsageError
+from redrive.errors import StoreUnavailable, UsageError
+from redrive.flow.signing import KIND
 from redrive.service import Service
 from redrive.testing.builders import make_failure, make_letter, make_message
 from tests.actors import acting
@@ -45,6 +46,25 @@ async def test_the_act_is_written_before_it_is_done_and_its_refusal_after_that()
         await service.resolve("nothing", actor=acting("ann"))
     told = [(line.seq, line.action, line.outcome, line.of) async for line in service.trail.lines(ascending=True)]
     assert told[1:] == [(2, "resolve", Phase.BEGAN, None), (3, "resolve", Phase.REFUSED, 2)]
+
+
+async def test_keys_are_rotated_behind_their_line() -> None:
+    service = _service()
+    assert await service.rotate_keys(actor=acting("ann")) == 2
+    told = [(line.action, line.outcome, line.of) async for line in service.trail.lines(ascending=True)]
+    assert told[1:] == [("keys rotate", Phase.BEGAN, None), ("keys rotate", Phase.DONE, 2)]
+
+
+async def test_no_key_is_made_that_cannot_be_written_down(monkeypatch: pytest.MonkeyPatch) -> None:
+    service = _service()
+
+    async def away(line: Said) -> int:
+        raise StoreUnavailable("memory", "disk is full")
+
+    monkeypatch.setattr(service.trail, "append", away)
+    with pytest.raises(StoreUnavailable):
+        await service.rotate_keys(actor=acting("ann"))
+    assert await service.app.store.documents.list(KIND) == []
 
 
 async def test_an_edit_is_approved_as_exactly_what_it_writes() -> None:

@@ -21,6 +21,7 @@ from redrive.app import Redrive
 from redrive.clock import Clock
 from redrive.errors import NotAllowed, NotInScope, UsageError
 from redrive.flow.replay import Progress
+from redrive.flow.signing import rotate
 from redrive.forensics.query import Query
 from redrive.forensics.transfer import Line, line_of, lines_of
 from redrive.model import UNRESOLVED, Letter, LetterId, State
@@ -194,6 +195,13 @@ class Service(OfTrail):
         incident = await self.incidents.note(id, text, actor=str(actor))
         await self.note(actor, "note", f"{incident.id}: {text}")
         return incident
+
+    @acts("keys rotate")
+    async def rotate_keys(self, *, actor: Actor, drop_old: bool = False) -> int:
+        """Add a key that signs what is sent back, or drop all but the newest. Returns how many are accepted."""
+        count = await rotate(self.app.store, self.app.clock.now(), drop_old=drop_old)
+        await self.note(actor, "keys rotate", "dropped the old ones" if drop_old else f"{count} are accepted")
+        return count
 
     def settings(self) -> list[ShownSetting]:
         """What this process runs with, and where each value comes from; secrets are masked."""

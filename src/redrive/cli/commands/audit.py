@@ -49,6 +49,11 @@ def audit(
     redrive audit verify --checkpoint head.json
     """
     if ctx.invoked_subcommand is not None:
+        if (actor, action, outcome, about, since) != ("", "", None, "", None):
+            raise Stopped(
+                f"redrive audit {ctx.invoked_subcommand} is of every line, and takes no filter: the chain is proven as a "
+                f"whole. For some lines, `redrive audit --actor … --json`"
+            )
         return
     only = Filter(
         actor=actor, action=action, outcome=None if outcome is None else Phase(outcome), about=about, since=since

@@ -181,7 +181,7 @@ class AuditTrail:
             body = {"at": at, "actor": "eve", "action": "archive", "detail": id}
             await store.documents.put(OLDER, id, body)
         trail = await written(store, 3)
-        limit = datetime.fromisoformat([line.at async for line in trail.lines()][0])
+        limit = datetime.fromisoformat((await anext(trail.lines())).at)
         assert await trail.prune(limit, by=EVE) == 4, "three lines of the chain, and one from before"
         assert [document.id async for document in trail.older()] == ["b"]
         line = await anext(trail.lines())
