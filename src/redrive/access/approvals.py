@@ -11,6 +11,7 @@ changed since is skipped when it is carried out, and counted with the reason.
 from __future__ import annotations
 
 import asyncio
+import unicodedata
 from collections.abc import AsyncIterator, Callable, Sequence
 from datetime import datetime
 from enum import StrEnum
@@ -22,7 +23,7 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
-from redrive.access.actors import Actor, Role, Scope
+from redrive.access.actors import BESIDE, Actor, Role, Scope
 from redrive.clock import Clock
 from redrive.errors import NotAllowed, NotFound, UsageError
 from redrive.forensics.query import Query
@@ -267,8 +268,8 @@ def check_second(approval: Approval, actor: Actor) -> None:
         raise NotAllowed("whoever asked for it cannot decide it: a second person has to")
     if _named(approval.by) == _named(actor):
         raise NotAllowed(
-            f"{approval.by.name!r} asked for it, and may be the same person with another token: somebody else has to "
-            f"decide, and two people whose tokens have one name each need a name of their own"
+            f"{approval.by.name!r} asked for it, and may be the same person with another token, or beside the store: "
+            f"somebody else has to decide, and two people of one name each need a name of their own"
         )
     if not actor.role.allows(Role.OPERATOR):
         raise NotAllowed(f"this needs the role {Role.OPERATOR}, and {actor.name!r} is {actor.role}")
@@ -287,7 +288,8 @@ def reaches_all(scope: Scope, approval: Approval) -> bool:
 
 
 def _named(actor: Actor) -> str:
-    return " ".join(actor.name.casefold().split())
+    """Its name as people read it: `ann`, `Ann` and `ann (cli)`, who has the store itself, are one."""
+    return " ".join(unicodedata.normalize("NFKC", actor.name).casefold().split()).removesuffix(BESIDE)
 
 
 def places_of(letters: Sequence[Letter], known: set[tuple[str, str]]) -> None:

@@ -51,8 +51,8 @@ def audit(
     if ctx.invoked_subcommand is not None:
         if (actor, action, outcome, about, since) != ("", "", None, "", None):
             raise Stopped(
-                f"redrive audit {ctx.invoked_subcommand} is of every line, and takes no filter: the chain is proven as a "
-                f"whole. For some lines, `redrive audit --actor … --json`"
+                f"redrive audit {ctx.invoked_subcommand} is of every line, and takes no filter: the chain is proven as "
+                f"a whole. For some lines, `redrive audit --actor … --json`"
             )
         return
     only = Filter(
