@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
+from pathlib import Path
+
 import pytest
 from msgspec.structs import replace
 
@@ -11,6 +14,9 @@ from redrive.access.trail import Phase, Said
 from redrive.config.settings import Access, Settings
 from redrive.errors import StoreUnavailable, UsageError
 from redrive.flow.signing import KIND
+from redrive.forensics.query import Query
+from redrive.repair.process import Script
+from redrive.repair.spool import Spool
 from redrive.service import Service
 from redrive.testing.builders import make_failure, make_letter, make_message
 from tests.actors import acting
@@ -65,6 +71,22 @@ async def test_no_key_is_made_that_cannot_be_written_down(monkeypatch: pytest.Mo
     with pytest.raises(StoreUnavailable):
         await service.rotate_keys(actor=acting("ann"))
     assert await service.app.store.documents.list(KIND) == []
+
+
+async def test_whole_letters_are_given_to_code_behind_a_line(tmp_path: Path) -> None:
+    service, ann = _service(), acting("ann")
+    await service.app.store.letters.record([make_letter(make_message(), make_failure())])
+    whole = service.whole_letters(Query(sources=("orders",)), actor=ann)
+    await anext(whole)
+    (tmp_path / "fix.py").write_text("def repair(message):\n    return None\n")
+    with Spool() as spool:
+        async with Script(tmp_path / "fix.py", timeout=timedelta(seconds=60), memory=1 << 30) as script:
+            await service.repairs.propose(Query(sources=("mail",)), script, spool, actor=ann)
+    told = [(line["action"], line["actor"], line["detail"]) for line in await service.audit()]
+    assert told == [
+        ("export", "ann", f'unmasked, for a script or a handler: {{"sources":["{source}"]}}')
+        for source in ("mail", "orders")
+    ]
 
 
 async def test_an_edit_is_approved_as_exactly_what_it_writes() -> None:

@@ -147,7 +147,9 @@ class OfLetters(OfSeries):
         return await self.carried(id)
 
     async def whole_letters(self, query: Query, *, actor: Actor, limit: int | None = None) -> AsyncIterator[Letter]:
-        """The letters themselves, oldest first, to run code of a user on them: for who may see secrets."""
+        """The letters themselves, oldest first, to run code of a user on them: for who may see secrets. That they were
+        read is in the trail before the first of them is."""
+        await self.note_unmasked(actor, query)
         async for letter in every_letter(self.app.store.letters, query, limit=limit, size=_SOME, oldest_first=True):
             yield letter
 

@@ -119,6 +119,7 @@ class Repairs:
         """
         if checks is not None:
             self._edits.check_with(checks)
+        await self._asking.note_unmasked(actor, query)
         letters = every_letter(self._app.store.letters, selectable(query), size=_PAGE, oldest_first=True)
         return await findings_of(letters, script, spool, self._edits.why_not, self._asking.redactor, progress)
 
