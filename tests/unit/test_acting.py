@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import AsyncGenerator
 from datetime import timedelta
 from pathlib import Path
+from typing import cast
 
 import pytest
 from msgspec.structs import replace
@@ -71,6 +73,26 @@ async def test_no_key_is_made_that_cannot_be_written_down(monkeypatch: pytest.Mo
     with pytest.raises(StoreUnavailable):
         await service.rotate_keys(actor=acting("ann"))
     assert await service.app.store.documents.list(KIND) == []
+
+
+async def test_an_export_that_nobody_reads_to_its_end_says_how_far_it_came(monkeypatch: pytest.MonkeyPatch) -> None:
+    service, ann = _service(), acting("ann")
+    await service.app.store.letters.record([make_letter(make_message(), make_failure())])
+    reading = service.export(Query(), actor=ann)
+    await anext(reading)
+    await cast("AsyncGenerator[bytes]", reading).aclose()
+
+    async def away(*asked: object, **more: object) -> None:
+        raise StoreUnavailable("memory", "disk is full")
+
+    monkeypatch.setattr(service.app.store.letters, "search", away)
+    with pytest.raises(StoreUnavailable):
+        await anext(service.export(Query(), actor=ann))
+    told = [(line["action"], line["outcome"], line["detail"]) for line in await service.audit()]
+    assert told == [
+        ("export", "failed", "ended after 0 letters of {}"),
+        ("export", "interrupted", "ended after 1 letter of {}"),
+    ]
 
 
 async def test_whole_letters_are_given_to_code_behind_a_line(tmp_path: Path) -> None:
