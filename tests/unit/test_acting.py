@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator
 from datetime import timedelta
+from hashlib import sha256
 from pathlib import Path
 from typing import cast
 
+import msgspec
 import pytest
 from msgspec.structs import replace
 
@@ -121,6 +123,8 @@ async def test_an_edit_is_approved_as_exactly_what_it_writes() -> None:
     with pytest.raises(NeedsApproval) as same:
         await service.edits.edit(letter, actor=ann, body=b"2", why="typo")
     assert same.value.approval.id == waits.value.approval.id
+    plain = sha256(sha256(msgspec.msgpack.encode((letter.id, 0, b"2", letter.message.headers))).digest()).hexdigest()
+    assert waits.value.approval.digest != plain, "whoever approves tries no values of a short secret on it"
     await service.four_eyes.approve(waits.value.approval.id, actor=bob)
     with pytest.raises(NeedsApproval):
         await service.edits.edit(letter, actor=ann, body=b"3", why="something else")

@@ -179,7 +179,7 @@ class Approvals:
 
     async def refuse(self, id: str, actor: Actor, why: str) -> Approval:
         """Say no, and why."""
-        if not why.strip():
+        if not any(map(str.isalnum, why)):
             raise UsageError("say why it is refused: whoever asked will want to know")
 
         def change(approval: Approval) -> Approval:
