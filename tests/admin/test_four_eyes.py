@@ -15,10 +15,11 @@ from litestar import Litestar
 from msgspec.structs import replace
 
 from redrive.access.actors import Actor, Role, Scope, Via
-from redrive.access.approvals import Approval, Approvals, ApprovalState
+from redrive.access.approvals import Approval, Approvals, ApprovalState, NeedsApproval
 from redrive.access.tokens import Tokens
 from redrive.admin.api import create_api
 from redrive.config.settings import Access
+from redrive.errors import NotAllowed
 from redrive.model import letter_id
 from redrive.service import Service
 from redrive.stores.base import Entry, EntryStatus
@@ -264,3 +265,55 @@ async def test_an_approval_that_reaches_beyond_a_scope_is_not_there(
         assert answers[0][0] == 404
     assert (await bob.get("/api/approvals/never-was")).json()["hint"] == "`redrive approvals` lists what does"
     assert (await bob.post(f"/api/approvals/{within['id']}/approve")).json()["state"] == "done"
+
+
+async def test_one_yes_is_for_one_time_whoever_comes_at_once(shop: Shop) -> None:
+    ann, bob = _somebody("ann"), _somebody("bob")
+    services = [Service(shop.app) for _ in range(6)]
+
+    async def asked(service: Service) -> Approval | None:
+        return await service.four_eyes.check_written("replay", 50, "d" * 64, ann, reason="", what="50 streams")
+
+    with pytest.raises(NeedsApproval) as waits:
+        await asked(services[0])
+    await services[0].four_eyes.approve(waits.value.approval.id, actor=bob)
+    found = await asyncio.gather(*map(asked, services), return_exceptions=True)
+    assert [type(answer) for answer in found].count(Approval) == 1, found
+    assert {type(answer) for answer in found} == {Approval, NeedsApproval}
+
+
+def _somebody(name: str) -> Actor:
+    return Actor(id=f"tok-{name}", name=name, role=Role.OPERATOR, via=Via.TOKEN)
+
+
+async def test_nothing_is_done_in_the_name_of_a_token_that_was_revoked(
+    client: Client, tokens: Tokens, buried: list[str]
+) -> None:
+    gone, text = await tokens.create("ann", Role.OPERATOR)
+    ann, bob = await client(text), await client(Role.OPERATOR)
+    waiting = await _archive_all(ann)
+    await tokens.revoke(gone.id)
+    answer = await bob.post(f"/api/approvals/{waiting['id']}/approve")
+    assert (answer.status_code, "was revoked since" in answer.text) == (403, True), answer.text
+    assert (await bob.get("/api/stats")).json()["open"] == len(buried)
+    no = await bob.post(f"/api/approvals/{waiting['id']}/refuse", json={"reason": "she has left"})
+    assert no.json()["state"] == "refused"
+
+
+@pytest.mark.parametrize("name", ["ann (cli)", "Ann", " ann\t(cli)", "\uff41nn"])  # the last begins with a wide a
+async def test_somebody_on_the_store_and_their_own_token_are_one(shop: Shop, name: str) -> None:
+    service, beside = Service(shop.app), Actor(id="", name=name, role=Role.ADMIN, via=Via.STORE)
+    with pytest.raises(NeedsApproval) as waits:
+        await service.four_eyes.check_written("repair", 9, "d", _somebody("ann"), reason="", what="nine letters")
+    with pytest.raises(NotAllowed, match="may be the same person"):
+        await service.four_eyes.approve(waits.value.approval.id, actor=beside)
+
+
+async def test_a_replay_that_was_cancelled_while_it_waited_is_not_said_to_run(
+    client: Client, buried: list[str]
+) -> None:
+    ann, bob = await client(Role.OPERATOR), await client(Role.OPERATOR)
+    waiting = (await ann.post("/api/replays", json={"query": {}, "all": True, "id": "mine"})).json()["approval"]
+    assert (await ann.post("/api/replays/mine/cancel")).status_code == 200
+    done = (await bob.post(f"/api/approvals/{waiting['id']}/approve")).json()
+    assert done["result"] == "replay mine was cancelled meanwhile: nothing was sent"

@@ -24,6 +24,14 @@ def test_a_direct_access_is_named_and_the_trail_is_proven(world: World, home: st
     assert world.shell.json("audit", "--action", "unarchive", "--actor", "nobody", code=1)["audit"] == []
 
 
+def test_a_filter_that_the_whole_chain_does_not_have_is_refused(world: World, tmp_path: Path) -> None:
+    world.shell("archive", world.id("new"), "--yes")
+    for words in (("export", str(tmp_path / "all.jsonl")), ("verify",), ("checkpoint",)):
+        said = world.shell("audit", "--actor", "ann", *words, code=2).stderr
+        assert f"redrive audit {words[0]} is of every line" in said
+    assert not (tmp_path / "all.jsonl").exists()
+
+
 def test_secrets_are_shown_for_a_reason_which_is_kept(world: World) -> None:
     assert "say why" in world.shell("show", world.id("raw"), "--unmask", code=2).stderr
     world.shell("show", world.id("raw"), "--unmask", "--reason", "ticket 4711")

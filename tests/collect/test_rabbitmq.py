@@ -115,6 +115,8 @@ async def test_what_names_a_queue_that_nobody_allows_is_kept_and_sent_nowhere_un
     sources = ("orders", "payments", "payments", "*")
     dead_of(url, *sources)
     told = shell(tmp_path, "collect", f"{url}/orders.dlq").stderr.decode()
+    (act,) = json.loads(shell(tmp_path, "audit", "--json").stdout)["audit"]
+    assert (act["action"], act["outcome"], act["detail"]) == ("collect", "done", "4 letters from orders.dlq")
     assert "4 letters collected" in told
     assert "3 letters of them cannot be sent back yet" in told
     assert "payments (2), * (1)." in told

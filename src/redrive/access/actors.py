@@ -27,6 +27,10 @@ class Role(StrEnum):
         return ranks.index(self) >= ranks.index(needed)
 
 
+BESIDE = " (cli)"
+"""What the name of a user of the system ends with, who has the store itself."""
+
+
 class Via(StrEnum):
     """How an actor came in."""
 

@@ -11,6 +11,7 @@ changed since is skipped when it is carried out, and counted with the reason.
 from __future__ import annotations
 
 import asyncio
+import unicodedata
 from collections.abc import AsyncIterator, Callable, Sequence
 from datetime import datetime
 from enum import StrEnum
@@ -22,7 +23,7 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
-from redrive.access.actors import Actor, Role, Scope
+from redrive.access.actors import BESIDE, Actor, Role, Scope
 from redrive.clock import Clock
 from redrive.errors import NotAllowed, NotFound, UsageError
 from redrive.forensics.query import Query
@@ -178,7 +179,7 @@ class Approvals:
 
     async def refuse(self, id: str, actor: Actor, why: str) -> Approval:
         """Say no, and why."""
-        if not why.strip():
+        if not any(map(str.isalnum, why)):
             raise UsageError("say why it is refused: whoever asked will want to know")
 
         def change(approval: Approval) -> Approval:
@@ -202,8 +203,26 @@ class Approvals:
         return await self._change(id, change)
 
     async def done(self, id: str, result: str) -> Approval:
-        """It was carried out."""
-        return await self._change(id, lambda approval: replace(approval, state=ApprovalState.DONE, result=result))
+        """It was carried out. Where another process has said so already, what that one wrote stays."""
+
+        def change(approval: Approval) -> Approval:
+            if approval.state is ApprovalState.DONE:
+                return approval
+            return replace(approval, state=ApprovalState.DONE, result=result)
+
+        return await self._change(id, change)
+
+    async def use(self, id: str) -> Approval | None:
+        """Take a yes, which is for one time: None if somebody took it meanwhile, or it is over."""
+        is_mine = False
+
+        def change(approval: Approval) -> Approval:
+            nonlocal is_mine
+            is_mine = approval.state is ApprovalState.APPROVED
+            return replace(approval, state=ApprovalState.DONE, result="carried out") if is_mine else approval
+
+        used = await self._change(id, change)
+        return used if is_mine else None
 
     # -- inside --------------------------------------------------------------------------------------------------
 
@@ -249,8 +268,8 @@ def check_second(approval: Approval, actor: Actor) -> None:
         raise NotAllowed("whoever asked for it cannot decide it: a second person has to")
     if _named(approval.by) == _named(actor):
         raise NotAllowed(
-            f"{approval.by.name!r} asked for it, and may be the same person with another token: somebody else has to "
-            f"decide, and two people whose tokens have one name each need a name of their own"
+            f"{approval.by.name!r} asked for it, and may be the same person with another token, or beside the store: "
+            f"somebody else has to decide, and two people of one name each need a name of their own"
         )
     if not actor.role.allows(Role.OPERATOR):
         raise NotAllowed(f"this needs the role {Role.OPERATOR}, and {actor.name!r} is {actor.role}")
@@ -269,7 +288,8 @@ def reaches_all(scope: Scope, approval: Approval) -> bool:
 
 
 def _named(actor: Actor) -> str:
-    return " ".join(actor.name.casefold().split())
+    """Its name as people read it: `ann`, `Ann` and `ann (cli)`, who has the store itself, are one."""
+    return " ".join(unicodedata.normalize("NFKC", actor.name).casefold().split()).removesuffix(BESIDE)
 
 
 def places_of(letters: Sequence[Letter], known: set[tuple[str, str]]) -> None:

@@ -137,6 +137,11 @@ class Tokens:
                 return _shown(revoked)
         raise UnknownToken(id)
 
+    async def is_revoked(self, id: str) -> bool:
+        """Whether that token is there, and was revoked."""
+        found, _ = await self._find(id)
+        return found is not None and found.revoked
+
     async def check(self, text: str) -> Token | None:
         """The token of that text; None if there is none, or it is revoked."""
         form = _FORM.fullmatch(text)

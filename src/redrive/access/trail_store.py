@@ -195,6 +195,16 @@ class Trail:
                     if line is not None and (before is None or line.seq < before) and only.takes(line):
                         yield line
 
+    async def ended_from(self, seq: int) -> AsyncIterator[int]:
+        """With which lines those acts began whose outcome is in the line of that sequence or a later one."""
+        found = await self._documents.list(KIND, limit=1, after=_id(seq + 1))  # its block begins with it, or before
+        while found:
+            for block in found:
+                for line in map(_read, _lines_of(block)):
+                    if line is not None and line.of is not None and line.seq >= seq:
+                        yield line.of
+            found = await self._documents.list(KIND, limit=_PAGE, after=found[-1].id, ascending=True)
+
     async def newest(self, blocks: int) -> list[Line]:
         """The lines of the newest blocks, newest first."""
         page = await self._documents.list(KIND, limit=blocks)
@@ -215,7 +225,16 @@ class Trail:
         self, checkpoint: Checkpoint | None = None, *, progress: Callable[[int], None] = lambda lines: None
     ) -> Verdict:
         """Follow the whole chain, and name the first line that is not as it was written."""
-        anchor = await self._anchor()
+        while True:
+            anchor = await self._anchor()
+            verdict = await self._follow_all(anchor, checkpoint, progress)
+            if verdict.broken is None or await self._anchor() == anchor:
+                return verdict
+            # retention removed the first lines while we were on our way to them: from where it ended, once more
+
+    async def _follow_all(
+        self, anchor: Checkpoint | None, checkpoint: Checkpoint | None, progress: Callable[[int], None]
+    ) -> Verdict:
         start = Head() if anchor is None else _head_of(anchor)
         if anchor is not None:
             await self._check_anchor(anchor)
@@ -277,21 +296,36 @@ class Trail:
 
     # -- retention -----------------------------------------------------------------------------------------------
 
-    async def prune(self, before: datetime) -> int:
+    async def prune(self, before: datetime, *, by: Actor = REDRIVE) -> int:
         """Remove the oldest lines, up to the first that is younger; returns how many. The chain holds: what is removed
-        is verified first, its end is signed and kept as the anchor, and a line of the trail says so."""
+        is verified first, its end is signed and kept as the anchor, and a line of the trail says so, and who did it."""
         verdict = await self.verify()
         if verdict.broken is not None:
             raise UsageError(f"line {verdict.broken.seq:,} was {verdict.broken.why}: nothing of it is removed")
+        if verdict.older_changed:
+            raise UsageError("the lines from before the chain are not what they were when it began: nothing is removed")
         end = await self._older_than(before, verdict.head.seq)
         if end is None:
             return 0
         checkpoint = sign(end, await self.key(), at=self._now())
         detail = f"lines {verdict.first} to {end.seq} are removed, the last has the hash {end.hash}"
-        await self.append(said(REDRIVE, PRUNED, Phase.DONE, at=self._now(), detail=detail))
-        await self._documents.put(ANCHOR, ANCHOR, msgspec.to_builtins(Anchor(checkpoint=checkpoint)))
+        await self.append(said(by, PRUNED, Phase.DONE, at=self._now(), detail=detail))
+        await self._keep_anchor(checkpoint)
         await self._drop(end.seq)
-        return end.seq - verdict.first + 1
+        return end.seq - verdict.first + 1 + await self._drop_older(before)
+
+    async def _keep_anchor(self, checkpoint: Checkpoint) -> None:
+        """Put it in the place of an older one. An anchor never goes back: another may have removed more meanwhile."""
+        while True:
+            document = await self._documents.get(ANCHOR, ANCHOR)
+            there = None if document is None else await self._anchor()
+            if there is not None and there.seq >= checkpoint.seq:
+                return
+            version = 0 if document is None else document.version
+            if await self._documents.put(
+                ANCHOR, ANCHOR, msgspec.to_builtins(Anchor(checkpoint=checkpoint)), expect=version
+            ):
+                return
 
     async def _older_than(self, before: datetime, last: int) -> Head | None:
         """The end of the last block whose lines, and all before them, are older; the newest block always stays."""
@@ -312,6 +346,11 @@ class Trail:
                 if _number(block.id) > upto:
                     return
                 await self._documents.delete(KIND, block.id)
+
+    async def _drop_older(self, before: datetime) -> int:
+        """Remove the lines from before the chain that are older: with its first line went what proved them."""
+        ids = [document.id async for document in self.older() if _is_before(document, before)]
+        return sum([await self._documents.delete(OLDER, id) for id in ids])
 
     # -- inside --------------------------------------------------------------------------------------------------
 
@@ -361,6 +400,15 @@ def _at(line: Line) -> datetime | None:
     except ValueError:
         return None
     return at if at.tzinfo is not None else None
+
+
+def _is_before(older: Document, moment: datetime) -> bool:
+    """Whether a line from before the chain says a time, and that is before the moment."""
+    try:
+        at = datetime.fromisoformat(older.body["at"])
+    except (KeyError, TypeError, ValueError):
+        return False
+    return at.tzinfo is not None and at < moment
 
 
 def _id(seq: int) -> str:

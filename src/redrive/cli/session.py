@@ -13,7 +13,7 @@ from typing import TypeVar
 import click
 from msgspec.structs import replace
 
-from redrive.access.actors import Actor, Role, Via
+from redrive.access.actors import BESIDE, Actor, Role, Via
 from redrive.answers import Unanswered, within
 from redrive.app import Redrive
 from redrive.cli.exits import WRONG, Stopped
@@ -124,7 +124,7 @@ def _warner() -> Callable[[Unanswered], None]:
 def actor() -> Actor:
     """Who does it: whoever the system says it is, with the store itself in hand."""
     try:
-        name = f"{getpass.getuser()} (cli)"
+        name = f"{getpass.getuser()}{BESIDE}"
     except (KeyError, OSError):  # a container whose user has no name
         name = "cli"
     return Actor(id="", name=name, role=Role.ADMIN, via=Via.STORE, may_unmask=True)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import inspect
+import logging
 from collections.abc import Callable, Coroutine, Mapping
 from contextvars import ContextVar
 from functools import wraps
@@ -24,6 +25,7 @@ from redrive.model import Letter
 if TYPE_CHECKING:
     from redrive.service.asking import Asking
 
+log = logging.getLogger(__name__)
 P = ParamSpec("P")
 T = TypeVar("T")
 S = TypeVar("S")
@@ -45,12 +47,12 @@ current: ContextVar[Act | None] = ContextVar("redrive_act", default=None)
 """The act that this task is in: a note of the same action is its outcome."""
 
 
-def acts(
-    action: str,
-) -> Callable[[Method[S, P, T]], Method[S, P, T]]:
+def acts(action: str, *, even_unwritten: bool = False) -> Callable[[Method[S, P, T]], Method[S, P, T]]:
     """A method that does something: written down before it is called, and what became of it after that.
 
-    The method takes `actor`, and is of a service or of what has one as `_asking`.
+    The method takes `actor`, and is of a service or of what has one as `_asking`, or takes a service first.
+
+    even_unwritten   it is done all the same while the store, which has the trail, is away: what works on a broker alone
     """
 
     def decorate(method: Method[S, P, T]) -> Method[S, P, T]:
@@ -62,7 +64,13 @@ def acts(
             given = signature.bind(self, *args, **kwargs).arguments
             actor: Actor = given["actor"]
             about, detail, reason = said_of(given)
-            seq = await asking.write(actor, action, Phase.BEGAN, detail, reason=reason, about=about)
+            try:
+                seq = await asking.write(actor, action, Phase.BEGAN, detail, reason=reason, about=about)
+            except Unavailable as error:
+                if not even_unwritten:
+                    raise
+                log.warning("%s by %s is in no trail: %s", action, actor, error)
+                return await method(self, *args, **kwargs)
             act = Act(action, seq, about, reason)
             token = current.set(act)
             try:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from typing import TypeVar
 
+import msgspec
 from msgspec.structs import replace
 
 from redrive.access.actors import EVERYTHING, Actor
@@ -55,6 +56,10 @@ class Asking:
             told, of, reason = (*told, *(id for id in act.about if id not in told)), act.seq, reason or act.reason
         await self.write(actor, action, outcome, detail, reason=reason, about=told, of=of)
         self.app.events.emit(Acted(actor=str(actor), action=action, detail=detail, at=self.app.clock.now()))
+
+    async def note_unmasked(self, actor: Actor, query: Query) -> None:
+        """Write down that code of somebody's is about to be given letters as they are."""
+        await self.note(actor, "export", f"unmasked, for a script or a handler: {msgspec.json.encode(query).decode()}")
 
     async def write(
         self,

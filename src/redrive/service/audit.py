@@ -9,7 +9,7 @@ import msgspec
 from msgspec.structs import replace
 
 from redrive.access.actors import Actor
-from redrive.access.trail import Checkpoint, Line
+from redrive.access.trail import Checkpoint, Line, Phase
 from redrive.access.trail_store import BEGAN, Filter, Verdict
 from redrive.service.replaying import OfReplays
 
@@ -50,11 +50,14 @@ class OfTrail(OfReplays):
     async def acts(self, only: Filter, *, limit: int, before: int | None = None) -> AsyncIterator[dict[str, Any]]:
         """The same one by one, and behind them the lines from before there was a chain."""
         left, ended = limit, set[int]()
+        later = None if before is None else self.trail.ended_from(before)
         async for line in self.trail.lines(before=before):
             if line.of is not None:
                 ended.add(line.of)
             if line.seq in ended or line.action == BEGAN or not only.takes(line):
                 continue
+            if line.outcome is Phase.BEGAN and later is not None and await _is_among(line.seq, later, ended):
+                continue  # its outcome is on a page before
             if left == 0:
                 return
             left -= 1
@@ -71,3 +74,12 @@ class OfTrail(OfReplays):
         who = f"{line.actor} ({line.id})" if line.id else line.actor
         masked = {"actor": text(who), "detail": text(line.detail), "reason": text(line.reason)}
         return {**told, **masked, "outcome": str(line.outcome), "about": [*line.about]}
+
+
+async def _is_among(seq: int, later: AsyncIterator[int], ended: set[int]) -> bool:
+    """Whether that act ended in a later line. What is read on the way is kept for the next that is asked for."""
+    async for found in later:
+        ended.add(found)
+        if found == seq:
+            return True
+    return False

@@ -156,8 +156,9 @@ class Edits:
 
     async def _let_wait(self, letter: Letter, message: Message, actor: Actor, why: str) -> None:
         """Let it wait for a second person where every letter does: what was approved is exactly this message."""
-        if self.four_eyes is not None:
-            digest = digest_of([(letter.id, letter.version, message.body, message.headers)])
+        if self.four_eyes is not None and self.four_eyes.is_on:
+            key = await self._asking.trail.key()
+            digest = digest_of([(letter.id, letter.version, message.body, message.headers)], key)
             what = f"edit of {letter.id}, version {letter.version}"
             await self.four_eyes.check_written("edit", 1, digest, actor, reason=why, what=what)
 

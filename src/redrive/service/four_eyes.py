@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
-from redrive.access.actors import Actor
+from redrive.access.actors import Actor, Via
 from redrive.access.approvals import (
     Approval,
     Approvals,
@@ -18,13 +18,14 @@ from redrive.access.approvals import (
     Digest,
     Frozen,
     NeedsApproval,
+    check_second,
     is_same,
     places_of,
     reaches_all,
     unknown,
 )
-from redrive.errors import UsageError
-from redrive.flow.replay_document import Replay
+from redrive.errors import NotAllowed, UsageError
+from redrive.flow.replay_document import Replay, ReplayState
 from redrive.forensics.query import Query, shown_query
 from redrive.model import LetterId
 from redrive.service.acting import acts
@@ -64,7 +65,10 @@ class FourEyes:
             return None
         known = await self.approvals.approved(action, digest)
         if known is not None and known.state is ApprovalState.APPROVED:
-            return await self.approvals.done(known.id, "carried out")
+            used = await self.approvals.use(known.id)
+            if used is not None:
+                return used
+            known = None  # somebody else took that yes between our look and our hand
         if known is None:
             made = self._made(action, actor, total, reason=reason, what=what)
             known = await self.approvals.ask(replace(made, digest=digest))
@@ -114,6 +118,7 @@ class FourEyes:
     @acts("approve")
     async def approve(self, id: str, *, actor: Actor) -> Approval:
         """Say yes, and carry it out, in the name of whoever asked. What only they have waits for them to come again."""
+        await self._check_still_known(id, actor)
         approval = await self.approvals.approve(id, actor)
         await self._asking.note(actor, "approve", f"{id}: {_told(approval)}", reason=approval.reason)
         if approval.digest:
@@ -143,6 +148,17 @@ class FourEyes:
         return self._masked(approval)
 
     # -- inside --------------------------------------------------------------------------------------------------
+
+    async def _check_still_known(self, id: str, actor: Actor) -> None:
+        """Raise NotAllowed if the token of whoever asked was revoked since: nothing is done in its name any more."""
+        approval = await self.approvals.get(id)
+        check_second(approval, actor)
+        by = approval.by
+        if by.via is Via.TOKEN and by.id and await self._asking.tokens.is_revoked(by.id):
+            raise NotAllowed(
+                f"the token of {by.name!r}, who asked for it, was revoked since: nothing is done in its name any more. "
+                f"Refuse it; whoever still wants it asks for it anew"
+            )
 
     async def _ask(self, action: str, query: Query, actor: Actor, *, reason: str, what: str) -> Approval:
         made = self._made(action, actor, 0, reason=reason, what=what)
@@ -175,8 +191,9 @@ class FourEyes:
         service, by = self._asking, approval.by
         if approval.replay is not None:
             await self._check_ledger(approval.replay, approval)
-            await service.replays.resume(approval.replay, actor=str(by), approved=True)
-            return f"replay {approval.replay} runs"
+            replay = await service.replays.resume(approval.replay, actor=str(by), approved=True)
+            ended = replay.state is ReplayState.CANCELLED
+            return f"replay {replay.id} {'was cancelled meanwhile: nothing was sent' if ended else 'runs'}"
         do: dict[str, Callable[[Query], Awaitable[int]]] = {
             "purge": lambda query: service.purge(query, actor=by),
             "archive": lambda query: service.archive(query, actor=by),

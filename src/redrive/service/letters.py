@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import hashlib
 from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 
 from msgspec import Struct
@@ -22,6 +21,7 @@ from redrive.forensics.views import Detail, Summary, detail, summary
 from redrive.model import Letter, LetterId, Message
 from redrive.service.acting import acts
 from redrive.service.asking import bounded
+from redrive.service.digests import digest_of_body
 from redrive.service.edits import Edits
 from redrive.service.redacting import each_off_loop, off_loop, size_on_line
 from redrive.service.series import OfSeries
@@ -133,10 +133,10 @@ class OfLetters(OfSeries):
             raise NotAllowed(
                 f"{actor.name!r} may not see secrets: that takes a token of `redrive token create --unmask`"
             )
-        if not reason.strip():
+        if not any(map(str.isalnum, reason)):  # what cannot be seen is no reason either
             raise UsageError("say why the secrets of this letter have to be seen: the reason is kept in the trail")
         letter = await self.find(id)
-        await self.note(actor, "unmask", _shown_of(letter.message), about=[letter.id])
+        await self.note(actor, "unmask", _shown_of(letter.message, await self.trail.key()), about=[letter.id])
         decoded = await asyncio.to_thread(decoded_body, letter, None)
         return replace(carried(letter, self.redactor, raw=True), decoded=decoded)
 
@@ -147,7 +147,9 @@ class OfLetters(OfSeries):
         return await self.carried(id)
 
     async def whole_letters(self, query: Query, *, actor: Actor, limit: int | None = None) -> AsyncIterator[Letter]:
-        """The letters themselves, oldest first, to run code of a user on them: for who may see secrets."""
+        """The letters themselves, oldest first, to run code of a user on them: for who may see secrets. That they were
+        read is in the trail before the first of them is."""
+        await self.note_unmasked(actor, query)
         async for letter in every_letter(self.app.store.letters, query, limit=limit, size=_SOME, oldest_first=True):
             yield letter
 
@@ -160,8 +162,8 @@ class OfLetters(OfSeries):
         return await self.app.store.letters.count(query)
 
 
-def _shown_of(message: Message) -> str:
+def _shown_of(message: Message, key: bytes) -> str:
     """What an unmasking shows, without it."""
-    digest = hashlib.sha256(message.body).hexdigest()
+    digest = digest_of_body(message.body, key)
     names = ", ".join(sorted({name for name, _ in message.headers})[:20])
-    return f"body of {len(message.body):,} bytes, sha256 {digest}; headers {names or 'none'}"
+    return f"body of {len(message.body):,} bytes, hmac-sha256 {digest}; headers {names or 'none'}"

@@ -119,6 +119,7 @@ class Repairs:
         """
         if checks is not None:
             self._edits.check_with(checks)
+        await self._asking.note_unmasked(actor, query)
         letters = every_letter(self._app.store.letters, selectable(query), size=_PAGE, oldest_first=True)
         return await findings_of(letters, script, spool, self._edits.why_not, self._asking.redactor, progress)
 
@@ -134,7 +135,7 @@ class Repairs:
         progress: Progress = lambda done: None,
     ) -> Repair:
         """Edit what the dry run proposed: each letter that is still in the version that the script saw."""
-        if self.four_eyes is not None:
+        if self.four_eyes is not None and self.four_eyes.is_on:
             await self._let_wait(spool, script, actor, reason)
         now, why = self._app.clock.now(), self._asking.redactor.text(reason)
         repair = Repair(id=id or self._app.clock.new_id(), script=script, actor=str(actor), at=now, reason=why)
@@ -212,7 +213,8 @@ class Repairs:
         """Let it wait for a second person, if it changes many: what was approved is exactly these versions."""
         assert self.four_eyes is not None
         proposals = [proposal for batch in spool.batches(_PART) for proposal in batch]
-        digest = digest_of((item.letter, item.version, item.body, item.headers) for item in proposals)
+        key = await self._asking.trail.key()
+        digest = digest_of(((item.letter, item.version, item.body, item.headers) for item in proposals), key)
         what = f"repair by {script}, digest {digest[:16]}"
         await self.four_eyes.check_written("repair", len(proposals), digest, actor, reason=reason, what=what)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import hashlib
 from collections.abc import AsyncIterator, Callable, Iterable, Sequence
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -19,8 +20,9 @@ from redrive.alerts.incidents import Incident, Incidents, IncidentState
 from redrive.answers import Unanswered
 from redrive.app import Redrive
 from redrive.clock import Clock
-from redrive.errors import NotAllowed, NotInScope, UsageError
+from redrive.errors import NotAllowed, NotInScope, Unavailable, UsageError
 from redrive.flow.replay import Progress
+from redrive.flow.signing import rotate
 from redrive.forensics.query import Query
 from redrive.forensics.transfer import Line, line_of, lines_of
 from redrive.model import UNRESOLVED, Letter, LetterId, State
@@ -142,13 +144,21 @@ class Service(OfTrail):
         if actor is not None and not actor.may_unmask:
             await self.note(actor, "export", f"unmasked, {_said(query)}", outcome=Phase.REFUSED)
             raise NotAllowed(f"{actor.name!r} may not see secrets, and an export holds them")
-        who, total = actor, 0
-        began = await self.write(who, "export", Phase.BEGAN, _said(query)) if who is not None else None
-        async for page in every_page(self.app.store.letters, query, size=_BATCH, oldest_first=True):
-            total += len(page)
-            yield b"".join([line_of(letter, await self.edits.kept(letter)) for letter in page])
-        if who is not None:
-            await self.write(who, "export", Phase.DONE, f"{letters_said(total)} of {_said(query)}", of=began)
+        total, outcome = 0, Phase.FAILED
+        began = await self.write(actor, "export", Phase.BEGAN, _said(query)) if actor is not None else None
+        try:
+            async for page in every_page(self.app.store.letters, query, size=_BATCH, oldest_first=True):
+                total += len(page)
+                yield b"".join([line_of(letter, await self.edits.kept(letter)) for letter in page])
+            outcome = Phase.DONE
+        except (asyncio.CancelledError, GeneratorExit):  # Ctrl-C, or nobody reads on
+            outcome = Phase.INTERRUPTED
+            raise
+        finally:
+            if actor is not None:
+                with suppress(*() if outcome is Phase.DONE else (Unavailable,)):
+                    said = f"{'' if outcome is Phase.DONE else 'ended after '}{letters_said(total)} of {_said(query)}"
+                    await self.write(actor, "export", outcome, said, of=began)
 
     @acts("import")
     async def import_letters(
@@ -194,6 +204,13 @@ class Service(OfTrail):
         incident = await self.incidents.note(id, text, actor=str(actor))
         await self.note(actor, "note", f"{incident.id}: {text}")
         return incident
+
+    @acts("keys rotate")
+    async def rotate_keys(self, *, actor: Actor, drop_old: bool = False) -> int:
+        """Add a key that signs what is sent back, or drop all but the newest. Returns how many are accepted."""
+        count = await rotate(self.app.store, self.app.clock.now(), drop_old=drop_old)
+        await self.note(actor, "keys rotate", "dropped the old ones" if drop_old else f"{count} are accepted")
+        return count
 
     def settings(self) -> list[ShownSetting]:
         """What this process runs with, and where each value comes from; secrets are masked."""

@@ -41,6 +41,10 @@ class KeptTokens:
         """Every token that reaches no more than whoever asks, the oldest first; revoked ones included."""
         return [token for token in await self._tokens.list() if actor.scope.covers(token.scope)]
 
+    async def is_revoked(self, id: str) -> bool:
+        """Whether somebody took that token away; one that has expired by itself was not."""
+        return await self._tokens.is_revoked(id)
+
     @acts("token create")
     async def create(self, wanted: NewToken, *, actor: Actor) -> tuple[Token, str]:
         """Make a token; returns it and its text, which cannot be had again."""

@@ -16,6 +16,7 @@ from redis import Redis as Client
 from redrive.config.load import read
 from redrive.config.settings import Settings
 from redrive.systems.email import EmailGateway, validate_dlq_entry
+from redrive.systems.email.dlq import dlq_url
 from redrive.systems.email.settings import EmailSettings
 from redrive.testing.waiting import until
 from tests.admin.process import Process, redrive
@@ -68,6 +69,19 @@ def test_scenario_2_redis_is_nearly_full(shell: Shell, redis_url: str) -> None:
     with Client.from_url(redis_url) as client:
         assert client.zcard("email:send:dlq") == 6
     assert "nothing was removed" in shell("email", "trim", "--older-than", "30d", "--yes", code=1).stderr
+
+
+@pytest.mark.usefixtures("letters")
+def test_a_trim_is_written_down_and_waits_for_a_second_person(shell: Shell, monkeypatch: pytest.MonkeyPatch) -> None:
+    store = dlq_url(read(Path("redrive.toml")).settings.of(EmailSettings))
+    words = ("email", "trim", "--older-than", "30d", "--yes")
+    with monkeypatch.context() as careful:
+        careful.setenv("REDRIVE_ACCESS_APPROVE_OVER", "0")
+        assert "waits for a second person" in shell(*words, code=None).stderr
+    assert not Path("email-dlq.jsonl").exists(), "nothing was exported, and nothing removed"
+    shell(*words)
+    told = [(act["action"], act["outcome"]) for act in shell.json("--store", store, "audit")["audit"]]
+    assert told == [("trim", "done"), ("trim", "waits")]
 
 
 def test_scenario_3_a_company_has_all_the_turns(shell: Shell) -> None:

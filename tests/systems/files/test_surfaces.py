@@ -18,12 +18,14 @@ from typing import Any
 import httpx
 import pytest
 import pytest_asyncio
+from msgspec.structs import replace
 
 from redrive import Redrive
 from redrive.access.actors import Role
+from redrive.access.approvals import NeedsApproval
 from redrive.access.tokens import Tokens
 from redrive.admin.api import create_api
-from redrive.config.settings import Settings
+from redrive.config.settings import Access, Settings
 from redrive.errors import ConfigError
 from redrive.model import Message
 from redrive.service import Service
@@ -225,6 +227,22 @@ async def test_parked_messages_are_listed_shown_and_redriven(api: Api, broker: B
         ("began", "q.audit.dlq"),
         ("done", "3 of 4 from q.audit.dlq"),
     ]
+
+
+async def test_many_parked_messages_go_back_when_a_second_person_says_so(settings: Settings, broker: Broker) -> None:
+    for number in range(3):
+        await broker.publish("parking", b"%d" % number, exchange="dlq.q.audit", message_id=f"m-{number}")
+    async with Redrive(settings=replace(settings, access=Access(approve_over=1))) as app:
+        dead, service = DeadLetterQueues.of(app), Service(app)
+        with pytest.raises(NeedsApproval) as waits:
+            await dead.redrive("q.audit.dlq", 2, actor=acting("ann"))
+        assert await broker.count("q.audit.dlq") == 3
+        await service.four_eyes.approve(waits.value.approval.id, actor=acting("bob"))
+        with pytest.raises(NeedsApproval):
+            await dead.redrive("q.audit.dlq", 3, actor=acting("ann"))
+        assert (await dead.redrive("q.audit.dlq", 2, actor=acting("ann"))).sent == 2
+        assert (await dead.redrive("q.audit.dlq", 1, actor=acting("ann"))).sent == 1, "one alone does not wait"
+        await dead.aclose()
 
 
 @pytest.mark.parametrize("body", [{"limit": 0}, {"limit": "x"}, {"limti": 3}, []])

@@ -14,6 +14,7 @@ from msgspec.structs import replace
 from redrive.access.actors import Role
 from redrive.access.approvals import NeedsApproval
 from redrive.access.tokens import Tokens
+from redrive.access.trail import Phase
 from redrive.admin.api import create_api
 from redrive.app import Redrive
 from redrive.config.settings import Access, Settings
@@ -108,6 +109,9 @@ async def test_many_streams_of_a_topic_wait_for_a_second_person(kafka: str, tmp_
         assert more.value.approval.total == 5, "another selection waits anew"
         await service.four_eyes.approve(more.value.approval.id, actor=acting("bob"))
         assert await sent() == 5
+        told = [(line.action, line.outcome) async for line in service.trail.lines() if line.actor == ann.name]
+        assert told[-4:] == [("replay", Phase.WAITS), ("replay", Phase.BEGAN)] * 2
+        assert ("replay", Phase.BEGAN) in told[:-4], "it was in the trail before the first stream went"
         assert await store.letters.count(Query(states=(State.REPLAYING,))) == 2
         assert await sent() == 0
 

@@ -16,6 +16,7 @@ from redrive.config.settings import Settings
 from redrive.errors import ConfigError
 from redrive.systems.tickets import with_values
 from redrive.systems.tickets.settings import TicketSettings
+from redrive.systems.tickets.store import store_url
 from redrive.systems.tickets.topics import wanted
 from redrive.testing.waiting import until
 from tests.admin.process import redrive
@@ -122,12 +123,18 @@ def _commands(world: World, shell: Shell) -> None:
     assert world.documents.count_documents({}) == 1
 
 
-def test_republish_from_the_topic(world: World, shell: Shell) -> None:
+def test_republish_from_the_topic(world: World, shell: Shell, monkeypatch: pytest.MonkeyPatch) -> None:
     world.dead.produce(*[dead(world, number) for number in range(3)])
     words = ("tickets", "republish", "--from-topic", "--yes")
-    assert shell.json(*words, "--limit", "2") == {"sent": 2, "stubs": 0}
+    with monkeypatch.context() as careful:
+        careful.setenv("REDRIVE_ACCESS_APPROVE_OVER", "2")
+        assert "second person" in shell(*words, code=2).stderr, "nobody knows how many there are"
+        assert shell.json(*words, "--limit", "2") == {"sent": 2, "stubs": 0}
     assert "1 tickets sent back" in shell(*words).stdout
     assert len(world.main.records()) == 3
+    store = store_url(read().settings.of(TicketSettings))
+    told = [(act["action"], act["outcome"], act["detail"]) for act in shell.json("--store", store, "audit")["audit"]]
+    assert told == [("replay", "done", f"{count} tickets, straight from {world.dead.name}") for count in (1, 2)]
 
 
 @pytest.mark.parametrize("missing", ["kafka", "mongodb"])

@@ -50,6 +50,11 @@ def audit(
     redrive audit verify --checkpoint head.json
     """
     if ctx.invoked_subcommand is not None:
+        if (actor, action, outcome, about, since) != ("", "", None, "", None):
+            raise Stopped(
+                f"redrive audit {ctx.invoked_subcommand} is of every line, and takes no filter: the chain is proven as "
+                f"a whole. For some lines, `redrive audit --actor … --json`"
+            )
         return
     only = Filter(
         actor=actor, action=action, outcome=None if outcome is None else Phase(outcome), about=about, since=since
@@ -128,7 +133,7 @@ def prune(older_than: timedelta) -> None:
     """Remove the oldest lines. The chain holds: a signed anchor stays in their place, and a line says so."""
 
     async def work(service: Service) -> int:
-        return await service.trail.prune(service.app.clock.now() - older_than)
+        return await service.trail.prune(service.app.clock.now() - older_than, by=whoever())
 
     say(f"{ask_store(work):,} lines removed")
 

@@ -12,20 +12,24 @@ from urllib.parse import parse_qsl, unquote, urlencode, urlsplit, urlunsplit
 import click
 from msgspec import Struct
 
+from redrive.access.actors import Actor
 from redrive.app import Redrive
 from redrive.cli.apps import find_app
 from redrive.cli.exits import Stopped
 from redrive.cli.lazy import common
 from redrive.cli.options import as_json
 from redrive.cli.output import letters_said, plain, say, tell_json
-from redrive.cli.session import loaded
+from redrive.cli.session import actor, loaded
 from redrive.collect.collector import Collector, Reader
 from redrive.collect.destinations import Destinations, LettersNotAllowed, allow_kept, confined, named_after
 from redrive.collect.formats import by_topic, mixed, opened
 from redrive.forensics.ways_back import OTHERS
 from redrive.registry import open_transport, require_transport
+from redrive.service import Service
+from redrive.service.acting import acts
 from redrive.service.finding import SourceFinder
 from redrive.systems.use import formats
+from redrive.transports.base import Transport
 from redrive.worker import run_on_fast_loop, stop_on_signals
 
 GROUP = "redrive-collect"
@@ -127,30 +131,53 @@ async def _collect(
     follow: bool,
 ) -> Report:
     async with Redrive(settings=loaded().settings) as app:
-        broker = open_transport(address, clock=app.clock, lease=app.settings.lease)
         _log_trouble(app)
+        known = {*declared, *await SourceFinder(app).workers(), *named_after(name)}
+        destinations = Destinations(source, listed, known, reading.vouched)
+        broker = open_transport(address, clock=app.clock, lease=app.settings.lease)
         try:
-            await broker.check()
-            if reading.prepare is not None:
-                await reading.prepare(broker)
-            known = {*declared, *await SourceFinder(app).workers(), *named_after(name)}
-            destinations = Destinations(source, listed, known, reading.vouched)
-            held = LettersNotAllowed()
-            collector = Collector(
-                broker,
-                name,
-                confined(reading.read, destinations),
-                app.store,
-                events=app.events,
-                clock=app.clock,
-                lease=app.settings.lease,
-                stored=held.note,
+            return await _collect_from(
+                Service(app), broker, name, reading, destinations, listed, source=source, follow=follow, actor=actor()
             )
-            stop_on_signals(collector.stop)
-            allowed = await allow_kept(app.store, destinations, reading.transports, app.clock.now())
-            return Report(await collector.run(follow=follow), allowed, held.counts)
         finally:
             await broker.aclose()
+
+
+@acts("collect")
+async def _collect_from(
+    service: Service,
+    broker: Transport,
+    name: str,
+    reading: Reading,
+    destinations: Destinations,
+    listed: Collection[str],
+    *,
+    source: str | None,
+    follow: bool,
+    actor: Actor,
+) -> Report:
+    app = service.app
+    await broker.check()
+    if reading.prepare is not None:
+        await reading.prepare(broker)
+    held = LettersNotAllowed()
+    collector = Collector(
+        broker,
+        name,
+        confined(reading.read, destinations),
+        app.store,
+        events=app.events,
+        clock=app.clock,
+        lease=app.settings.lease,
+        stored=held.note,
+    )
+    stop_on_signals(collector.stop)
+    allowed = await allow_kept(app.store, destinations, reading.transports, app.clock.now())
+    collected = await collector.run(follow=follow)
+    may = f"; allowed are {', '.join(listed)}" if listed else ""
+    kept = f"; {letters_said(allowed)} kept before may go back" if allowed else ""
+    await service.note(actor, "collect", f"{letters_said(collected)} from {name}{may}{kept}")
+    return Report(collected, allowed, held.counts)
 
 
 def _tell(report: Report) -> None:

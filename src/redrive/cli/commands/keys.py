@@ -7,8 +7,6 @@ import click
 from redrive.cli.lazy import common
 from redrive.cli.output import say
 from redrive.cli.session import Needs, actor, ask_store
-from redrive.flow.signing import rotate as rotate_keys
-from redrive.service import Service
 
 
 @click.group()
@@ -22,13 +20,7 @@ def keys() -> None:
 @common
 def rotate(drop_old: bool) -> None:
     """Add a key. It signs in three minutes, when every process knows it; the old ones are accepted until --drop-old."""
-
-    async def work(service: Service) -> int:
-        count = await rotate_keys(service.app.store, service.app.clock.now(), drop_old=drop_old)
-        await service.note(actor(), "keys rotate", "dropped the old ones" if drop_old else f"{count} are accepted")
-        return count
-
-    count = ask_store(work, Needs.NOTHING)
+    count = ask_store(lambda service: service.rotate_keys(actor=actor(), drop_old=drop_old), Needs.NOTHING)
     if drop_old:
         say("The newest key is the only one now.")
     else:

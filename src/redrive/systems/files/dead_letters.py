@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable
+from hashlib import sha256
 from typing import Any
 
 from msgspec import Struct
@@ -105,9 +106,19 @@ class DeadLetterQueues:
     ) -> Redriven:
         """Send messages of a dead-letter queue back to their queue; the audit trail says how far it came."""
         self._check(queue)
+        await self._let_wait(queue, limit, actor)
         done = await self._queues.redrive(_source(queue), limit=limit, by=str(actor), progress=progress)
         await self._asking.note(actor, "files.re-drive", f"{done.sent} of {done.found} from {queue}")
         return done
+
+    async def _let_wait(self, queue: str, limit: int, actor: Actor) -> None:
+        """Let it wait for a second person if it sends so many: the yes is for that queue and no more than so many."""
+        four_eyes = self._asking.four_eyes
+        if four_eyes.is_on:
+            wanted = min(limit, await self._queues.count(queue) or 0)
+            digest = sha256(f"{queue}\n{limit}".encode()).hexdigest()
+            what = f"up to {limit:,} messages of {queue} go back to {_source(queue)}"
+            await four_eyes.check_written("files.re-drive", wanted, digest, actor, reason="", what=what)
 
     async def plan(self, queue: str, limit: int | None = None) -> Plan:
         """What `redrive` would do now."""

@@ -25,6 +25,7 @@ from redrive.flow.signing import load_keys
 from redrive.forensics.query import Query
 from redrive.model import Letter, LetterId, State
 from redrive.service import Service
+from redrive.service.acting import acts
 from redrive.service.four_eyes import carrying_out
 from redrive.stores.paging import every_letter
 from redrive.systems.pipeline.dlq import Chosen, stream_in
@@ -184,6 +185,13 @@ async def replay_topic(
     dry_run: bool = False,
 ) -> int:
     """Send what is on the DLQ topic of that node back to its input topic. Returns how many streams."""
+    replay = _replay_topic if dry_run else _replay_topic_as_act
+    return await replay(service, graph, node, chosen, actor=actor, dry_run=dry_run, source=graph.dlq_topic(node))
+
+
+async def _replay_topic(
+    service: Service, graph: Graph, node: Node, chosen: Chosen, *, actor: Actor, dry_run: bool, source: str
+) -> int:
     service.app.declare(*map(graph.topic, graph.nodes.values()), transport=TRANSPORT)
     options, topic = _options(service.app.settings.of(PipelineSettings)), graph.dlq_topic(node)
 
@@ -213,6 +221,10 @@ async def replay_topic(
         raise TransportUnavailable(NAME, why(error, options.servers)) from error
 
 
+_replay_topic_as_act = acts("replay", even_unwritten=True)(_replay_topic)
+"""The trail has it before a stream is sent, unless the store is away, which the topic outlives."""
+
+
 async def _approved(service: Service, topic: str, ids: Sequence[LetterId], actor: Actor) -> Approval | None:
     """What a second person said yes to, if so many take one. Raises NeedsApproval until somebody has."""
     digest = hashlib.sha256("\n".join(sorted(ids)).encode()).hexdigest()
@@ -233,6 +245,8 @@ async def _send_all(
     async for split in _splits(service, reading, chosen, only):
         await _send(service, split, reading, actor)
         total += len(split.unknown) + len(split.dead)
+    with suppress(Unavailable):  # the trail is in the store, which may be away
+        await service.note(actor, "replay", f"{total:,} streams, straight from the DLQ topic")
     return total
 
 
@@ -276,8 +290,6 @@ async def _send(service: Service, split: _Split, reading: DlqReading, actor: Act
         streams = [sent_back(found.letter, now=now, by_hand=True) for found in split.unknown]
         await service.app.send_messages(streams)
         await asyncio.to_thread(reading.sent, split.unknown)
-        with suppress(Unavailable):  # the trail is in the store, which may be away
-            await service.note(actor, "replay", f"{len(streams)} streams, straight from the DLQ topic")
     if split.dead:
         await service.retry([found.letter.id for found in split.dead], actor=actor)
 

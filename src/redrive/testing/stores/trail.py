@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Awaitable, Callable
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -13,7 +14,7 @@ from redrive.access.trail import Checkpoint, Head, Phase, body_of, chained, said
 from redrive.access.trail_store import ANCHOR, KIND, OLDER, Filter, Trail
 from redrive.clock import Clock, SystemClock
 from redrive.errors import UsageError
-from redrive.stores.base import Store
+from redrive.stores.base import Documents, Store
 from redrive.testing.clock import START
 from redrive.testing.stores.backend import StoreBackend
 
@@ -155,6 +156,53 @@ class AuditTrail:
         with pytest.raises(UsageError, match="anchor"):
             await trail.verify()
 
+    async def test_two_who_prune_at_once_leave_a_chain_that_holds(self, store: Store) -> None:
+        trail = await written(store, 6)
+        times = [datetime.fromisoformat(line.at) async for line in trail.lines(ascending=True)]
+        between = _Between(store.documents, "put", ANCHOR)
+        late = Trail(between, SystemClock())
+        between.then = lambda: trail.prune(times[5])
+        await late.prune(times[2])
+        assert between.was_asked
+        verdict = await trail.verify()
+        assert (verdict.is_whole, verdict.first) == (True, 6), "the anchor stays where the one who removed more put it"
+
+    async def test_retention_under_the_eyes_of_a_verifier_is_no_tampering(self, store: Store) -> None:
+        trail = await written(store, 6)
+        times = [datetime.fromisoformat(line.at) async for line in trail.lines(ascending=True)]
+        between = _Between(store.documents, "list", KIND)
+        between.then = lambda: trail.prune(times[4])
+        verdict = await Trail(between, SystemClock()).verify()
+        assert between.was_asked
+        assert (verdict.is_whole, verdict.first) == (True, 5)
+
+    async def test_retention_says_who_and_takes_what_is_older_than_the_chain(self, store: Store) -> None:
+        for id, at in (("a", "2020-01-01T00:00:00+00:00"), ("b", "not a time")):
+            body = {"at": at, "actor": "eve", "action": "archive", "detail": id}
+            await store.documents.put(OLDER, id, body)
+        trail = await written(store, 3)
+        limit = datetime.fromisoformat((await anext(trail.lines())).at)
+        assert await trail.prune(limit, by=EVE) == 4, "three lines of the chain, and one from before"
+        assert [document.id async for document in trail.older()] == ["b"]
+        line = await anext(trail.lines())
+        assert (line.action, line.actor, line.via) == ("trail pruned", "eve", Via.TOKEN)
+
+    async def test_what_was_written_before_the_chain_and_changed_is_not_pruned_away(self, store: Store) -> None:
+        await store.documents.put(OLDER, "a", {"actor": "eve", "action": "archive", "detail": "a"})
+        trail = await written(store, 3)
+        await store.documents.put(OLDER, "a", {"actor": "bob", "action": "archive", "detail": "a"})
+        with pytest.raises(UsageError, match="before the chain"):
+            await trail.prune(datetime(2999, 1, 1, tzinfo=UTC))
+
+    async def test_what_ended_later_is_told_from_any_line_on(self, store: Store) -> None:
+        trail = await written(store, 2)
+        at = SystemClock().now().isoformat()
+        lines = [said(EVE, "purge", Phase.DONE, at=at, of=of) for of in (2, 3, None, 3)]
+        await asyncio.gather(*map(trail.append, lines))  # two blocks of them
+        assert [of async for of in trail.ended_from(1)] == [2, 3, 3]
+        assert [of async for of in trail.ended_from(5)] == [3, 3]
+        assert [of async for of in trail.ended_from(99)] == []
+
     async def test_what_was_written_before_the_chain_is_proven_with_it(self, store: Store) -> None:
         for id in ("a", "b"):
             await store.documents.put(OLDER, id, {"actor": "eve", "action": "archive", "detail": id})
@@ -165,6 +213,31 @@ class AuditTrail:
         assert (await trail.verify()).is_whole
         await store.documents.put(OLDER, "a", {"actor": "bob", "action": "archive", "detail": "a"})
         assert (await trail.verify()).older_changed
+
+
+class _Between:
+    """Documents where something else happens just before one is asked for by that method, once."""
+
+    def __init__(self, documents: Documents, method: str, kind: str) -> None:
+        self._documents = documents
+        self._method = method
+        self._kind = kind
+        self.then: Callable[[], Awaitable[object]] | None = None
+        self.was_asked = False
+
+    def __getattr__(self, name: str) -> Any:
+        real = getattr(self._documents, name)
+        if name != self._method:
+            return real
+
+        async def between(kind: str, *args: Any, **kwargs: Any) -> Any:
+            then, self.then = (self.then, None) if kind == self._kind else (None, self.then)
+            if then is not None:
+                self.was_asked = True
+                await then()
+            return await real(kind, *args, **kwargs)
+
+        return between
 
 
 async def _append(trail: Trail, about: str) -> int:

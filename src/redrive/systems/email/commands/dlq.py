@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from hashlib import sha256
 from pathlib import Path
 
 import click
@@ -10,6 +11,7 @@ import msgspec
 from msgspec.structs import replace
 from rich.text import Text
 
+from redrive.access.actors import Actor
 from redrive.cli.confirm import confirm
 from redrive.cli.exits import NOTHING, Stopped
 from redrive.cli.follow import Patience, follow_replay_here, waiting
@@ -24,6 +26,7 @@ from redrive.forensics.transfer import append_lines
 from redrive.model import Letter
 from redrive.private import open_private
 from redrive.service import Service
+from redrive.service.acting import acts
 from redrive.stores.paging import every_letter
 from redrive.systems.email.commands.session import ask_email, by_code, email_settings, is_narrowed, shown_code, which
 from redrive.systems.email.dlq import entry_shape
@@ -132,7 +135,7 @@ def trim(query: Query, file: Path | None, yes: bool) -> None:
     if total == 0:
         raise Stopped("no entry matches: nothing was removed", NOTHING)
     confirm(f"Export {letters_said(total)} to {target} and remove them from the DLQ?", yes=yes)
-    gone = ask_email(lambda service: _trimmed(service, bounded, target))
+    gone = ask_email(lambda service: _trimmed(service, bounded, str(target), actor=actor()))
     say(f"{letters_said(gone)} exported to {target} and removed")
 
 
@@ -201,18 +204,29 @@ async def _exported(service: Service, query: Query, file: Path) -> int:
     return count
 
 
-async def _trimmed(service: Service, query: Query, file: Path) -> int:
+@acts("trim")
+async def _trimmed(service: Service, query: Query, name: str, *, actor: Actor) -> int:
     """Export entries to the disk, then remove them: a crash between the two leaves them in both, never in neither."""
-    letters, gone = service.app.store.letters, 0
+    await _let_wait(service, query, name, actor)
+    letters, gone, file = service.app.store.letters, 0, Path(name)
     while page := (await letters.search(query, limit=_PAGE, oldest_first=True)).letters:
         append_lines(file, page)
         pruned = await letters.prune(Query(ids=tuple(letter.id for letter in page)), limit=_PAGE)
         gone += len(pruned)
         if not pruned:  # what is left is on its way back to the queue
             break
-    service.app.events.emit(LettersPruned(count=gone, why=f"trimmed by {actor()}"))
-    await service.note(actor(), "trim", f"{letters_said(gone)} exported to {file}")
+    service.app.events.emit(LettersPruned(count=gone, why=f"trimmed by {actor}"))
+    await service.note(actor, "trim", f"{letters_said(gone)} exported to {file}")
     return gone
+
+
+async def _let_wait(service: Service, query: Query, name: str, actor: Actor) -> None:
+    """Let it wait for a second person if it removes so many: the yes is for exactly these letters, in any file."""
+    if service.four_eyes.is_on:
+        ids = sorted([letter.id async for letter in every_letter(service.app.store.letters, query)])
+        digest = sha256("\n".join(ids).encode()).hexdigest()
+        what = f"{letters_said(len(ids))} of the DLQ, exported and removed"
+        await service.four_eyes.check_written("trim", len(ids), digest, actor, reason="", what=what)
 
 
 def _entry(letter: Letter) -> object:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
@@ -10,6 +9,7 @@ from typing import TYPE_CHECKING
 import click
 from msgspec.structs import replace
 
+from redrive.access.actors import Actor
 from redrive.cli.confirm import confirm
 from redrive.cli.exits import NOTHING, Stopped
 from redrive.cli.follow import Patience, follow_replay_here, waiting
@@ -23,9 +23,9 @@ from redrive.flow.replay import Replay
 from redrive.flow.signing import load_keys
 from redrive.forensics.query import Query
 from redrive.service import Service
+from redrive.service.acting import acts
 from redrive.systems.tickets.commands.session import Chosen, ask_tickets, dead_tickets, on_mongodb, which, with_settings
 from redrive.systems.tickets.settings import TicketSettings
-from redrive.systems.tickets.store import open_tickets, store_url
 
 if TYPE_CHECKING:
     from redrive.systems.tickets.relay import Relay, Relayed
@@ -93,22 +93,28 @@ def _relay(limit: int | None, dry_run: bool, settings: Settings, *, yes: bool, a
         raise Stopped("--dry-run counts what is in MongoDB: leave --from-topic out")
     own = settings.of(TicketSettings)
     group = f"{own.group}-republish"
+    over = settings.access.approve_over
+    if over is not None and (limit is None or limit > over):
+        raise Stopped(
+            f"more than {over:,} letters wait for a second person (access.approve_over), and nobody has counted what "
+            f"lies on the topic: give --limit, of {over:,} at most, or leave --from-topic out, and the replay waits"
+        )
     confirm(f"Send the dead tickets on {own.dlq_topic} back to {own.topic}?", yes=yes)
     relay = Relay(kafka_options(own, group), own.dlq_topic, own.topic, group=group)
-    done = asyncio.run(_relayed(relay, own, limit))
+    done = ask_tickets(settings, lambda service: _relayed(service, relay, own.dlq_topic, limit, actor=actor()))
     stubs = f"; {done.stubs:,} were too large for the topic, and are in MongoDB only" if done.stubs else ""
     tell_json(done) if as_json else show(f"{done.sent:,} tickets sent back{stubs}")
 
 
-async def _relayed(relay: Relay, own: TicketSettings, limit: int | None) -> Relayed:
+@acts("replay", even_unwritten=True)
+async def _relayed(service: Service, relay: Relay, source: str, limit: int | None, *, actor: Actor) -> Relayed:
     """Relay them, signed by the key of MongoDB if it answers: a success of what is not signed resolves nothing."""
-    store = open_tickets(store_url(own))
-    try:
-        with suppress(Unavailable):
-            await load_keys(store, datetime.now(UTC))
-        return await relay.run(limit=limit)
-    finally:
-        await store.aclose()
+    with suppress(Unavailable):
+        await load_keys(service.app.store, datetime.now(UTC))
+    done = await relay.run(limit=limit)
+    with suppress(Unavailable):
+        await service.note(actor, "replay", f"{done.sent:,} tickets, straight from {source}")
+    return done
 
 
 @click.command("purge")
