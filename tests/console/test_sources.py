@@ -116,10 +116,13 @@ async def test_a_dead_letter_queue_of_rabbitmq_is_looked_into_and_sent_back(
         await expect(page.get_by_role("button", name="Re-drive…")).to_be_visible()  # the plan comes by itself
         await page.keyboard.press("r")
         await page.get_by_label("How many at most").fill("2")
+        await broker.publish("parking", b"{}", exchange="dlq.q.audit", message_id="m-3")
+        await expect(page.locator("#main h1 + p, #main .about").first).to_contain_text("4 messages", timeout=SOON)
+        await expect(page.get_by_label("How many at most")).to_have_value("2")  # what is typed stays
         await page.get_by_role("button", name="Re-drive", exact=True).click()
-        await expect(page.locator(".toast")).to_contain_text("2 of 3 went back to q.audit")
-        await expect(page.locator("#messages li.dead-message")).to_have_count(1)
-    assert (await broker.count("q.audit.dlq"), await broker.count("q.audit")) == (1, 2)
+        await expect(page.locator(".toast")).to_contain_text("2 of 4 went back to q.audit")
+        await expect(page.locator("#messages li.dead-message")).to_have_count(2)
+    assert (await broker.count("q.audit.dlq"), await broker.count("q.audit")) == (2, 2)
 
 
 @asynccontextmanager

@@ -45,7 +45,7 @@ function OverTime({ source }) {
 /** What waits in it, as its transport can tell. */
 function Queue({ source, transport }) {
   const [pages, setPages] = useState(/** @type {(string | null)[]} */ ([null]));
-  const queue = useResource("queue", { source, transport, after: pages.at(-1), limit: 25 }, { on: ["sources"] });
+  const queue = useResource("queue", { source, transport, after: pages.at(-1), limit: 25 }, { on: ["sources", "letters"], every: 15 });
   const columns = [
     { name: "id", title: "Message", kind: "grow", cell: (one) => html`<code><${Text} value=${one.id} /></code>${one.error_type && html`<span class="message"><${Text} value=${`${one.error_type} ${one.error_message}`} /></span>`}` },
     { name: "state", title: "State", cell: (one) => html`<${Pill} state=${one.state} />` },

@@ -94,7 +94,7 @@ const Breakers = ({ sources }) => html`<${Panel} id="breakers" title="Circuit br
 
 /** Keys of which a message is dead: those behind it wait, as one bundle. */
 export function Held({ source }) {
-  const held = useResource("held-keys", { source }, { on: ["letters"] });
+  const held = useResource("held-keys", { source }, { on: ["letters", "sources"] });
   return html`<${Panel} id="held" title="Held keys" from=${held} empty=${(found) => !found.length && html`<p class="faint">None: nothing waits behind a dead message of its key.</p>`}>
     ${(found) => html`<ul class="stack">${found.map((one) => html`<li key=${one.source + one.key}><div class="row"><code><${Text} value=${one.key} /></code> <span class="faint">of ${one.source}</span></div>
       <p><a href=${href(`/letters/${part(one.letter)}`)}><${Text} value=${one.error_type} /></a> ${one.behind ? `holds ${plural(one.behind, "letter")} behind it` : "comes first; nothing waits behind it yet"}</p></li>`)}</ul>`}<//>`;
