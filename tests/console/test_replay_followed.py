@@ -2,15 +2,22 @@
 
 from __future__ import annotations
 
+import asyncio
+import re
+from typing import Any
+
 import pytest
 from msgspec.structs import replace
-from playwright.async_api import Browser, Page, expect
+from playwright.async_api import Browser, Page, Route, expect
 
 from redrive.access.actors import Role
 from redrive.admin.server import Server
+from redrive.flow.replay import Replays
 from redrive.forensics.query import Query
 from redrive.service import Service
+from redrive.service.replaying import LARGE
 from redrive.stores.base import EntryStatus
+from redrive.testing.builders import make_letter, make_message
 from tests.actors import acting
 from tests.admin.conftest import Shop
 from tests.console.conftest import SOON, at, token_of
@@ -82,3 +89,44 @@ async def test_a_plan_is_asked_for_again_once_the_server_is_back(browser: Browse
         await expect(page.locator("#plan")).to_contain_text("Takes at least", timeout=SOON)
         await expect(page.locator("#reason")).to_have_value("the gateway is back")
     await page.close()
+
+
+async def test_who_resumes_what_a_colleague_has_cancelled_is_told(page: Page, server: Server, shop: Shop) -> None:
+    service = Service(shop.app)
+    slow = await service.replay(Query(), actor=ANN, every=True, rate=0.1, reason="too early")
+    await service.pause_replay(slow.id, actor=ANN)
+    await page.goto(at(server, f"/replays/{slow.id}"))
+
+    async def cancelled_meanwhile(route: Route) -> None:
+        await service.cancel_replay(slow.id, actor=ANN)
+        await route.continue_()
+
+    await page.route("**/resume", cancelled_meanwhile)
+    await page.get_by_role("button", name="Resume").click()
+    await expect(page.locator(".toast")).to_have_text(re.compile("It is cancelled"))
+
+
+async def test_a_replay_is_not_said_to_have_no_letters_before_they_are_counted(
+    page: Page, server: Server, shop: Shop, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now, asked, real = shop.app.clock.now(), asyncio.Event(), Replays.run
+    many = [make_letter(make_message(source="emails"), at=now) for _ in range(LARGE + 1)]
+    await shop.app.store.letters.record(many)
+
+    async def when_asked_for(self: Replays, id: str, **options: Any) -> Any:
+        await asked.wait()
+        return await real(self, id, **options)
+
+    async def never(route: Route) -> None:
+        """The page waits for its next answer for good: it has what the stream tells."""
+
+    monkeypatch.setattr(Replays, "run", when_asked_for)
+    await page.goto(at(server, "/replays/new?sources=emails"))
+    await page.locator("#order input[type=number]").first.fill("1")  # a second: it goes on for long
+    await page.click("#confirm")
+    await expect(page.locator("h1 .pill")).to_have_text("freezing")
+    await page.route(re.compile(r"/api/replays/\w+$"), never)
+    asked.set()
+    await expect(page.locator("h1 .pill")).to_have_text("running")
+    await expect(page.locator("#progress")).to_contain_text("its letters are being selected")
+    await expect(page.locator("#progress")).not_to_contain_text("0 letters")

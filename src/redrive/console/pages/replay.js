@@ -54,7 +54,7 @@ function Acts({ replay, state }) {
   return html`
     ${state === "running" && html`<${Button} act=${act("pause", (after) => (after.state === "paused" ? "Paused" : `It is ${after.state}`))}>Pause<//>`}
     ${state === "paused" && replay.paused?.by === "approval" && html`<a class="button primary" href=${href(`/approvals/${part(replay.id)}`)}>Waits for approval</a>`}
-    ${state === "paused" && replay.paused?.by !== "approval" && html`<${Button} kind="primary" act=${act("resume", () => "It goes on")}>Resume<//>`}
+    ${state === "paused" && replay.paused?.by !== "approval" && html`<${Button} kind="primary" act=${act("resume", (after) => (after.state === "running" ? "It goes on" : `It is ${after.state}`))}>Resume<//>`}
     ${state !== "freezing" && html`<button type="button" class="button" onClick=${() => setAsks(true)}>Pace…</button>`}
     <button type="button" class="button danger" onClick=${cancel}>Cancel…</button>
     ${asks && html`<${PaceDialog} replay=${replay} close=${() => setAsks(false)} />`}`;
@@ -83,9 +83,9 @@ const Paused = ({ paused }) => html`<section class="trouble" id="paused" role="a
 function Progress({ replay, state, tally }) {
   const count = (name) => tally[name] ?? 0;
   const parts = PARTS.map((name) => ({ name, count: count(name) }));
-  return html`<${Panel} id="progress" title="Progress" about=${state === "freezing" ? "its letters are being selected" : letters(replay.total)}>
+  return html`<${Panel} id="progress" title="Progress" about=${replay.state === "freezing" ? "its letters are being selected" : letters(replay.total)}>
     <div class="bar-large"><${Shares} total=${replay.total || 1} parts=${parts.slice(0, 4)} /></div>
-    ${replay.guard && html`<${Steps} replay=${replay} />`}
+    ${replay.guard && replay.state !== "freezing" && html`<${Steps} replay=${replay} />`}
     <section class="stats" aria-label="Numbers">${PARTS.map((name) => html`<${Stat} key=${name} name=${WORDS[name]} value=${number(count(name))} tone=${name === "failed" && count(name) ? "red" : name === "resolved" && count(name) ? "green" : undefined} about=${replay.total ? percent(count(name) / replay.total) : ""} />`)}</section>
     ${state === "running" && replay.awaits && html`<p class="faint">It waits for <${Text} value=${replay.awaits} /></p>`}
     ${replay.waits?.map((wait) => html`<p class="caution"><${Text} value=${`${wait.source}: ${wait.why}`} /></p>`)}<//>`;
