@@ -101,7 +101,6 @@ class Demo:
         people = People(Service(app))
         for life in self.lives:
             await life.people(people)
-        await people.give_tokens()
 
     def introduce(self, server: Server) -> None:
         redrive = f"{program_from_anywhere()} --store {shlex.quote(f'sqlite:///{self.file}')}"

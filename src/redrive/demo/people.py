@@ -5,16 +5,13 @@ from __future__ import annotations
 from contextlib import suppress
 from datetime import timedelta
 
-from redrive.access.actors import Actor, Role, Scope, Via
+from redrive.access.actors import Actor, Role, Via
 from redrive.access.approvals import NeedsApproval
 from redrive.errors import RedriveError
 from redrive.flow.guard import Guard
 from redrive.forensics.query import Query
 from redrive.model import Letter
 from redrive.service import Service
-from redrive.service.tokens import NewToken
-
-_QUARTER = timedelta(days=90)
 
 
 def _person(name: str, role: Role) -> Actor:
@@ -70,14 +67,6 @@ class People:
         """Send it back, unless it went by itself meanwhile."""
         with suppress(RedriveError):
             await self.service.retry([letter.id], actor=ANN)
-
-    async def give_tokens(self) -> None:
-        """To programs, and to somebody who has left; nobody keeps their texts, so they open nothing."""
-        tokens, board = self.service.tokens, NewToken(name="status board", role=Role.VIEWER)
-        deploys = NewToken(name="deploys", role=Role.OPERATOR, scope=Scope(sources=("q.*",)), lives_for=_QUARTER)
-        left = NewToken(name="dana's laptop", role=Role.OPERATOR)
-        made = [(await tokens.create(wanted, actor=CHRIS))[0] for wanted in (board, deploys, left)]
-        await tokens.revoke(made[-1].id, actor=CHRIS)
 
     async def see_to_incidents(self) -> None:
         """Acknowledge the worst one that nobody sees to."""
