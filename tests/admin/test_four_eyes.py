@@ -129,6 +129,8 @@ async def test_what_is_refused_or_withdrawn_is_not_done(client: Client, shop: Sh
     assert (await ann.post(f"/api/approvals/{second['id']}/withdraw")).json()["state"] == "withdrawn"
     for id in (first["id"], second["id"]):
         assert (await bob.post(f"/api/approvals/{id}/approve")).status_code == 400
+    late = (await bob.post(f"/api/approvals/{first['id']}/approve")).json()["error"]
+    assert late == f"{first['id']} is refused already, by {refused.json()['decided_by']['name']}"
     assert (await bob.get("/api/stats")).json()["open"] == len(buried)
 
 

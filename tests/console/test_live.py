@@ -24,13 +24,13 @@ async def test_a_server_that_restarts_is_told_of_and_found_again(browser: Browse
     (group, *_) = await shop.app.store.letters.groups(Query())
     page = await browser.new_page()
     first = Server(shop.app, "127.0.0.1", 0)
-    async with _run(first):
+    async with running(first):
         await page.goto(at(first, f"/groups/{group.id}#token={token}"))
         await expect(page.locator("#live")).to_have_text("live", timeout=SOON)
         await expect(page.locator("#summary .stat-value").first).to_have_text("2", timeout=SOON)
     await expect(page.locator("#live")).to_have_text("server away, reconnecting", timeout=SOON)
     await expect(page.locator("h1")).to_have_text("redrive.errors.Permanent")  # what was known stays in sight
-    async with _run(Server(shop.app, "127.0.0.1", first.port)):
+    async with running(Server(shop.app, "127.0.0.1", first.port)):
         await shop.app.send("orders", {"id": 8}, id="m8")
         await expect(page.locator("#live")).to_have_text("live", timeout=SOON)
         await expect(page.locator("#summary .stat-value").first).to_have_text("3", timeout=SOON)
@@ -42,7 +42,7 @@ async def test_an_act_without_an_answer_is_not_said_to_be_done_by_itself(browser
     token = await token_of(shop, Role.OPERATOR)
     page = await browser.new_page()
     server = Server(shop.app, "127.0.0.1", 0)
-    async with _run(server):
+    async with running(server):
         await page.goto(at(server, f"/letters/{letter_id('orders', 'm1')}#token={token}"))
         await expect(page.get_by_role("button", name="Archive")).to_be_enabled(timeout=SOON)
     await page.get_by_role("button", name="Archive").click()
@@ -103,7 +103,7 @@ async def test_a_browser_whose_clock_is_wrong_by_an_hour_counts_by_the_servers(
     await page.close()
 
 
-class _run:
+class running:
     """A server that ends with the block."""
 
     def __init__(self, server: Server) -> None:

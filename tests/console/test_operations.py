@@ -54,6 +54,18 @@ async def test_the_audit_trail_is_verified_and_saved_as_a_file(browser: Browser,
     await page.close()
 
 
+async def test_what_is_done_elsewhere_is_a_line_of_the_open_trail_by_itself(
+    browser: Browser, server: Server, shop: Shop
+) -> None:
+    page = await browser.new_page()
+    await page.goto(at(server, f"/audit#token={await token_of(shop, Role.ADMIN)}"))
+    await expect(page.locator("#live")).to_have_text("live", timeout=SOON)
+    await expect(page.locator("#audit")).to_contain_text("Nobody has done anything yet", timeout=SOON)
+    await Service(shop.app).pause("emails", actor=acting("ann"), why="the mailer is away")
+    await expect(page.locator("#audit")).to_contain_text("the mailer is away", timeout=SOON)
+    await page.close()
+
+
 async def test_lines_of_a_ledger_are_searched(page: Page, server: Server, shop: Shop) -> None:
     replay = await Service(shop.app).replay(Query(sources=("orders",)), actor=acting("ann"), reason="the bank is back")
     lines, _ = await shop.app.store.ledger.entries(replay.id)

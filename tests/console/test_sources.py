@@ -7,6 +7,7 @@ import re
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 from playwright.async_api import Browser, Page, expect
@@ -18,15 +19,19 @@ from redrive.admin.server import Server
 from redrive.config.settings import Settings
 from redrive.flow.breaker import Position
 from redrive.model import State
+from redrive.service import Service
 from redrive.systems.files.settings import FilesSettings
 from redrive.systems.pipeline.engine import with_pipeline
 from redrive.systems.pipeline.settings import PipelineSettings
 from redrive.telemetry.events import BreakerMoved
 from redrive.testing.builders import make_letter, make_message
 from redrive.worker import Worker
+from tests.actors import acting
 from tests.admin.conftest import Shop
 from tests.console.conftest import HOSTILE, SOON, at
 from tests.console.test_accessible import wrong
+from tests.servers.fixtures import StartsServer
+from tests.servers.redis import Redis
 from tests.systems.files.conftest import Broker, broker  # noqa: F401
 
 pytestmark = pytest.mark.servers
@@ -116,10 +121,56 @@ async def test_a_dead_letter_queue_of_rabbitmq_is_looked_into_and_sent_back(
         await expect(page.get_by_role("button", name="Re-drive…")).to_be_visible()  # the plan comes by itself
         await page.keyboard.press("r")
         await page.get_by_label("How many at most").fill("2")
+        await broker.publish("parking", b"{}", exchange="dlq.q.audit", message_id="m-3")
+        await expect(page.locator("#main h1 + p, #main .about").first).to_contain_text("4 messages", timeout=SOON)
+        await expect(page.get_by_label("How many at most")).to_have_value("2")  # what is typed stays
         await page.get_by_role("button", name="Re-drive", exact=True).click()
-        await expect(page.locator(".toast")).to_contain_text("2 of 3 went back to q.audit")
-        await expect(page.locator("#messages li.dead-message")).to_have_count(1)
-    assert (await broker.count("q.audit.dlq"), await broker.count("q.audit")) == (1, 2)
+        await expect(page.locator(".toast")).to_contain_text("2 of 4 went back to q.audit")
+        await expect(page.locator("#messages li.dead-message")).to_have_count(2)
+    assert (await broker.count("q.audit.dlq"), await broker.count("q.audit")) == (2, 2)
+
+
+async def test_a_queue_that_nobody_can_list_is_not_said_to_be_empty(
+    browser: Browser,
+    broker: Broker,  # noqa: F811
+    tmp_path: Path,
+) -> None:
+    url = f"sqlite:///{tmp_path / 'redrive.db'}"
+    settings = Settings(store=url, transports={"default": url, "rabbit": broker.url})
+    async with Redrive(settings=settings) as app:
+        app.declare("eu/orders <b>?#", transport="rabbit")
+        await app.send("eu/orders <b>?#", {"id": 1})
+        async with _opened(browser, app, "/sources") as page:
+            await page.locator("#sources").get_by_role("link", name="rabbit/eu/orders <b>?#").click()
+            await expect(page.locator("#queue")).to_contain_text("messages are not shown", timeout=SOON)
+            await expect(page.locator("#queue .empty-title")).to_have_text(
+                "What is in it cannot be listed", timeout=SOON
+            )
+
+
+async def test_every_tenant_that_waits_for_a_turn_is_told_of(
+    browser: Browser, start_server: StartsServer, tmp_path: Path
+) -> None:
+    url, redis = f"sqlite:///{tmp_path / 'redrive.db'}", start_server(Redis)
+    settings = Settings(store=url, transports={"default": f"redis://127.0.0.1:{redis.port}/0?checks=off"})
+    async with Redrive(settings=settings) as app:
+
+        @app.handler("mails", fair=True)
+        async def send(mail: dict[str, Any]) -> None:
+            """Never called: its source is paused."""
+
+        await Service(app).pause("mails", actor=acting("ann"), why="so that all of them wait")
+        for number in range(14):
+            await app.send("mails", {"id": number}, tenant=f"tenant-{number:02}")
+        await app.send("mails", {"id": 15})
+        async with _opened(browser, app, "/sources") as page:
+            turns = page.locator("#turns")
+            await expect(turns).to_contain_text("no turn yet", timeout=SOON)
+            await expect(turns).to_contain_text("without a tenant")
+            await turns.get_by_text("3 more").click()
+            for number in range(14):
+                await expect(turns.locator("li", has_text=f"tenant-{number:02}")).to_contain_text("1 wait")
+            await expect(turns).not_to_contain_text("null")
 
 
 @asynccontextmanager

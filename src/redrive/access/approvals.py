@@ -300,7 +300,8 @@ def places_of(letters: Sequence[Letter], known: set[tuple[str, str]]) -> None:
 
 def _check_waiting(approval: Approval) -> None:
     if approval.state is not ApprovalState.WAITING:
-        raise UsageError(f"{approval.id} is {approval.state} already")
+        by = f", by {approval.decided_by.name}" if approval.decided_by else ""
+        raise UsageError(f"{approval.id} is {approval.state} already{by}")
 
 
 def _part(approval: str, number: int) -> str:

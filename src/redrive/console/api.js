@@ -44,10 +44,10 @@ export function headers(method = "GET") {
 
 /**
  * @param {string} path under /api; one that begins with / is whole
- * @param {{method?: string, body?: unknown, signal?: AbortSignal}} [options]
+ * @param {{method?: string, body?: unknown, signal?: AbortSignal, reads?: boolean}} [options] reads: it changes nothing, whatever its method
  * @returns {Promise<any>}
  */
-async function ask(path, { method = "GET", body, signal } = {}) {
+async function ask(path, { method = "GET", body, signal, reads = method === "GET" } = {}) {
   const limit = AbortSignal.timeout(LONGEST);
   const either = signal ? AbortSignal.any([signal, limit]) : limit;
   const given = body === undefined ? {} : { body: JSON.stringify(body) };
@@ -60,7 +60,7 @@ async function ask(path, { method = "GET", body, signal } = {}) {
     }
   } catch (error) {
     if (error instanceof Problem || signal?.aborted) throw error;
-    throw unanswered(error instanceof Error && error.name === "TimeoutError", method);
+    throw unanswered(error instanceof Error && error.name === "TimeoutError", reads);
   }
 }
 
@@ -72,8 +72,8 @@ const waited = (/** @type {number} */ wait, /** @type {AbortSignal} */ signal) =
   });
 
 /** Only what is looked at is asked for again; an act may have been done, though nobody heard of it. */
-function unanswered(/** @type {boolean} */ late, /** @type {string} */ method) {
-  const hint = method !== "GET" ? "it may have been done all the same: look before you do it again" : late ? "it may be busy: try again" : "it is asked again by itself";
+function unanswered(/** @type {boolean} */ late, /** @type {boolean} */ reads) {
+  const hint = !reads ? "it may have been done all the same: look before you do it again" : late ? "it may be busy: try again" : "it is asked again by itself";
   return new Problem(late ? "no answer in time" : "the server does not answer", hint, 0);
 }
 
@@ -106,6 +106,8 @@ export const get = (/** @type {string} */ path, /** @type {Parameters} */ parame
   ask(path + queryOf(parameters), { signal });
 
 export const post = (/** @type {string} */ path, /** @type {unknown} */ body = {}) => ask(path, { method: "POST", body });
+/** A question that is too long for an address. It changes nothing. */
+export const inquire = (/** @type {string} */ path, /** @type {unknown} */ body) => ask(path, { method: "POST", body, reads: true });
 export const del = (/** @type {string} */ path) => ask(path, { method: "DELETE" });
 
 /** A part of a path, whatever it holds. */

@@ -10,7 +10,7 @@ const POLL = 4000; // where there is no stream
 const SILENT = 45_000; // the server says something every 15 s
 const LONGEST_WAIT = 15_000;
 
-/** The newest word of each running replay: `{state, tally}` by its id. */
+/** The newest word of each replay that was told of: `{state, tally}` by its id, and when it came, by `performance.now()`. */
 export const replayNews = signal(/** @type {Record<string, any>} */ ({}));
 
 let running = /** @type {AbortController | null} */ (null);
@@ -128,7 +128,7 @@ function act(/** @type {{name: string, id?: string, data: any}} */ { name, id, d
   if (data === null) return;
   if (name === "hello") setServerTime(Date.parse(data.server_time), true);
   else if (name === "changed") heard(...data.what);
-  else if (name === "replay") replayNews.value = { ...replayNews.value, [data.id]: data };
+  else if (name === "replay") replayNews.value = { ...replayNews.value, [data.id]: { ...data, heard: performance.now() } };
   else if (name === "bye") get("me").then((found) => void (me.value = found), () => undefined);
 }
 

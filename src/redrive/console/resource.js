@@ -9,8 +9,9 @@ const SHARE = 10; // and so many times what the last answer took
 
 /**
  * @template T
- * @typedef {{data: T | null, error: Problem | null, loading: boolean, reload: () => void}} Resource
- *   data: the last answer, also while the next is on its way or fails; error: why the last question failed
+ * @typedef {{data: T | null, at: number, error: Problem | null, loading: boolean, reload: () => void}} Resource
+ *   data: the last answer, also while the next is on its way or fails; at: when it was asked for, by `performance.now()`;
+ *   error: why the last question failed
  */
 
 /**
@@ -24,7 +25,7 @@ const SHARE = 10; // and so many times what the last answer took
  */
 export function useResource(path, parameters = {}, { on = [], every = 0 } = {}) {
   const key = path === null ? "" : path + JSON.stringify(parameters);
-  const [state, setState] = useState({ key, path, data: /** @type {any} */ (null), error: /** @type {Problem | null} */ (null), loading: true });
+  const [state, setState] = useState({ key, path, data: /** @type {any} */ (null), at: 0, error: /** @type {Problem | null} */ (null), loading: true });
   const asking = useRef(/** @type {AbortController | null} */ (null));
   const again = useRef(false);
   const rested = useRef(0); // when it may be asked again because something changed
@@ -37,7 +38,7 @@ export function useResource(path, parameters = {}, { on = [], every = 0 } = {}) 
     const began = performance.now();
     try {
       const data = await get(path, parameters, asked.signal);
-      if (!asked.signal.aborted) setState({ key, path, data, error: null, loading: false });
+      if (!asked.signal.aborted) setState({ key, path, data, at: began, error: null, loading: false });
     } catch (error) {
       const problem = error instanceof Problem ? error : new Problem(String(error), null, 0);
       if (!asked.signal.aborted) setState((before) => ({ ...before, key, error: problem, loading: false }));
@@ -85,7 +86,7 @@ export function useResource(path, parameters = {}, { on = [], every = 0 } = {}) 
   }, [load, every]);
 
   const fresh = state.path === path;
-  return { data: fresh ? state.data : null, error: fresh ? state.error : null, loading: state.loading || state.key !== key, reload: load };
+  return { data: fresh ? state.data : null, at: state.at, error: fresh ? state.error : null, loading: state.loading || state.key !== key, reload: load };
 }
 
 /** The value once it has rested for a while: what is typed is asked for when somebody stops typing. */

@@ -21,7 +21,7 @@ export default function Audit() {
   const filters = { actor_has: address.get("who"), action: address.get("action"), about: address.get("about"), outcome: address.get("outcome") };
   const key = JSON.stringify(filters);
   useEffect(() => setPages([null]), [key]);
-  const lines = useResource("audit", { ...filters, before: pages.at(-1), limit: SIZE }, { on: ["replays", "approvals", "letters"] });
+  const lines = useResource("audit", { ...filters, before: pages.at(-1), limit: SIZE }, { on: ["letters", "groups", "replays", "incidents", "sources", "approvals"], every: 15 });
   const last = lines.data?.at(-1)?.seq;
   const next = lines.data?.length === SIZE && last ? () => setPages([...pages, last]) : null;
   return html`<${Head} title="Audit" about="Every act, refusal, unmasking and login, each line bound to the one before it">

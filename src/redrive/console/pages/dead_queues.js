@@ -27,7 +27,7 @@ const QUEUES = [
 export default function DeadQueue({ queue }) {
   useTitle(queue);
   const path = `/admin/dlq/queues/${part(queue)}`;
-  const messages = useResource(`${path}/messages`, { limit: SHOWN }, { on: ["sources"] });
+  const messages = useResource(`${path}/messages`, { limit: SHOWN }, { on: ["sources"], every: 15 });
   const plan = useResource(`${path}/re-drive`, { limit: 1_000_000 }, { on: ["sources"], every: 15 });
   const [asks, setAsks] = useState(false);
   return html`<${Head} title=${html`<${Text} value=${queue} />`} back=${[href("/sources"), "Sources"]} about=${plan.data && html`${plural(plan.data.found, "message")}; they go back to <code>${plan.data.source}</code>`}>
@@ -49,4 +49,4 @@ const Redrive = ({ plan, path, done, close }) => html`<${FormDialog} title=${`Se
 }}>
   <p>They go to <code>${plan.source}</code>, where they came from, and to no other queue.</p>
   <p class="caution">${plan.note}</p>
-  <${Field} label="How many at most"><input type="number" name="limit" min="1" max="1000000" required value=${plan.found} /><//><//>`;
+  <${Field} label="How many at most"><input type="number" name="limit" min="1" max="1000000" required defaultValue=${plan.found} /><//><//>`;

@@ -98,7 +98,7 @@ const columns = (last) => [
 
 const Replays = ({ overview }) => html`<${Panel} id="running" title="Replays" from=${overview} aside=${html`<a href=${href("/replays")}>All replays</a>`}
   empty=${({ replays }) => !replays.length && html`<p class="faint">None is running or paused.</p>`}>
-  ${({ replays }) => html`<ul class="stack">${replays.map(({ replay, entries }) => html`<${ReplayRow} key=${replay.id} replay=${replay} tally=${entries} />`)}</ul>`}<//>`;
+  ${({ replays }) => html`<ul class="stack">${replays.map(({ replay, entries }) => html`<${ReplayRow} key=${replay.id} replay=${replay} tally=${entries} from=${overview} />`)}</ul>`}<//>`;
 
 const Incidents = ({ overview }) => html`<${Panel} id="incidents" title="Incidents" from=${overview} aside=${html`<a href=${href("/incidents")}>All incidents</a>`}
   empty=${({ incidents }) => !incidents.length && html`<p class="faint">None is open.</p>`}>

@@ -9,6 +9,7 @@ import { changed, may } from "../state.js";
 import { useTyped } from "../typed.js";
 import { Button, Empty, Facts, Field, FormDialog, Head, Pager, Panel, Pill, Shares, Skeleton, Stat, Table, Tabs, Time, Trouble, confirm, letters, number, percent, toast } from "../ui.js";
 import { Text } from "../tree.js";
+import { newsOf } from "./replay_parts.js";
 
 const SIZE = 50;
 const OPEN = ["freezing", "running", "paused"];
@@ -16,14 +17,15 @@ const PARTS = ["resolved", "sent", "failed", "skipped", "selected"];
 const WORDS = /** @type {Record<string, string>} */ ({ selected: "Waiting", sent: "On their way", resolved: "Resolved", failed: "Died again", skipped: "Skipped" });
 
 export default function ReplayPage({ id }) {
-  const report = useResource(`replays/${part(id)}`, {}, { on: ["replays"] });
-  const news = replayNews.value[id];
-  useEffect(() => void (news && report.reload()), [news?.state]);
+  const report = useResource(`replays/${part(id)}`, {}, { on: ["replays", "letters"] });
+  const told = replayNews.value[id]?.state;
+  useEffect(() => void (told && report.reload()), [told]);
   const found = report.data?.replay;
   useTitle(found ? found.reason || "Replay" : "Replay");
   const back = /** @type {[string, string]} */ ([href("/replays"), "Replays"]);
   if (!found) return html`<${Head} title="Replay" back=${back} />${report.error ? html`<${Trouble} error=${report.error} again=${report.reload} />` : html`<${Skeleton} rows=${6} />`}`;
-  const state = news && OPEN.includes(found.state) ? news.state : found.state;
+  const news = newsOf(id, report);
+  const state = news?.state ?? found.state;
   const tally = news?.tally ?? report.data.entries;
   return html`
     <${Head} back=${back} title=${html`<${Text} value=${found.reason || found.id} /> <${Pill} state=${state} />`} about=${html`by ${found.actor}, <${Time} at=${found.created_at} full />`}>
@@ -52,7 +54,7 @@ function Acts({ replay, state }) {
   return html`
     ${state === "running" && html`<${Button} act=${act("pause", (after) => (after.state === "paused" ? "Paused" : `It is ${after.state}`))}>Pause<//>`}
     ${state === "paused" && replay.paused?.by === "approval" && html`<a class="button primary" href=${href(`/approvals/${part(replay.id)}`)}>Waits for approval</a>`}
-    ${state === "paused" && replay.paused?.by !== "approval" && html`<${Button} kind="primary" act=${act("resume", () => "It goes on")}>Resume<//>`}
+    ${state === "paused" && replay.paused?.by !== "approval" && html`<${Button} kind="primary" act=${act("resume", (after) => (after.state === "running" ? "It goes on" : `It is ${after.state}`))}>Resume<//>`}
     ${state !== "freezing" && html`<button type="button" class="button" onClick=${() => setAsks(true)}>Pace…</button>`}
     <button type="button" class="button danger" onClick=${cancel}>Cancel…</button>
     ${asks && html`<${PaceDialog} replay=${replay} close=${() => setAsks(false)} />`}`;
@@ -81,9 +83,9 @@ const Paused = ({ paused }) => html`<section class="trouble" id="paused" role="a
 function Progress({ replay, state, tally }) {
   const count = (name) => tally[name] ?? 0;
   const parts = PARTS.map((name) => ({ name, count: count(name) }));
-  return html`<${Panel} id="progress" title="Progress" about=${state === "freezing" ? "its letters are being selected" : letters(replay.total)}>
+  return html`<${Panel} id="progress" title="Progress" about=${replay.state === "freezing" ? "its letters are being selected" : letters(replay.total)}>
     <div class="bar-large"><${Shares} total=${replay.total || 1} parts=${parts.slice(0, 4)} /></div>
-    ${replay.guard && html`<${Steps} replay=${replay} />`}
+    ${replay.guard && replay.state !== "freezing" && html`<${Steps} replay=${replay} />`}
     <section class="stats" aria-label="Numbers">${PARTS.map((name) => html`<${Stat} key=${name} name=${WORDS[name]} value=${number(count(name))} tone=${name === "failed" && count(name) ? "red" : name === "resolved" && count(name) ? "green" : undefined} about=${replay.total ? percent(count(name) / replay.total) : ""} />`)}</section>
     ${state === "running" && replay.awaits && html`<p class="faint">It waits for <${Text} value=${replay.awaits} /></p>`}
     ${replay.waits?.map((wait) => html`<p class="caution"><${Text} value=${`${wait.source}: ${wait.why}`} /></p>`)}<//>`;
@@ -115,11 +117,11 @@ function Ledger({ id }) {
   const [typed, setTyped] = useTyped("text");
   const [pages, setPages] = useState(/** @type {(string | null)[]} */ ([null]));
   useEffect(() => setPages([null]), [status, text]);
-  const found = useResource(`replays/${part(id)}/entries`, { status, text, after: pages.at(-1), limit: SIZE }, { on: ["replays"] });
+  const found = useResource(`replays/${part(id)}/entries`, { status, text, after: pages.at(-1), limit: SIZE }, { on: ["replays", "letters"] });
   const next = found.data?.after ? () => setPages([...pages, found.data.after]) : null;
   const columns = [
     { name: "letter", title: "Letter", kind: "nowrap", cell: (entry) => html`<a class="code" href=${href(`/letters/${part(entry.letter)}`)}>${entry.letter}</a>` },
-    { name: "status", title: "State", cell: (entry) => html`<${Pill} state=${entry.status} />` },
+    { name: "status", title: "State", cell: (entry) => html`<${Pill} state=${entry.status}>${WORDS[entry.status]}<//>` },
     { name: "note", title: "Why", kind: "grow", cell: (entry) => html`<${Text} value=${entry.note} />` },
     { name: "at", title: "When", kind: "nowrap faint", label: "when", cell: (entry) => html`<${Time} at=${entry.at} />` },
   ];

@@ -1,10 +1,10 @@
 // The wizard of a replay: what would be sent, what speaks against it, how carefully; then it is followed on its own page.
 
-import { inWords, post } from "../api.js";
+import { inWords, inquire, post } from "../api.js";
 import { Brief } from "../clamped.js";
 import { html, useEffect, useMemo, useRef, useState } from "../lib.js";
 import { go, href, query, useTitle } from "../router.js";
-import { may } from "../state.js";
+import { live, may } from "../state.js";
 import { Button, Chip, Empty, Facts, Field, Head, Panel, duration, letters, number } from "../ui.js";
 import { Text } from "../tree.js";
 import { waits } from "./approval_parts.js";
@@ -20,21 +20,26 @@ export default function NewReplay() {
   const [rate, setRate] = useState("");
   const [plan, setPlan] = useState(/** @type {any} */ (null));
   const [why, setWhy] = useState("");
+  const [tries, setTries] = useState(0);
+  const back = live.value.position === "on";
+  useEffect(() => {
+    if (back && why) setTries(tries + 1); // the server is there again
+  }, [back]);
   useEffect(() => {
     let left = false;
     setWhy("");
     const timer = setTimeout(async () => {
       try {
-        const made = await post("replays/plan", { query: wanted, rate: Number(rate) || null });
+        const made = await inquire("replays/plan", { query: wanted, rate: Number(rate) || null });
         if (!left) setPlan(made);
       } catch (error) {
         if (!left) setWhy(inWords(error));
       }
     }, plan ? 300 : 0);
     return () => void ((left = true), clearTimeout(timer));
-  }, [wanted, rate]);
+  }, [wanted, rate, tries]);
   return html`<${Head} title="New replay" back=${[href("/replays"), "Replays"]} about="Exactly what is selected now is frozen when it starts" />
-    ${why && html`<p class="caution" role="alert">${why}</p>`}
+    ${why && html`<p class="caution" role="alert">${why} <button type="button" class="button" onClick=${() => setTries(tries + 1)}>Try again</button></p>`}
     <ol class="steps" aria-label="Steps"><li aria-current="step">Plan</li><li>A few first</li><li>More, step by step</li><li>Done</li></ol>
     ${!plan ? !why && html`<${Panel} title="What would be sent" from=${{ data: null, error: null, loading: true, reload: () => {} }} />` : html`
       <div class="columns"><div><${Planned} plan=${plan} wanted=${wanted} every=${every} /></div>

@@ -30,7 +30,7 @@ export default function Source({ name: inPath }) {
       <${Stat} name="Ready" value=${number(found.queued?.ready)} /><${Stat} name="Delayed" value=${number(found.queued?.delayed)} /><${Stat} name="In hand" value=${number(found.queued?.leased ?? found.in_hand)} />
       <${Stat} name="Finish a second" value=${rateOf(found)} about=${found.workers ? `${plural(found.workers, "worker")}, ${number(found.concurrency)} at once` : "nobody works on it"} />
       ${Object.entries(found.states).map(([state, count]) => html`<${Stat} key=${state} name=${`Letters ${state}`} value=${number(count)} to=${href(`/letters?sources=${part(name)}&states=${state}`)} />`)}</section>`}
-    <div class="columns"><div><${OverTime} source=${name} /><${Queue} source=${name} transport=${found?.transport ?? transport} /><${Workers} workers=${workers} source=${name} /></div><div><${Held} source=${name} /></div></div>
+    <div class="columns"><div><${OverTime} source=${name} /><${Queue} source=${name} transport=${found?.transport ?? transport} queued=${found?.queued} /><${Workers} workers=${workers} source=${name} /></div><div><${Held} source=${name} /></div></div>
     ${asks && html`<${PauseDialog} source=${found} close=${() => setAsks(false)} />`}`;
 }
 
@@ -43,9 +43,9 @@ function OverTime({ source }) {
 }
 
 /** What waits in it, as its transport can tell. */
-function Queue({ source, transport }) {
+function Queue({ source, transport, queued }) {
   const [pages, setPages] = useState(/** @type {(string | null)[]} */ ([null]));
-  const queue = useResource("queue", { source, transport, after: pages.at(-1), limit: 25 }, { on: ["sources"] });
+  const queue = useResource("queue", { source, transport, after: pages.at(-1), limit: 25 }, { on: ["sources", "letters"], every: 15 });
   const columns = [
     { name: "id", title: "Message", kind: "grow", cell: (one) => html`<code><${Text} value=${one.id} /></code>${one.error_type && html`<span class="message"><${Text} value=${`${one.error_type} ${one.error_message}`} /></span>`}` },
     { name: "state", title: "State", cell: (one) => html`<${Pill} state=${one.state} />` },
@@ -53,7 +53,7 @@ function Queue({ source, transport }) {
     { name: "by", title: "Leased by", kind: "wrap", label: "by", cell: (one) => one.leased_by },
     { name: "at", title: "Next", kind: "nowrap faint", label: "next", cell: (one) => one.next_attempt_at && html`<${Time} at=${one.next_attempt_at} coming />` },
   ];
-  return html`<${Panel} id="queue" title="Queue" flush from=${queue} empty=${({ messages, notes }) => !messages.length && html`<${Empty} title="Nothing waits in it">${notes.join(" ")}<//>`}>
+  return html`<${Panel} id="queue" title="Queue" flush from=${queue} empty=${({ messages, notes }) => !messages.length && html`<${Empty} title=${queued?.ready || queued?.delayed || queued?.leased ? "What is in it cannot be listed" : "Nothing waits in it"}>${notes.join(" ")}<//>`}>
     ${({ messages, after, notes }) => html`${notes.map((note) => html`<p class="faint note-line"><${Text} value=${note} /></p>`)}<${Table} caption="Queue" rows=${messages} columns=${columns} />
       <${Pager} what="the queue" first=${(pages.length - 1) * 25} count=${messages.length} prev=${pages.length > 1 ? () => setPages(pages.slice(0, -1)) : null} next=${after ? () => setPages([...pages, after]) : null} />`}<//>`;
 }

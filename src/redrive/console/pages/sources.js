@@ -94,15 +94,26 @@ const Breakers = ({ sources }) => html`<${Panel} id="breakers" title="Circuit br
 
 /** Keys of which a message is dead: those behind it wait, as one bundle. */
 export function Held({ source }) {
-  const held = useResource("held-keys", { source }, { on: ["letters"] });
+  const held = useResource("held-keys", { source }, { on: ["letters", "sources"] });
   return html`<${Panel} id="held" title="Held keys" from=${held} empty=${(found) => !found.length && html`<p class="faint">None: nothing waits behind a dead message of its key.</p>`}>
     ${(found) => html`<ul class="stack">${found.map((one) => html`<li key=${one.source + one.key}><div class="row"><code><${Text} value=${one.key} /></code> <span class="faint">of ${one.source}</span></div>
       <p><a href=${href(`/letters/${part(one.letter)}`)}><${Text} value=${one.error_type} /></a> ${one.behind ? `holds ${plural(one.behind, "letter")} behind it` : "comes first; nothing waits behind it yet"}</p></li>`)}</ul>`}<//>`;
 }
 
+/** The tenants of each source that is shared: who waits longest for a turn comes first. */
 function Turns() {
-  const fair = useResource("fairness", {}, { on: ["sources"] });
-  return html`<${Panel} id="turns" title="Whose turn it is" about="where tenants share a source fairly" from=${fair} empty=${({ sources }) => !sources.length && html`<p class="faint">No transport shares a source between tenants.</p>`}>
-    ${({ sources }) => sources.map((one) => html`<h3 key=${one.source}>${one.source}</h3><ul class="stack">${one.tenants.slice(0, 12).map((tenant) => html`<li class="row"><strong><${Text} value=${tenant.tenant} /></strong>
-      <span class="faint">${Object.entries(tenant).filter(([name]) => name !== "tenant").map(([name, value]) => `${name.replaceAll("_", " ")} ${value}`).join(", ")}</span></li>`)}</ul>`)}<//>`;
+  const fair = useResource("fairness", {}, { on: ["sources"], every: 15 });
+  return html`<${Panel} id="turns" title="Whose turn it is" about="where tenants share a source fairly" from=${fair} empty=${({ sources, unanswered }) => !sources.length && !unanswered.length && html`<p class="faint">No transport shares a source between tenants.</p>`}>
+    ${({ sources, unanswered }) => html`${unanswered.map((one) => html`<p class="caution" key=${one.backend}><strong>${one.backend}</strong> does not answer: <${Text} value=${one.why} /></p>`)}
+      ${sources.map((one) => html`<${TurnsOf} key=${one.source} source=${one.source} tenants=${[...one.tenants].sort(longestWait)} />`)}`}<//>`;
 }
+
+const AT_ONCE = 12;
+const longestWait = (a, b) => Number(b.waiting > 0) - Number(a.waiting > 0) || b.rounds_without_processing - a.rounds_without_processing || b.waiting - a.waiting;
+
+const TurnsOf = ({ source, tenants }) => html`<h3><${Text} value=${source} /></h3>
+  <ul class="stack">${tenants.slice(0, AT_ONCE).map(turn)}</ul>
+  ${tenants.length > AT_ONCE && html`<details><summary>${number(tenants.length - AT_ONCE)} more</summary><ul class="stack">${tenants.slice(AT_ONCE).map(turn)}</ul></details>`}`;
+
+const turn = (one) => html`<li key=${one.tenant}><div class="row"><strong>${one.tenant ? html`<${Text} value=${one.tenant} />` : "without a tenant"}</strong> <span>${number(one.waiting)} wait</span></div>
+  <p class="faint">${one.last_processed_at ? html`last turn <${Time} at=${one.last_processed_at} />, ` : "no turn yet, "}${number(one.total_processed)} taken in all${one.waiting > 0 && `, passed by in ${plural(one.rounds_without_processing, "round")}, priority ${one.current_priority}`}</p></li>`;

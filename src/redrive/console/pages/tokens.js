@@ -12,7 +12,7 @@ const DAY = 86_400;
 
 export default function Tokens() {
   useTitle("Tokens");
-  const tokens = useResource("tokens");
+  const tokens = useResource("tokens", {}, { every: 15 });
   const [asks, setAsks] = useState(false);
   const [made, setMade] = useState(/** @type {any} */ (null));
   const create = async ({ name, role, sources, tenants, systems, days, unmask }) => {
