@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
@@ -75,6 +75,20 @@ async def test_a_past_is_compared_with_the_time_before(shop: Shop, client: Clien
     totals = (await viewer.get("/api/overview", params={"last": "24h"})).json()["totals"]
     assert totals["buried"] == {"now": 3, "before": 2}
     assert totals["retried"] == {"now": 0, "before": 9}
+
+
+@pytest.mark.parametrize("last", ["15m", "1h", "24h", "7d", "30d", "90d"])
+async def test_the_totals_of_the_overview_are_those_of_the_chart_below(shop: Shop, client: Client, last: str) -> None:
+    viewer = await client(Role.VIEWER)
+    at = (await viewer.get("/api/series", params={"last": last})).json()["at"]
+    died = [datetime.fromtimestamp(start, UTC) for start in (at[0] - 1, at[0], at[0] + 1, at[-1])]
+    await seed_past(shop.app.store, [make_letter(at=moment) for moment in died])
+    chart = (await viewer.get("/api/series", params={"last": last})).json()
+    [buried] = [line for line in chart["lines"] if line["name"] == "buried"]
+    totals = (await viewer.get("/api/overview", params={"last": last})).json()["totals"]
+    assert totals["buried"]["now"] == buried["total"]
+    if chart["at"] == at:  # no bucket has begun meanwhile
+        assert totals["buried"] == {"now": 3, "before": 1}
 
 
 async def test_a_backend_that_is_down_is_named_and_fails_nothing(

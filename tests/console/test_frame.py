@@ -171,6 +171,16 @@ async def test_what_was_typed_into_a_dialog_is_lost_only_at_the_second_escape(
     await expect(page.locator("dialog")).to_have_count(0)
 
 
+async def test_nobody_is_led_away_from_a_dialog_with_what_was_typed_into_it(page: Page, server: Server) -> None:
+    await page.goto(at(server, f"/letters/{letter_id('orders', 'm1')}"))
+    await page.get_by_role("button", name="Edit…").click()
+    await page.locator("dialog textarea").fill("two hours of work")
+    await page.keyboard.press("Control+k")
+    await page.keyboard.press("Escape")
+    await expect(page.locator("dialog")).to_have_count(1)
+    await expect(page.locator("dialog textarea")).to_have_value("two hours of work")
+
+
 async def test_colours_are_chosen_and_kept(page: Page) -> None:
     await page.get_by_role("button", name="Colours").click()
     await page.get_by_role("button", name="Colours: light").click()

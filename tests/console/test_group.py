@@ -10,6 +10,9 @@ from redrive.admin.server import Server
 from redrive.forensics.query import Query
 from redrive.service import Service
 from redrive.stores.base import Group
+from redrive.systems.pipeline import PipeStream
+from redrive.testing.builders import make_letter, make_message
+from tests.actors import acting
 from tests.admin.conftest import Shop
 from tests.console.conftest import HOSTILE, SOON, at, token_of
 
@@ -124,3 +127,21 @@ async def test_the_link_of_an_alert_opens_it_and_a_viewer_cannot_act(
     await expect(page.locator("#notes")).to_contain_text("None yet.", timeout=SOON)
     await expect(page.locator("#notes textarea")).to_have_count(0)
     await page.close()
+
+
+async def test_it_stands_as_the_list_says(opened: Page, server: Server, shop: Shop, group: Group) -> None:
+    state = opened.locator("#summary .pill")
+    await expect(state).to_have_text("new")
+    await Service(shop.app).fix(group.id, "2.0", actor=acting("ann"))
+    await expect(state).to_have_text("fixed")
+    await opened.goto(at(server, "/groups"))
+    await expect(opened.locator(f"[data-row='{group.id}'] .pill")).to_have_text("fixed")
+
+
+async def test_a_typical_letter_is_shown_in_its_schema(page: Page, server: Server, shop: Shop) -> None:
+    body = PipeStream(stream_id="s-1").SerializeToString()
+    letter = make_letter(make_message(source="docs.ocr", body=body), transport="pipeline")
+    await shop.app.store.letters.record([letter])
+    await page.goto(at(server, f"/groups/{letter.group}"))
+    await expect(page.locator("#typical")).to_contain_text("redrive.pipeline.PipeStream")
+    await expect(page.locator("#typical .tree")).to_contain_text('"stream_id": "s-1"')

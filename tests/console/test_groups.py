@@ -8,6 +8,7 @@ import pytest
 from playwright.async_api import Page, expect
 
 from redrive.admin.server import Server
+from redrive.forensics.query import Query
 from redrive.service import Service
 from redrive.testing.builders import make_failure, make_letter, make_message
 from tests.actors import acting
@@ -66,3 +67,27 @@ async def test_a_group_says_how_it_stands_and_whom_it_hit(many: None, page: Page
     await page.goto(at(server, "/groups?sort=last_seen"))
     await expect(page.locator("#groups tbody")).to_contain_text(HOSTILE)  # the tenant, as text
     assert await page.locator("#groups img").count() == 0
+
+
+async def test_what_a_link_narrows_to_is_said_and_can_be_taken_away(many: None, page: Page, server: Server) -> None:
+    await page.goto(at(server, "/groups?sources=orders&categories=resource"))
+    await expect(page.locator("#groups .empty")).to_contain_text("No group matches")
+    await expect(page.locator("#groups")).not_to_contain_text("Nothing is dead")
+    await page.get_by_role("button", name="Remove the filter categories").click()
+    await expect(page.locator("#groups tbody tr")).to_have_count(2)
+    await expect(page.get_by_role("button", name="Remove the filter sources")).to_contain_text("orders")
+    await page.get_by_role("button", name="Remove the filter sources").click()
+    await expect(page.locator("#groups tbody tr")).to_have_count(50)
+
+
+async def test_where_every_group_is_muted_nobody_is_told_that_nothing_is_dead(
+    page: Page, server: Server, shop: Shop
+) -> None:
+    service = Service(shop.app)
+    for group in await service.groups(Query()):
+        await service.mute(group.id, timedelta(hours=1), actor=acting("ann"), why="we know")
+    for path in ("/groups", "/"):
+        await page.goto(at(server, path))
+        await expect(page.locator("#groups .empty")).to_contain_text("Every group with open letters is muted")
+    await page.locator("#groups .empty a").click()
+    await expect(page.locator("#groups tbody tr")).to_have_count(2)

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import re
 from datetime import timedelta
 
 import pytest
-from playwright.async_api import Page, expect
+from playwright.async_api import Browser, Page, expect
 
+from redrive.access.actors import Role
 from redrive.admin.server import Server
 from redrive.model import State, letter_id
 from redrive.testing.builders import make_letter, make_message
 from tests.admin.conftest import Shop
-from tests.console.conftest import HOSTILE, SOON, at
+from tests.console.conftest import HOSTILE, SOON, at, page_of
 from tests.console.test_accessible import wrong
 
 pytestmark = pytest.mark.servers
@@ -176,3 +178,47 @@ async def test_an_edit_shows_its_diff_is_kept_and_undone(opened: Page, server: S
     letter = await shop.app.store.letters.get(id)
     assert letter is not None
     assert HOSTILE.replace('"', '\\"').encode() in letter.message.body
+
+
+@pytest.mark.parametrize(("last", "found"), [("2h", 1), ("1h30m", 1), ("4h", 2), ("2d", 3), ("1w", 3)])
+async def test_a_time_that_is_not_in_the_menu_narrows_as_it_says(
+    page: Page, server: Server, shop: Shop, last: str, found: int
+) -> None:
+    now = shop.app.clock.now()
+    many = [make_letter(make_message(source="emails"), at=now - timedelta(hours=n)) for n in (1, 3, 30)]
+    await shop.app.store.letters.record(many)
+    await page.goto(at(server, f"/letters?sources=emails&last={last}"))
+    await expect(page.locator(ROWS)).to_have_count(found)
+    await expect(page.locator("[aria-label=Time] option:checked")).to_have_text(f"last {last}")
+
+
+@pytest.mark.parametrize("path", ["/letters?last=soon", "/letters?last=1", "/replays/new?last=soon"])
+async def test_a_time_that_is_none_is_refused_and_does_not_widen_what_is_acted_on(
+    browser: Browser, server: Server, shop: Shop, path: str
+) -> None:
+    page = await page_of(browser, server, shop, Role.OPERATOR, path)
+    await expect(page.locator("main [role=alert]").first).to_contain_text(re.compile("since: .*RFC3339"))
+    await expect(page.get_by_role("button", name="Try again")).to_have_count(0)
+    await expect(page.locator(ROWS)).to_have_count(0)
+    await page.close()
+
+
+async def test_back_leads_to_the_row_that_a_letter_was_opened_from(page: Page, server: Server, shop: Shop) -> None:
+    now = shop.app.clock.now()
+    many = [make_letter(make_message(source="emails"), at=now - timedelta(seconds=n)) for n in range(50)]
+    await shop.app.store.letters.record(many)
+    await page.goto(at(server, "/letters?sources=emails"))
+    row = page.locator(f"[data-row='{many[40].id}']")
+    for leave in ("Enter", "a click"):
+        for back in ("Back", "Back to the list"):
+            await row.focus()
+            await row.scroll_into_view_if_needed()
+            before = await page.evaluate("scrollY")
+            await (row.press("Enter") if leave == "Enter" else row.locator("a.title").click())
+            await expect(page.locator("#about")).to_be_visible()
+            await (page.go_back() if back == "Back" else page.get_by_text(back).click())
+            await expect(row).to_be_focused()
+            assert before > 0
+            await expect(row).to_be_in_viewport()
+    await page.keyboard.press("j")
+    await expect(page.locator(f"[data-row='{many[41].id}']")).to_be_focused()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from datetime import timedelta
 from urllib.parse import quote
 
@@ -83,3 +84,39 @@ async def test_an_export_says_that_there_are_more_only_where_there_are(page: Pag
             await page.get_by_role("button", name="Export").click()
         await expect(page.locator(".toast span").last).to_have_text(said)
         await shop.app.store.letters.record([make_letter(make_message(source="emails"), died, at=now)])
+
+
+async def test_a_stack_of_a_megabyte_and_a_name_of_thousands_make_no_endless_page(
+    page: Page, server: Server, shop: Shop
+) -> None:
+    now, said, name = shop.app.clock.now(), "m" * 1_000_000, "s" * 2000
+    stack = f'Traceback (most recent call last):\n  File "a.py", line 1, in f\n    {said}\nx.Long: {said}'
+    message = make_message(
+        source=name, tenant=name, key=name.encode(), correlation_id=name, body=json.dumps({name: said}).encode()
+    )
+    letter = make_letter(message, make_failure(message=said, stack=stack, at=now), at=now)
+    await shop.app.store.letters.record([letter])
+    for path in (f"/letters/{letter.id}", f"/groups/{letter.group}", "/groups", "/letters", "/"):
+        await page.goto(at(server, path))
+        await expect(page.locator("main time").first).to_be_visible()
+        await expect(page.locator("main .skeleton")).to_have_count(0)
+        assert await page.evaluate("document.documentElement.scrollHeight") < 4000, path
+    await page.goto(at(server, f"/letters/{letter.id}"))
+    raised = page.locator("#attempts .raised").last
+    await raised.get_by_role("button", name="Show all").click()
+    assert len(await raised.inner_text()) > 10_000
+
+
+async def test_of_many_attempts_those_that_are_opened_are_made(page: Page, server: Server, shop: Shop) -> None:
+    now = shop.app.clock.now()
+    stack = "Traceback (most recent call last):\n" + '  File "/app/shop.py", line 1, in f\n    x()\n' * 50
+    died = [make_failure(attempt=n, message=f"try {n}", stack=f"{stack}E: {n}", at=now) for n in range(1, 201)]
+    letter = make_letter(make_message(id="many"), *died, at=now)
+    await shop.app.store.letters.record([letter])
+    await page.goto(at(server, f"/letters/{letter.id}"))
+    attempts = page.locator("#attempts details.fold")
+    await expect(attempts.last).to_contain_text("try 200")
+    assert await page.evaluate("document.querySelectorAll('*').length") < 5000
+    await attempts.first.locator("summary").first.click()
+    await expect(attempts.first).to_contain_text("try 1")
+    await expect(attempts.first.locator(".frame-of").first).to_be_visible()

@@ -77,6 +77,17 @@ async def test_five_megabytes_are_unmasked_for_a_reason_and_the_page_stays_small
     assert {line["reason"] for line in lines} == {"a ticket"}
 
 
+async def test_the_edit_of_five_megabytes_begins_with_a_patch(page: Page, server: Server, large: str) -> None:
+    await page.goto(at(server, f"/letters/{large}"))
+    await page.get_by_role("button", name="Unmask…").click()
+    await page.fill("dialog input[name=reason]", "a ticket")
+    await page.locator("dialog").get_by_role("button", name="Unmask").click()
+    await expect(page.locator("#body")).to_contain_text("Unmasked")
+    await page.get_by_role("button", name="Edit…").click()
+    await expect(page.get_by_role("button", name="JSON Patch")).to_have_attribute("aria-pressed", "true")
+    await expect(page.locator("dialog .caution")).to_contain_text("keeps a browser busy")
+
+
 async def test_what_is_shown_cut_is_not_taken_for_the_whole_body(
     page: Page, server: Server, shop: Shop, large: str
 ) -> None:

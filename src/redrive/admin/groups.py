@@ -85,9 +85,9 @@ async def list_muted(service: NamedDependency[Service]) -> list[Mark]:
 
 
 @get("/groups/{id:str}", role=Role.VIEWER)
-async def show_group(service: NamedDependency[Service], id: FromPath[str]) -> GroupView:
-    """One group, by its id or the beginning of it."""
-    return await service.group(id)
+async def show_group(service: NamedDependency[Service], id: FromPath[str]) -> TrendView:
+    """One group, by its id or the beginning of it, with its trend and standing; without a sparkline."""
+    return await service.trend(id)
 
 
 @post("/groups/{id:str}/fix", role=Role.OPERATOR, status_code=200)

@@ -50,7 +50,8 @@ export function listen() {
   document.addEventListener("keydown", (event) => {
     if ((event.ctrlKey || event.metaKey) && event.key.toLowerCase() === "k") {
       event.preventDefault();
-      overlay.value = overlay.value === "palette" ? null : "palette";
+      if (overlay.value === "palette") overlay.value = null;
+      else if (!document.querySelector("dialog[open]")) overlay.value = "palette"; // what is typed into another is not left behind
       return;
     }
     if (event.ctrlKey || event.metaKey || event.altKey || event.defaultPrevented) return;

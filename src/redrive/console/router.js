@@ -36,11 +36,46 @@ export const query = computed(() => new URLSearchParams(current.value.search));
 /** Goes to a page: `go("/letters?states=pending")`. */
 export function go(/** @type {string} */ to, { replace = false } = {}) {
   const target = href(to);
-  if (target === location.pathname + location.search) return;
-  history[replace ? "replaceState" : "pushState"](null, "", target);
+  const from = location.pathname + location.search;
+  if (target === from) return;
+  if (!replace) leave();
+  history[replace ? "replaceState" : "pushState"](replace ? history.state : { from }, "", target);
   const before = current.value.path;
   current.value = read();
   if (current.value.path !== before) scrollTo(0, 0);
+}
+
+/* ---- Back leads to the place on the page that somebody left, and to the row that they were at ---- */
+
+const SOON = 1000; // milliseconds in which the rows of a page that is come back to are there, once it has its answer
+const PATIENCE = 10 * SOON;
+
+/** Keeps with this entry of the history where somebody is on the page. */
+function leave() {
+  const row = document.activeElement?.closest("[data-row]");
+  history.replaceState({ ...history.state, top: scrollY, row: row instanceof HTMLElement ? row.dataset.row : undefined }, "");
+}
+
+let returning = /** @type {AbortController | null} */ (null);
+
+/** Goes to that place once the page is there, unless somebody does something first. */
+function comeBack(/** @type {{top?: number, row?: string} | null} */ place) {
+  returning?.abort();
+  if (!place?.top && !place?.row) return;
+  const { signal } = (returning = new AbortController());
+  const began = performance.now();
+  for (const name of ["wheel", "keydown", "pointerdown", "popstate"]) addEventListener(name, () => returning?.abort(), { signal, capture: true });
+  const look = () => {
+    const waited = performance.now() - began;
+    if (signal.aborted || waited > PATIENCE) return;
+    const isShort = document.documentElement.scrollHeight < (place.top ?? 0) + innerHeight && waited < SOON;
+    if (document.querySelector("main .skeleton") || isShort) return void requestAnimationFrame(look);
+    scrollTo(0, place.top ?? 0);
+    const row = place.row && document.querySelector(`main [data-row="${CSS.escape(place.row)}"]`);
+    if (row instanceof HTMLElement) row.focus({ preventScroll: true });
+    returning?.abort();
+  };
+  requestAnimationFrame(() => requestAnimationFrame(look)); // what is there now is the page that was left
 }
 
 /**
@@ -84,7 +119,10 @@ export function useTitle(/** @type {string} */ title) {
 
 /** Links within the console change the page without loading it; those that are to open elsewhere do. */
 export function listen() {
-  addEventListener("popstate", () => (current.value = read()));
+  addEventListener("popstate", ({ state }) => {
+    current.value = read();
+    comeBack(state);
+  });
   document.addEventListener("click", (event) => {
     const link = event.target instanceof Element ? event.target.closest("a[href]") : null;
     if (!(link instanceof HTMLAnchorElement) || link.target || link.hasAttribute("download") || event.defaultPrevented) return;
@@ -92,6 +130,7 @@ export function listen() {
     const { origin, pathname, search, hash } = new URL(link.href);
     if (origin !== location.origin || hash || !(pathname === "/" || pathname.startsWith(`${BASE}/`))) return;
     event.preventDefault();
+    if (link.classList.contains("back") && history.state?.from === pathname + search) return history.back();
     go((pathname === "/" ? "/" : pathname.slice(BASE.length)) + search);
   });
 }

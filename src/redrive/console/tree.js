@@ -1,5 +1,6 @@
 // What somebody else wrote, shown as it is: JSON as a tree, text, bytes. Never as markup, and nothing hides in it.
 
+import { Clamped } from "./clamped.js";
 import { number } from "./format.js";
 import { partsOf } from "./hidden.js";
 import { html, useMemo, useState } from "./lib.js";
@@ -50,6 +51,7 @@ function nodeOf(/** @type {string | null} */ key, /** @type {string} */ token) {
 const AT_ONCE = 100;
 const OPEN_TO = 3;
 const SMALL = 50;
+const LONGEST_LEAF = 2000;
 
 /** JSON to open and close; only what is open is made, so five megabytes of it do no harm. */
 export function JsonTree(/** @type {{text: string}} */ { text }) {
@@ -62,8 +64,8 @@ function Branch(/** @type {{node: Node, level: number}} */ { node, level }) {
   const children = node.children ?? [];
   const [open, setOpen] = useState(level === 0 || (level < OPEN_TO && children.length <= SMALL));
   const [most, setMost] = useState(AT_ONCE);
-  const key = node.key !== null && html`<span class="tree-key"><${Text} value=${node.key} /></span>: `;
-  if (!node.children) return html`<div class="tree-leaf">${key}<span data-kind=${node.kind}><${Text} value=${node.raw} /></span></div>`;
+  const key = node.key !== null && html`<span class="tree-key"><${Clamped} value=${node.key} most=${LONGEST_LEAF} /></span>: `;
+  if (!node.children) return html`<div class="tree-leaf">${key}<span data-kind=${node.kind}><${Clamped} value=${node.raw} most=${LONGEST_LEAF} /></span></div>`;
   const [left, right] = node.kind === "object" ? ["{", "}"] : ["[", "]"];
   if (!children.length) return html`<div class="tree-leaf">${key}${left}${right}</div>`;
   return html`<div class="tree-node">

@@ -57,11 +57,13 @@ export const Empty = (/** @type {{title: string, children?: Children}} */ { titl
 export const Advice = (/** @type {{text: string}} */ { text }) =>
   html`${(/^redrive [a-z]/.test(text) ? `\`${text}\`` : text).split("`").map((part, index) => (index % 2 ? html`<code>${part}</code>` : part))}`;
 
+const WRONG = /** @type {Record<number, string>} */ ({ 400: "Not understood", 403: "Not allowed", 404: "Not found", 422: "Not understood" });
+
 /** What went wrong, and what to do about it. */
 export const Trouble = (/** @type {{error: Problem, again?: () => void}} */ { error, again }) => html`<div class="trouble" role="alert">
-  <p><strong>${error.status === 404 ? "Not found" : error.status === 403 ? "Not allowed" : "Not available now"}</strong>: <${Advice} text=${error.message} /></p>
+  <p><strong>${WRONG[error.status] ?? "Not available now"}</strong>: <${Advice} text=${error.message} /></p>
   ${error.hint && html`<p class="faint"><${Advice} text=${error.hint} /></p>`}
-  ${again && error.status !== 403 && html`<button type="button" class="button" onClick=${again}>Try again</button>`}
+  ${again && ![400, 403, 422].includes(error.status) && html`<button type="button" class="button" onClick=${again}>Try again</button>`}
 </div>`;
 
 /**

@@ -16,7 +16,6 @@ from redrive.flow.replay_document import Replay, ReplayState
 from redrive.forensics.marks import GroupState
 from redrive.forensics.query import Query, shown_query
 from redrive.forensics.series import (
-    DAY,
     HOUR,
     MINUTE,
     SHOWN,
@@ -28,7 +27,6 @@ from redrive.forensics.series import (
     SeriesQuery,
     Trend,
     Window,
-    floored,
     lines,
     starts,
     step_for,
@@ -47,7 +45,7 @@ SPARK, MOST_SPARK = 24, 200
 _MOST_LINES, _MOST_POINTS, _TOP = 12, 3000, 8
 _RUNNING = (ReplayState.RUNNING, ReplayState.PAUSED)
 _PATIENCE = 4.0  # seconds: less than whoever asks for everything at once waits
-_HALF_A_DAY, _DAY = timedelta(hours=12), timedelta(days=1)
+_DAY = timedelta(days=1)
 
 
 class SeriesView(Struct, frozen=True, kw_only=True):
@@ -144,7 +142,7 @@ class OfSeries(OfGroups):
 
     async def series(self, asked: Asked) -> SeriesView:
         """Counts over time. By source or category they are of what was buried, unless it is said."""
-        since, until, step = self._span(asked)
+        since, until, step = self._span(asked, self.app.clock.now())
         points = (until - since) // step
         if points > _MOST_POINTS:
             raise UsageError(f"that is {points:,} points, and {_MOST_POINTS:,} are the most: take a longer step")
@@ -196,6 +194,11 @@ class OfSeries(OfGroups):
             self._trend(group, trends[group.id], day, None if spark is None else shown[group.id]) for group in groups
         ]
 
+    async def trend(self, id: str) -> TrendView:
+        """The group of that id, or of the only id that begins so, and how it goes on; without a sparkline."""
+        group, day = await self.group(id), trend_window(self.app.clock.now())
+        return self._trend(group, (await self._counted((group.id,), day))[group.id], day, None)
+
     async def _counted(self, ids: tuple[str, ...], window: Window) -> dict[str, list[int]]:
         """The counts of each group in that window."""
         asked = SeriesQuery(step=window.step, since=window.start, until=window.end, by=By.GROUP, groups=ids)
@@ -246,14 +249,15 @@ class OfSeries(OfGroups):
         )
 
     async def _totals(self, last: timedelta, now: datetime) -> dict[str, Change]:
-        """How many of each outcome in this time, and in as long a time before."""
-        step = MINUTE if last <= _HALF_A_DAY else HOUR if last <= timedelta(days=14) else DAY
-        until = floored(int(now.timestamp()), step) + step
-        width = floored(int(last.total_seconds()), step) or step
-        points = await self.app.store.series.read(SeriesQuery(step=step, since=until - 2 * width, until=until))
+        """How many of each outcome in this time, and in as long a time before. They are the sums of what `series` gives
+        for it: a chart and the numbers above it tell the same."""
+        since, until, step = self._span(Asked(last=last), now)
+        at = starts(since, until, step)
+        before = at[0] - step * len(at)
+        points = await self.app.store.series.read(SeriesQuery(step=step, since=before, until=until))
         sums: dict[str, list[int]] = {outcome.value: [0, 0] for outcome in Counted}
         for point in points:
-            sums[point.name][point.at < until - width] += point.number
+            sums[point.name][point.at < at[0]] += point.number
         return {name: Change(*numbers) for name, numbers in sums.items()}
 
     async def _oldest(self) -> Oldest | None:
@@ -301,9 +305,8 @@ class OfSeries(OfGroups):
         answers = await ask_each(backends, patience=_PATIENCE, masked=self.redactor.text)
         return dict.fromkeys(backends, "ok") | {silent.backend: silent.why for silent in answers.unanswered}
 
-    def _span(self, asked: Asked) -> tuple[int, int, int]:
+    def _span(self, asked: Asked, now: datetime) -> tuple[int, int, int]:
         """From when to when, in steps of how many seconds."""
-        now = self.app.clock.now()
         if asked.last is not None and (asked.since is not None or asked.until is not None):
             raise UsageError("give `last`, or `since` and `until`: both say from when")
         until = asked.until or now

@@ -22,7 +22,7 @@ export default function Group({ id }) {
   useTitle(found ? found.error_type : "Group");
   if (!found) return html`<${Head} title="Group" back=${[href("/groups"), "Groups"]} />${group.error ? html`<${Gone} error=${group.error} again=${group.reload} />` : html`<${Skeleton} rows=${6} />`}`;
   return html`
-    <${Head} back=${[href("/groups"), "Groups"]} title=${html`<${Clamped} value=${found.error_type} most=${200} />`} about=${html`<${Chip}>${found.category}<//> in ${found.sources.join(", ")}`}>
+    <${Head} back=${[href("/groups"), "Groups"]} title=${html`<${Clamped} value=${found.error_type} most=${200} />`} about=${html`<${Chip}>${found.category}<//> in <${Clamped} value=${found.sources.join(", ")} most=${200} />`}>
       <${Acts} group=${found} />
     <//>
     ${group.error && html`<${Trouble} error=${group.error} again=${group.reload} />`}
@@ -62,7 +62,7 @@ function Summary({ group }) {
     <${Stat} name="Letters" value=${short(group.count)} to=${href(`/letters?groups=${part(group.id)}`)} about=${html`<${Shares} parts=${states} />${states.map(({ name, count }) => `${short(count)} ${name}`).join(", ")}`} />
     <${Stat} name="First seen" value=${html`<${Time} at=${group.first_at} />`} about=${[exact(group.first_at), group.first_version && `in ${group.first_version}`].filter(Boolean).join(", ")} />
     <${Stat} name="Last seen" value=${html`<${Time} at=${group.last_at} />`} about=${[exact(group.last_at), group.last_version && `in ${group.last_version}`].filter(Boolean).join(", ")} />
-    <${Stat} name="State" value=${html`<${Pill} state=${group.state} />`} about=${group.assignee ? `assigned to ${group.assignee}` : "nobody has taken it"} />
+    <${Stat} name="State" value=${html`<${Pill} state=${group.standing} />`} about=${group.assignee ? `assigned to ${group.assignee}` : "nobody has taken it"} />
   </section>`;
 }
 
@@ -93,7 +93,8 @@ function Typical({ group }) {
     empty=${() => !id && html`<${Empty} title="It has no letter that can be shown" />`}>
     ${(found) => html`<p class="headline"><strong><${Brief} value=${found.error_type} /></strong> <${Clamped} value=${found.error_message} /></p>
       ${found.failures?.at(-1)?.stack && html`<${Stack} text=${found.failures.at(-1).stack} frames=${found.failures.at(-1).frames} where=${found.failures.at(-1).where} />`}
-      <h3>Body</h3><div class="body"><${JsonTree} text=${found.body} /></div>`}<//>`;
+      <h3>Body</h3>${found.decoded && html`<p class="faint"><code>${found.decoded.schema}</code></p>`}
+      <div class="body">${found.body_size ? html`<${JsonTree} text=${found.decoded?.text ?? found.body} />` : html`<p class="faint">It is empty.</p>`}</div>`}<//>`;
 }
 
 function Letters({ group }) {
@@ -101,7 +102,7 @@ function Letters({ group }) {
   const columns = [
     { name: "letter", title: "Letter", kind: "grow", cell: (one) => html`<a class="code" href=${href(`/letters/${part(one.id)}`)}>${one.id}</a>` },
     { name: "state", title: "State", cell: (one) => html`<${Pill} state=${one.state} />` },
-    { name: "source", title: "Source", kind: "wrap", cell: (one) => one.source },
+    { name: "source", title: "Source", kind: "wrap", cell: (one) => html`<${Brief} value=${one.source} />` },
     { name: "attempts", title: "Attempts", number: true, label: "attempts", cell: (one) => number(one.attempts) },
     { name: "buried", title: "Buried", kind: "nowrap faint", label: "buried", cell: (one) => html`<${Time} at=${one.created_at} />` },
   ];
@@ -126,7 +127,7 @@ const Share = ({ name, share, tone }) => html`<div class="share"><span class="fa
 
 const Stands = ({ group }) => html`<${Panel} title="Where it stands">
   ${standing(group) || html`<p class="faint">Nobody has said anything of it.</p>`}
-  <${Facts} rows=${[["Group", html`<code>${group.id}</code> <${Copy} text=${group.id} what="the group's id" />`], ["Sources", group.sources.join(", ")], ["Tenants", group.tenants.length > 0 && html`${group.tenants.map((name) => html`<a class="chip" href=${href(`/letters?groups=${part(group.id)}&tenants=${encodeURIComponent(name)}`)}><${Text} value=${name} /></a> `)}${!group.is_all_tenants && "and more"}`], ["Waits for", group.waits_for?.join("; ")]]} /><//>`;
+  <${Facts} rows=${[["Group", html`<code>${group.id}</code> <${Copy} text=${group.id} what="the group's id" />`], ["Sources", html`<${Clamped} value=${group.sources.join(", ")} most=${200} />`], ["Tenants", group.tenants.length > 0 && html`${group.tenants.map((name) => html`<a class="chip" href=${href(`/letters?groups=${part(group.id)}&tenants=${encodeURIComponent(name)}`)}><${Brief} value=${name} /></a> `)}${!group.is_all_tenants && "and more"}`], ["Waits for", group.waits_for?.join("; ")]]} /><//>`;
 
 function Notes({ group }) {
   const notes = useResource(`groups/${part(group.id)}/notes`, {}, { on: ["groups"] });

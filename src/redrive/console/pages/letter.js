@@ -2,7 +2,7 @@
 
 import { part, post } from "../api.js";
 import { useKeys } from "../keys.js";
-import { Clamped } from "../clamped.js";
+import { Brief, Clamped } from "../clamped.js";
 import { html, useMemo, useState } from "../lib.js";
 import { useResource } from "../resource.js";
 import { go, href, sourceAt, useTitle } from "../router.js";
@@ -108,7 +108,7 @@ function Body({ letter, unmasked, hide }) {
 function Headers({ letter, unmasked }) {
   const pairs = unmasked ? unmasked.headers.map(([name, value]) => [name, new TextDecoder().decode(bytesOf(value))]) : letter.headers;
   return html`<${Panel} id="headers" title="Headers" about=${number(pairs.length)}>
-    ${pairs.length ? html`<${Facts} rows=${pairs.map(([name, value]) => [html`<code><${Text} value=${name} /></code>`, html`<code><${Text} value=${value} /></code>`])} />` : html`<p class="faint">None.</p>`}<//>`;
+    ${pairs.length ? html`<${Facts} rows=${pairs.map(([name, value]) => [html`<code><${Text} value=${name} /></code>`, html`<code><${Clamped} value=${value} most=${2000} /></code>`])} />` : html`<p class="faint">None.</p>`}<//>`;
 }
 
 const link = (id, to) => id && html`<a class="code" href=${href(to)}>${id}</a>`;
@@ -117,14 +117,14 @@ const link = (id, to) => id && html`<a class="code" href=${href(to)}>${id}</a>`;
 const safe = (address) => (/^https?:\/\//.test(address) ? address : undefined);
 
 const About = ({ letter }) => html`<${Panel} id="about" title="About"><${Facts} rows=${[
-  ["Source", html`<a href=${href(sourceAt(letter.source))}>${letter.source}</a>${letter.transport !== "default" ? ` on ${letter.transport}` : ""}`],
-  ["Message", html`<code><${Text} value=${letter.message_id} /></code>`],
+  ["Source", html`<a href=${href(sourceAt(letter.source))}><${Brief} value=${letter.source} /></a>${letter.transport !== "default" ? ` on ${letter.transport}` : ""}`],
+  ["Message", html`<code><${Clamped} value=${letter.message_id} most=${200} /></code>`],
   ["Why it was buried", letter.reason],
   ["Group", link(letter.group, `/groups/${part(letter.group)}`)],
-  ["Code", letter.code && html`<${Text} value=${letter.code} />`],
-  ["Tenant", letter.tenant && html`<${Text} value=${letter.tenant} />`],
-  ["Key", letter.key && html`<code><${Text} value=${letter.key} /></code>`],
-  ["Correlation", letter.correlation_id && html`<code><${Text} value=${letter.correlation_id} /></code>`],
+  ["Code", letter.code && html`<${Clamped} value=${letter.code} most=${200} />`],
+  ["Tenant", letter.tenant && html`<${Clamped} value=${letter.tenant} most=${200} />`],
+  ["Key", letter.key && html`<code><${Clamped} value=${letter.key} most=${200} /></code>`],
+  ["Correlation", letter.correlation_id && html`<code><${Clamped} value=${letter.correlation_id} most=${200} /></code>`],
   ["Sent first", html`<${Time} at=${letter.enqueued_at} full />`],
   ["Buried", html`<${Time} at=${letter.created_at} full />`],
   ["Next retry", letter.state === "pending" && letter.next_retry_at && html`<${Time} at=${letter.next_retry_at} coming full />`],
@@ -163,7 +163,7 @@ export const Diff = ({ lines }) => html`<pre class="plain diff" tabindex="0">${l
 /** The letter for elsewhere: a request, a test, a debugger. No token is in any of them. */
 function Takeaway({ letter }) {
   const at = location.origin;
-  const name = letter.source.replace(/\W+/g, "_");
+  const name = letter.source.replace(/\W+/g, "_").slice(0, 60); // a name that every file system takes
   const lines = [
     ["curl", `curl -H "Authorization: Bearer $REDRIVE_TOKEN" ${at}/api/letters/${letter.id}`],
     ["pytest", `redrive debug ${letter.id} --server ${at} --handler MODULE:FUNCTION --pytest tests/test_${name}.py`],

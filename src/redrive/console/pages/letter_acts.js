@@ -3,10 +3,11 @@
 import { inWords, part, post } from "../api.js";
 import { html, useState } from "../lib.js";
 import { changed } from "../state.js";
-import { Button, Dialog, Field, FormDialog, toast } from "../ui.js";
+import { Button, Dialog, Field, FormDialog, bytes, toast } from "../ui.js";
 import { bytesOf } from "../tree.js";
 import { Diff } from "./letter.js";
 
+const LONG = 300_000; // characters that a browser edits at once
 const KINDS = /** @type {[string, string][]} */ ([["body", "The whole body"], ["patch", "JSON Patch"]]);
 
 /** The body as text, if that is all of it as it is; null where something is masked, cut, or no text. */
@@ -26,7 +27,7 @@ function wholeOf(letter, unmasked) {
 export function EditDialog({ letter, unmasked, close }) {
   const [version] = useState(letter.version);
   const [whole] = useState(() => wholeOf(letter, unmasked));
-  const [kind, setKind] = useState(whole === null ? "patch" : "body");
+  const [kind, setKind] = useState(whole === null || whole.length > LONG ? "patch" : "body");
   const [text, setText] = useState(whole ?? "");
   const [patch, setPatch] = useState('[\n  {"op": "replace", "path": "/field", "value": 1}\n]');
   const [reason, setReason] = useState("");
@@ -52,6 +53,7 @@ export function EditDialog({ letter, unmasked, close }) {
   return html`<${Dialog} wide title="Edit the message" close=${close}>
     ${letter.version !== version && html`<p class="caution" role="alert">Somebody else has edited it since you began: version ${letter.version} is there now. Close this, and look at it first; copy what you want to keep.</p>`}
     ${whole === null && html`<p class="caution">The body is not shown as it is: something of it is masked, cut, or no text. A JSON Patch changes the real body and leaves the rest as it is; a whole body takes the place of all of it.</p>`}
+    ${whole !== null && whole.length > LONG && html`<p class="caution">The body has ${bytes(letter.body_size)}: as a whole it keeps a browser busy for a while. A JSON Patch changes what it names and leaves the rest as it is.</p>`}
     <div class="tabs" role="group" aria-label="What is edited">${KINDS.map(([name, words]) => html`<button type="button" aria-pressed=${kind === name} onClick=${() => (setKind(name), setDiff(null))}>${words}</button>`)}</div>
     <${Field} label=${kind === "body" ? "Body" : "Patch (RFC 6902)"}><textarea class="code" rows="14" spellcheck=${false} autofocus value=${kind === "body" ? text : patch} onInput=${typed(kind === "body" ? setText : setPatch)} /><//>
     <${Field} label="Why" about="kept with the version"><input type="text" maxlength="1000" value=${reason} onInput=${typed(setReason)} /><//>

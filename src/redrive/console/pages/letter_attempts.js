@@ -1,7 +1,7 @@
 // The attempts of a letter on a timeline, each with its error and stack: your own frames first, those of libraries folded.
 
 import { Clamped } from "../clamped.js";
-import { html, useMemo } from "../lib.js";
+import { html, useMemo, useState } from "../lib.js";
 import { Chip, Panel, Time, plural, span } from "../ui.js";
 import { Plain, Text } from "../tree.js";
 
@@ -49,8 +49,8 @@ function runs(/** @type {(Shown | string)[]} */ parts, /** @type {boolean} */ fo
 }
 
 const frame = (/** @type {Shown | string} */ one) => (typeof one === "string"
-  ? html`<p class="raised"><${Text} value=${one} /></p>`
-  : html`<div class="frame-of" data-own=${one.own}><code><${Text} value=${one.head} /></code>${one.lines.length > 0 && html`<pre><${Text} value=${one.lines.map((line) => line.slice(4)).join("\n")} /></pre>`}</div>`);
+  ? html`<p class="raised"><${Clamped} value=${one} /></p>`
+  : html`<div class="frame-of" data-own=${one.own}><code><${Clamped} value=${one.head} /></code>${one.lines.length > 0 && html`<pre><${Clamped} value=${one.lines.map((line) => line.slice(4)).join("\n")} most=${2000} /></pre>`}</div>`);
 
 /** Every attempt in the order of time, with what passed between them. */
 export function Timeline({ letter }) {
@@ -60,14 +60,22 @@ export function Timeline({ letter }) {
       <li class="point" data-tone="blue"><span class="faint">Sent first <${Time} at=${letter.enqueued_at} full /></span></li>
       ${attempts.map((failure, index) => html`<li class="point" data-tone="red" key=${index}>
         <p class="gap faint">${gap(index ? attempts[index - 1].at : letter.enqueued_at, failure.at)}</p>
-        <details class="fold" open=${index === attempts.length - 1}>
-          <summary><strong>Attempt ${failure.attempt}</strong> <${Time} at=${failure.at} full />
-            <span class="faint"><${Text} value=${[failure.stage, failure.worker, failure.version && `version ${failure.version}`, failure.edition !== null && `edited ${failure.edition}`].filter(Boolean).join(" · ")} /></span></summary>
-          <p class="message-line"><strong><${Clamped} value=${failure.type} most=${200} /></strong> <${Clamped} value=${failure.message} /> <${Chip}>${failure.category}<//>${failure.code && html`<${Chip}><${Text} value=${failure.code} /><//>`}</p>
-          ${failure.stack && html`<${Stack} text=${failure.stack} frames=${failure.frames} where=${failure.where} />`}
-        </details></li>`)}
+        <${Attempt} failure=${failure} open=${index === attempts.length - 1} few=${attempts.length <= FEW} /></li>`)}
       <li class="point" data-state=${letter.state}><span class="faint">${letter.state} since <${Time} at=${letter.updated_at} full /></span></li>
     </ol><//>`;
+}
+
+const FEW = 20;
+
+/** One attempt to open and close. Of many only those that are opened are made: each may have a stack of a hundred frames. */
+function Attempt({ failure, open, few }) {
+  const [made, setMade] = useState(open || few);
+  return html`<details class="fold" open=${open} onToggle=${(event) => event.target.open && setMade(true)}>
+    <summary><strong>Attempt ${failure.attempt}</strong> <${Time} at=${failure.at} full />
+      <span class="faint"><${Text} value=${[failure.stage, failure.worker, failure.version && `version ${failure.version}`, failure.edition !== null && `edited ${failure.edition}`].filter(Boolean).join(" · ")} /></span></summary>
+    ${made && html`<p class="message-line"><strong><${Clamped} value=${failure.type} most=${200} /></strong> <${Clamped} value=${failure.message} /> <${Chip}>${failure.category}<//>${failure.code && html`<${Chip}><${Text} value=${failure.code} /><//>`}</p>
+      ${failure.stack && html`<${Stack} text=${failure.stack} frames=${failure.frames} where=${failure.where} />`}`}
+  </details>`;
 }
 
 function gap(/** @type {string} */ from, /** @type {string} */ to) {

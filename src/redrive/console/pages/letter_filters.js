@@ -6,7 +6,7 @@ import { serverNow } from "../state.js";
 export const STATES = ["pending", "retrying", "replaying", "exhausted", "sent", "resolved", "archived"];
 export const CATEGORIES = ["transient", "network", "resource", "permission", "validation", "permanent"];
 export const LASTS = /** @type {[string, string][]} */ ([["15m", "last 15 min"], ["1h", "last hour"], ["24h", "last 24 h"], ["7d", "last 7 days"], ["30d", "last 30 days"]]);
-const SECONDS = /** @type {Record<string, number>} */ ({ "15m": 900, "1h": 3600, "24h": 86_400, "7d": 604_800, "30d": 2_592_000 });
+const UNITS = /** @type {Record<string, number>} */ ({ s: 1, m: 60, h: 3600, d: 86_400, w: 604_800 });
 const LISTS = ["ids", "states", "sources", "categories", "groups", "tenants", "message_ids", "parents"];
 const WORDS = ["text", "error_type", "code", "since", "before", "last"];
 const LIST = "redrive-list";
@@ -24,11 +24,22 @@ export function asked(/** @type {URLSearchParams} */ address) {
   return filters;
 }
 
-/** The same as parameters of the API. `last` is a time from now on, to the minute, so that a refresh asks the same. */
+/** The seconds of `90m`, `1h30m`, `7d`; null of what is no time. */
+function secondsOf(/** @type {string} */ last) {
+  const parts = [...last.matchAll(/(\d{1,9})([smhdw])/g)];
+  if (!parts.length || parts.map(([part]) => part).join("") !== last) return null;
+  return parts.reduce((sum, [, count, unit]) => sum + Number(count) * /** @type {number} */ (UNITS[/** @type {string} */ (unit)]), 0);
+}
+
+/**
+ * The same as parameters of the API. `last` is a time from now on, to the minute, so that a refresh asks the same. One that
+ * is no time goes to the server all the same, which refuses it: left out it would widen what is shown, and what is acted on.
+ */
 export function paramsOf(/** @type {Filters} */ { last, ...filters }) {
-  const seconds = SECONDS[last];
-  const since = seconds ? new Date((Math.floor(serverNow() / 60_000) - seconds / 60) * 60_000).toISOString() : filters.since;
-  return { ...filters, since };
+  if (!last) return filters;
+  const seconds = secondsOf(last);
+  const since = new Date(seconds === null ? NaN : (Math.floor(serverNow() / 60_000) - Math.ceil(seconds / 60)) * 60_000);
+  return { ...filters, since: Number.isNaN(since.getTime()) ? `last ${last}` : since.toISOString() };
 }
 
 /** The same as a query in a body: only what narrows. */

@@ -71,18 +71,17 @@ function Filters({ filters }) {
   const [typed, setTyped] = useTyped("text", { wait: 350, also: FIRST });
   const sources = useResource("sources", {}, { on: ["sources"] });
   const set = (name) => (event) => setQuery({ [name]: event.target.value ? [event.target.value] : [], ...FIRST }, { replace: false });
-  const options = (names, chosen) => names.map((name) => html`<option value=${name} selected=${name === chosen}>${name}</option>`);
-  const known = sources.data?.sources ?? [];
-  const named = filters.sources[0] && !known.includes(filters.sources[0]) ? [filters.sources[0], ...known] : known;
+  const known = (names, chosen) => (chosen && !names.includes(chosen) ? [chosen, ...names] : names); // what a link asks for is shown, whatever it is
+  const options = (names, chosen) => known(names, chosen).map((name) => html`<option value=${name} selected=${name === chosen}>${name}</option>`);
   return html`<div class="filters" role="search">
     <input type="search" data-search placeholder="Error, id, key, body" aria-label="Search letters" value=${typed} autocomplete="off" spellcheck=${false} maxlength="500"
       onInput=${(event) => setTyped(event.target.value)} />
     <select aria-label="State" onChange=${set("states")}><option value="">any state</option>${options(STATES, filters.states.length === 1 && filters.states[0])}
       ${filters.states.length > 1 && html`<option selected value=${filters.states[0]}>${filters.states.join(", ")}</option>`}</select>
     <select aria-label="Category" onChange=${set("categories")}><option value="">any category</option>${options(CATEGORIES, filters.categories[0])}</select>
-    <select aria-label="Source" onChange=${set("sources")}><option value="">any source</option>${options(named, filters.sources[0])}</select>
+    <select aria-label="Source" onChange=${set("sources")}><option value="">any source</option>${options(sources.data?.sources ?? [], filters.sources[0])}</select>
     <select aria-label="Time" onChange=${(event) => setQuery({ last: event.target.value || null, ...FIRST }, { replace: false })}>
-      <option value="">any time</option>${LASTS.map(([name, words]) => html`<option value=${name} selected=${name === filters.last}>${words}</option>`)}</select>
+      <option value="">any time</option>${known(LASTS.map(([name]) => name), filters.last).map((name) => html`<option value=${name} selected=${name === filters.last}>${new Map(LASTS).get(name) ?? `last ${name}`}</option>`)}</select>
     ${["groups", "tenants", "error_type", "code", "since", "before", "ids", "message_ids", "parents"].filter((name) => filters[name]?.length).map((name) => html`<button type="button" class="chip" aria-label=${`Remove the filter ${name}`}
       onClick=${() => setQuery({ [name]: Array.isArray(filters[name]) ? [] : null, ...FIRST }, { replace: false })}>${NAMED[name] ?? name}: ${name === "since" || name === "before" ? exact(filters[name]) : said(filters[name])} ×</button>`)}
   </div>`;

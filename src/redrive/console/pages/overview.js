@@ -48,7 +48,7 @@ function Totals({ overview, last }) {
     ${stat("retried", "Retried")}
     ${stat("resolved", "Resolved", href("/letters?states=resolved"), "green")}
     <${Stat} name="Open letters" value=${waiting === null ? "–" : short(waiting)} to=${href("/letters?states=pending&states=retrying&states=replaying&states=exhausted")} about="not resolved, sent or archived" />
-    <${Stat} name="Oldest" to=${oldest ? href(`/letters/${oldest.id}`) : undefined} value=${oldest ? html`<${Time} at=${oldest.created_at} />` : "–"} about=${oldest ? `in ${oldest.source}, ${exact(oldest.created_at)}` : "nothing is open"} />
+    <${Stat} name="Oldest" to=${oldest ? href(`/letters/${oldest.id}`) : undefined} value=${oldest ? html`<${Time} at=${oldest.created_at} />` : "–"} about=${oldest ? html`in <${Brief} value=${oldest.source} />, ${exact(oldest.created_at)}` : "nothing is open"} />
     <${Stat} name="Retry success" value=${percent(success)} about=${success === null ? "nothing came back" : "of letters that came back"} />
   </section>`;
 }
@@ -83,7 +83,8 @@ const iso = (seconds) => new Date(1000 * seconds).toISOString();
 
 function TopGroups({ overview, last }) {
   return html`<${Panel} id="groups" title="Top groups" about="most letters first" flush from=${overview} aside=${html`<a href=${href("/groups")}>All groups</a>`}
-    empty=${({ groups }) => !groups.length && html`<${Empty} title="No open letters. Nothing is dead.">What fails for good from now on appears here by itself.<//>`}>
+    empty=${({ groups, waiting }) => !groups.length && (waiting ? html`<${Empty} title="Every group with open letters is muted"><a href=${href("/groups?every=yes")}>All groups, also those that are muted</a><//>`
+      : waiting === 0 && html`<${Empty} title="No open letters. Nothing is dead.">What fails for good from now on appears here by itself.<//>`)}>
     ${({ groups }) => html`<${Table} caption="Top groups" rows=${groups} columns=${columns(last)} open=${(group) => href(`/groups/${group.id}`)} />`}<//>`;
 }
 
