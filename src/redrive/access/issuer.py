@@ -16,7 +16,7 @@ import msgspec
 from msgspec import Struct
 
 from redrive.access.claims import LoginRefused, check_address
-from redrive.access.outgoing import client_for
+from redrive.access.proxies import client_for
 from redrive.clock import Clock
 from redrive.config.settings import Oidc
 from redrive.errors import ConfigError, MissingExtra, Unavailable

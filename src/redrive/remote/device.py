@@ -16,7 +16,7 @@ import httpx
 import msgspec
 from msgspec import Struct
 
-from redrive.access.outgoing import client_for
+from redrive.access.proxies import client_for
 from redrive.clock import Clock, SystemClock
 from redrive.errors import NotAllowed, Unavailable, UsageError
 from redrive.remote.address import checked

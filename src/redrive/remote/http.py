@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from redrive.access.outgoing import client_for
+from redrive.access.proxies import client_for
 from redrive.errors import ConfigError, MissingExtra, Unavailable, UsageError
 from redrive.remote.problems import NotLoggedIn, approval_in, error_of
 from redrive.untrusted import UNREADABLE
