@@ -14,7 +14,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 from urllib.parse import parse_qs
 
-from joserfc import jwt
+from joserfc import jws, jwt
 from joserfc.jwk import ECKey, RSAKey
 
 from redrive.config.settings import Oidc
@@ -88,6 +88,11 @@ class SmallIssuer:
             key or own,
             algorithms=[made["alg"]],
         )
+
+    def signed(self, claims: str) -> str:
+        """A token of claims that no library would write."""
+        id, own = next(iter(self.keys.items()))
+        return jws.serialize_compact({"alg": "RS256", "kid": id}, claims, own, algorithms=["RS256"])
 
     def unsigned(self, **claims: Any) -> str:
         """A token that nobody signed, and that says so."""

@@ -14,6 +14,7 @@ import httpx
 import pytest
 from joserfc.jwk import ECKey, RSAKey
 from litestar import Litestar
+from msgspec.structs import replace
 
 from redrive.access.actors import Role
 from redrive.access.issuer import Issuer
@@ -110,7 +111,12 @@ TAMPERED: dict[str, tuple[Callable[[SmallIssuer], str], str]] = {
     "no JSON": (lambda i: "a.b.c", "no token"),
     "nothing": (lambda i: "..", "no token"),
     "not ASCII": (lambda i: "ä.ö.ü".encode().decode("latin-1"), "no token"),
-    "huge": (lambda i: "a" * 20_000 + ".b.c", "no token"),
+    "huge": (lambda i: "a" * 20_000 + ".b.c", "too long"),
+    "ten thousand roles": (lambda i: i.token(roles=[f"role-{n}" for n in range(10_000)]), "fewer roles or groups"),
+    "a sub that cannot be shown": (lambda i: i.token(sub="7\n8", preferred_username=None), "cannot be shown"),
+    "such a sub, for somebody else": (lambda i: i.token(sub="7\n8", aud="shop"), "cannot be shown"),
+    "half a character as sub": (lambda i: i.signed(json.dumps(i.claims(sub="\ud800"))), "cannot be shown"),
+    "claims deeper than anybody reads": (lambda i: i.signed('{"a":' + "[" * 5000 + "]" * 5000 + "}"), "signature"),
 }
 
 
@@ -296,6 +302,38 @@ async def test_an_elliptic_key_is_a_key(issuer: SmallIssuer, asks: Asks) -> None
     key = ECKey.generate_key("P-256", {"kid": "e", "use": "sig"})
     issuer.keys["e"] = key
     assert (await asks(issuer.token({"alg": "ES256", "kid": "e"}, key)).get("/api/me")).status_code == 200
+
+
+@pytest.mark.parametrize("first", ["RSA", "EC", "an RSA key before it"])
+async def test_keys_of_several_kinds_may_share_an_id(first: str, issuer: SmallIssuer, asks: Asks) -> None:
+    ec, old = ECKey.generate_key("P-256", {"kid": "first"}), RSAKey.generate_key(2048, {"kid": "first"})
+    rsa = issuer.keys["first"]
+    listed = {"RSA": [rsa, ec], "EC": [ec, rsa], "an RSA key before it": [old, rsa, ec]}[first]
+    issuer.answers["/jwks"] = lambda: (200, {"keys": [key.as_dict(private=False) for key in listed]})
+    for token in (issuer.token(), issuer.token({"alg": "ES256"}, key=ec)):
+        assert (await asks(token).get("/api/me")).status_code == 200
+    assert (await asks(issuer.token(key=RSAKey.generate_key(2048))).get("/api/me")).status_code == 401
+
+
+@pytest.mark.parametrize("proxy", ["http://127.0.0.1:9", "ftp://proxy.example"])
+async def test_an_identity_provider_of_this_machine_is_asked_through_no_proxy(
+    proxy: str, issuer: SmallIssuer, asks: Asks, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("ALL_PROXY", proxy)
+    assert (await asks(issuer.token()).get("/api/me")).status_code == 200
+
+
+async def test_a_proxy_that_cannot_be_used_makes_people_wait(
+    shop: Shop, issuer: SmallIssuer, clock: Later, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("ALL_PROXY", "ftp://proxy.example")
+    token, known = issuer.token(), (await Tokens(shop.app.store.documents, clock).create("ci", Role.VIEWER))[1]
+    async with api_of(shop, replace(issuer.settings(), issuer="https://id.example"), clock) as api:
+        async with asking(api, token) as http:
+            answer = await http.get("/api/me")
+            assert (answer.status_code, "unset HTTPS_PROXY" in answer.json()["error"]) == (503, True)
+        async with asking(api, known) as http:
+            assert (await http.get("/api/me")).status_code == 200
 
 
 async def test_a_key_for_encryption_signs_nobody_in(issuer: SmallIssuer, asks: Asks) -> None:

@@ -63,6 +63,16 @@ async def test_two_secrets_of_a_token_open_for_as_long_as_they_overlap(shop: Sho
     assert [await tokens.check(text) is not None for text in (second, third)] == [False, True]
 
 
+async def test_an_expired_token_gets_no_other_secret(shop: Shop) -> None:
+    """It would open nothing, and whoever asked for it would hear so from the server only."""
+    clock = ManualClock()
+    tokens = Tokens(shop.app.store.documents, clock)
+    made, _ = await tokens.create("ci", Role.VIEWER, expires_at=clock.now() + timedelta(hours=1))
+    await clock.advance(timedelta(hours=1).total_seconds())
+    with pytest.raises(UsageError, match="is expired: make another one"):
+        await tokens.rotate(made.id)
+
+
 async def test_revoking_what_is_not_there_says_so(tokens: Tokens) -> None:
     with pytest.raises(UnknownToken, match="redrive token list"):
         await tokens.revoke("abc")

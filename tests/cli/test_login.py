@@ -19,8 +19,10 @@ import pytest
 from redrive.access.actors import Role
 from redrive.clock import SystemClock
 from redrive.errors import NotAllowed, UsageError
+from redrive.remote.connecting import connected
 from redrive.remote.credentials import Login, Place, keep, kept, logins_file
-from redrive.remote.device import DeviceCode, Issuer
+from redrive.remote.device import DeviceCode, Issuer, renewed
+from redrive.remote.service import RemoteService
 from tests.cli.served import Served
 from tests.cli.test_remote import server as server  # the fixture
 from tests.cli.world import Shell
@@ -224,6 +226,32 @@ def test_an_expired_token_is_renewed_and_the_new_one_kept(shell: Shell, server: 
     assert (found[0].token != "rdr_old", found[0].refresh_token) == (True, "r1")
     shell("stats", "--server", server.url)
     assert len(issuer.asked) == 1
+
+
+def test_a_command_outlives_more_than_one_access_token(shell: Shell, server: Served, issuer: Scripted) -> None:
+    first, second = server.token(Role.VIEWER), server.token(Role.VIEWER)
+    issuer.answers = [(200, {"access_token": first, "refresh_token": "r2"}), (200, {"access_token": second})]
+    keep(server.url, Login(token="rdr_old", refresh_token="r1", issuer=issuer.url, client_id="redrive-cli"))
+
+    async def look_on() -> list[int | None]:
+        async with connected(server.url, None) as http:
+            before = (await RemoteService(http).stats()).total
+            await asyncio.to_thread(server.do, server.tokens.revoke(first.split("_")[1]))
+            return [before, (await RemoteService(http).stats()).total]
+
+    assert asyncio.run(look_on()) == [6, 6]
+    assert [form["refresh_token"] for form in issuer.asked] == ["r1", "r2"]
+
+
+def test_two_commands_at_once_redeem_a_refresh_token_once(shell: Shell, server: Served, issuer: Scripted) -> None:
+    issuer.answers = [(200, {"access_token": "new", "refresh_token": "r2"}), _no("invalid_grant")]
+    keep(server.url, Login(token="rdr_old", refresh_token="r1", issuer=issuer.url, client_id="redrive-cli"))
+
+    async def both() -> list[Login | None]:
+        return await asyncio.gather(*(renewed(server.url, None, used="rdr_old") for _ in range(2)))
+
+    assert [login and login.token for login in asyncio.run(both())] == ["new", "new"]
+    assert [form["refresh_token"] for form in issuer.asked] == ["r1"]
 
 
 def test_a_refresh_token_that_is_over_means_login(shell: Shell, server: Served, issuer: Scripted) -> None:

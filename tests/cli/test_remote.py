@@ -8,8 +8,10 @@ import signal
 import stat
 import subprocess
 import sys
+import threading
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
 
@@ -71,6 +73,9 @@ def test_an_option_the_environment_and_a_file_name_the_server(shell: Shell, serv
         ("http://redrive.example.org", "is not encrypted"),
         ("https://me:rdr_secret@127.0.0.1", "nothing else in it"),
         ("http://127.0.0.1:99999", "write its address"),
+        ("https://re drive", "write its address"),
+        ("https://redrive\x01.example", "write its address"),
+        ("https://xn--ä..example", "is no address"),
     ],
 )
 def test_an_address_that_would_show_the_token_is_refused(shell: Shell, address: str, said: str) -> None:
@@ -93,6 +98,63 @@ def test_what_works_beside_a_store_says_so(shell: Shell, words: tuple[str, ...])
 def test_pruning_the_trail_is_done_beside_the_store(shell: Shell) -> None:
     done = shell("audit", "prune", "--older-than", "1d", "--server", "http://127.0.0.1:9", code=2)
     assert "audit prune takes no --server" in done.stderr
+
+
+class Between(ThreadingHTTPServer):
+    """What stands between us and a server: writes down what it was asked for, and says that nobody answers."""
+
+    def __init__(self) -> None:
+        super().__init__(("127.0.0.1", 0), _Nobody)
+        self.url = f"http://127.0.0.1:{self.server_address[1]}"
+        self.asked: list[str] = []
+
+
+class _Nobody(BaseHTTPRequestHandler):
+    server: Between
+
+    def do_GET(self) -> None:
+        self.server.asked.append(self.path)
+        self.send_response(502)
+        self.send_header("Content-Length", "6")
+        self.end_headers()
+        self.wfile.write(b"<html>")
+
+    def log_message(self, *words: object) -> None:
+        """Nobody reads it."""
+
+
+@pytest.fixture
+def between() -> Iterator[Between]:
+    made = Between()
+    thread = threading.Thread(target=made.serve_forever)
+    thread.start()
+    yield made
+    made.shutdown()
+    thread.join()
+    made.server_close()
+
+
+@pytest.mark.parametrize("name", ["http_proxy", "HTTP_PROXY", "ALL_PROXY"])
+def test_no_proxy_is_handed_a_token_that_is_not_encrypted(
+    shell: Shell, server: Served, between: Between, name: str
+) -> None:
+    _as(server, Role.VIEWER)
+    os.environ[name] = between.url
+    assert shell.json("stats", "--server", server.url)["total"] == 6
+    assert between.asked == []
+
+
+@pytest.mark.parametrize("proxy", ["ftp://proxy.example", "http://[::", "socks5://127.0.0.1:9"])
+def test_a_proxy_that_cannot_be_used_is_said(shell: Shell, server: Served, proxy: str) -> None:
+    _as(server, Role.VIEWER)
+    os.environ["ALL_PROXY"] = proxy
+    assert "unset HTTPS_PROXY" in shell("stats", "--server", "https://redrive.example", code=2).stderr
+    assert shell.json("stats", "--server", server.url)["total"] == 6  # which no proxy is asked for
+
+
+def test_a_proxy_whose_server_is_away_is_exit_code_3(shell: Shell, between: Between) -> None:
+    os.environ["REDRIVE_TOKEN"] = "rdr_x"
+    assert "is unavailable" in shell("stats", "--server", between.url, code=3).stderr
 
 
 # -- what is refused ---------------------------------------------------------------------------------------------

@@ -105,6 +105,8 @@ def unknown_person(oidc: Oidc, claims: Mapping[str, Any]) -> Actor:
     subject = claims.get("sub")
     if not isinstance(subject, str) or not subject.strip() or len(subject) > _LONGEST_SUBJECT:
         raise LoginRefused("the token names nobody: it has no claim `sub`")
+    if not subject.isprintable():  # it would stand in the trail, and could not be read there
+        raise LoginRefused("the token names nobody: its claim `sub` has characters that cannot be shown")
     names = (claims.get(name) for name in (oidc.name_claim, "email", "name", "sub"))
     name = next(name for name in names if isinstance(name, str) and name.strip() and name.isprintable())
     return Actor(id=f"{oidc.issuer}#{subject}", name=name[:_LONGEST], role=Role.VIEWER, via=Via.PERSON)

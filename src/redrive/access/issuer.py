@@ -16,6 +16,7 @@ import msgspec
 from msgspec import Struct
 
 from redrive.access.claims import LoginRefused, check_address
+from redrive.access.proxies import client_for
 from redrive.clock import Clock
 from redrive.config.settings import Oidc
 from redrive.errors import ConfigError, MissingExtra, Unavailable
@@ -35,6 +36,7 @@ _STALE = 3600.0  # for so long keys are good while nobody answers
 _PATIENCE = 5.0
 _LARGEST = 1 << 20
 _LEAST_RSA = 2048
+_MOST_OF_AN_ID = 4  # keys: with each of them a signature is compared
 
 
 class Addresses(Struct, frozen=True):
@@ -55,7 +57,7 @@ class IssuerAway(Unavailable):
 
 class _Known(Struct, frozen=True):
     addresses: Addresses
-    keys: dict[str | None, PublicKey]  # a key that has no id is under None
+    keys: dict[str | None, tuple[PublicKey, ...]]  # keys that have no id are under None
     at: float
 
 
@@ -76,8 +78,11 @@ class Issuer:
         """Where it answers what."""
         return (await self._current()).addresses
 
-    async def key(self, id: str | None) -> PublicKey:
-        """The key of that id; LoginRefused if it has none, even after a look for new ones."""
+    async def keys(self, id: str | None) -> tuple[PublicKey, ...]:
+        """The keys of that id: mostly one, but RFC 7517 lets keys of several kinds share theirs.
+
+        LoginRefused if it has none, even after a look for new ones.
+        """
         known = await self._current()
         if id not in known.keys and not (id is None and len(known.keys) == 1):
             known = await self._after(known)
@@ -174,12 +179,19 @@ class Issuer:
             if (url := getattr(found, name)) is not None:
                 check_address(name, url.partition("?")[0])
 
+    def _opened(self) -> httpx.AsyncClient:
+        if self._client is None:
+            try:
+                self._client = client_for(self._oidc.issuer or "", timeout=_PATIENCE, follow_redirects=False)
+            except ConfigError as error:
+                raise IssuerAway(self._name, str(error)) from None
+        return self._client
+
     async def _asked(self, method: str, url: str, **given: Any) -> tuple[int, Any]:
         """The status, and the JSON that was answered, if it was any."""
-        if self._client is None:
-            self._client = httpx.AsyncClient(timeout=_PATIENCE, follow_redirects=False)
+        client = self._opened()
         try:
-            async with asyncio.timeout(_PATIENCE * 2), self._client.stream(method, url, **given) as answer:
+            async with asyncio.timeout(_PATIENCE * 2), client.stream(method, url, **given) as answer:
                 body = b""
                 async for part in answer.aiter_bytes():
                     body += part
@@ -193,15 +205,16 @@ class Issuer:
             return answer.status_code, None
 
 
-def _keys(answer: Any) -> dict[str | None, PublicKey]:
+def _keys(answer: Any) -> dict[str | None, tuple[PublicKey, ...]]:
     """The public keys that signatures are checked with; what cannot be read, or is not for that, is left out."""
     listed = answer.get("keys") if isinstance(answer, dict) else None
-    found: dict[str | None, PublicKey] = {}
+    found: dict[str | None, tuple[PublicKey, ...]] = {}
     for raw in listed if isinstance(listed, list) else ():
         key = _public_key(raw)
         if key is not None:
-            id = raw.get("kid")
-            found.setdefault(id if isinstance(id, str) else None, key)
+            named = raw.get("kid")
+            id = named if isinstance(named, str) else None
+            found[id] = (*found.get(id, ()), key)[:_MOST_OF_AN_ID]
     return found
 
 

@@ -13,10 +13,11 @@ from typing import Any
 
 from redrive.access.actors import Actor
 from redrive.access.claims import LoginRefused, check_oidc, person_of, unknown_person
-from redrive.access.issuer import Issuer
+from redrive.access.issuer import Issuer, PublicKey
 from redrive.clock import Clock
 from redrive.config.settings import Oidc
 from redrive.errors import MissingExtra
+from redrive.untrusted import UNREADABLE
 
 try:
     from joserfc import jws, jwt
@@ -71,11 +72,10 @@ class People:
         if str(header.get("typ") or "").lower() not in _KINDS:
             raise LoginRefused("the token is of another kind: show an access token")
         id = header.get("kid")
-        key = await self.issuer.key(id if isinstance(id, str) else None)
-        try:
-            claims = jwt.decode(text, key, algorithms=[algorithm]).claims
-        except (JoseError, ValueError, TypeError):
-            raise LoginRefused("the signature of the token is not right") from None
+        keys = await self.issuer.keys(id if isinstance(id, str) else None)
+        claims = next((claims for key in keys if (claims := _signed(text, key, algorithm)) is not None), None)
+        if claims is None:
+            raise LoginRefused("the signature of the token is not right")
         self._check(claims, audience)
         return claims
 
@@ -107,10 +107,20 @@ class People:
         return is_new
 
 
+def _signed(text: str, key: PublicKey, algorithm: str) -> dict[str, Any] | None:
+    """What is signed with that key; None if nothing is."""
+    try:
+        return jwt.decode(text, key, algorithms=[algorithm]).claims
+    except (JoseError, TypeError, *UNREADABLE):
+        return None
+
+
 def _header(text: str) -> Mapping[str, Any]:
-    if len(text) > _LONGEST or not text.isascii():
+    if len(text) > _LONGEST:
+        raise LoginRefused(f"the token is too long: at most {_LONGEST} characters; let it name fewer roles or groups")
+    if not text.isascii():
         raise LoginRefused("this is no token")
     try:
         return jws.extract_compact(text.encode()).headers()
-    except (JoseError, ValueError, TypeError):
+    except (JoseError, TypeError, *UNREADABLE):
         raise LoginRefused("this is no token") from None

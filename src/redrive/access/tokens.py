@@ -122,8 +122,8 @@ class Tokens:
         text = _text(id)
         while document := await self._documents.get(KIND, id):
             old, until = _stored(document.body), self._clock.now() + overlap
-            if old.revoked:
-                raise UsageError(f"token {id} is revoked: make another one")
+            if old.revoked or (old.expires_at is not None and old.expires_at <= self._clock.now()):
+                raise UsageError(f"token {id} is {'revoked' if old.revoked else 'expired'}: make another one")
             new = replace(old, digest=_digest(text), old_digest=old.digest, rotated_until=until)
             if await self._documents.put(KIND, id, _body(new), expect=document.version):
                 return _shown(new), text

@@ -13,19 +13,19 @@ from msgspec import Meta, Struct
 from redrive.access.actors import EVERYTHING, Actor, Role, Scope
 from redrive.access.tokens import Token, Tokens
 from redrive.service import Service
-from redrive.service.tokens import KeptTokens
+from redrive.service.tokens import LONGEST, LONGEST_NAME, YEAR, KeptTokens
 from redrive.service.tokens import NewToken as Wanted
 
-_YEAR = 366 * 86_400
+_YEAR = YEAR.total_seconds()
 
 
 class NewToken(Struct, frozen=True, forbid_unknown_fields=True):
     """Who will use it, what it may do, of what, and for how long."""
 
-    name: Annotated[str, Meta(min_length=1, max_length=200)]
+    name: Annotated[str, Meta(min_length=1, max_length=LONGEST_NAME)]
     role: Role
     scope: Scope = EVERYTHING
-    expires_in_seconds: Annotated[float, Meta(gt=0, le=10 * _YEAR)] | None = None
+    expires_in_seconds: Annotated[float, Meta(gt=0, le=LONGEST.total_seconds())] | None = None
     not_before: Annotated[datetime, Meta(tz=True)] | None = None
     begins_in_seconds: Annotated[float, Meta(ge=0, le=_YEAR)] | None = None  # the same as a span
     unmask: bool = False  # it may see secrets, one letter at a time and with a reason; only who may can give it

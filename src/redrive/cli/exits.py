@@ -17,6 +17,7 @@ NOTHING = 1  # nothing matched, or only a part of it could be done
 WRONG = 2  # wrong usage or configuration
 UNAVAILABLE = 3  # a backend does not answer
 INTERRUPTED = 130
+_UNREADABLE_BYTES = {chr(byte) for byte in range(0xDC80, 0xDD00)}  # as Python has bytes of arguments that are no UTF-8
 UNREAD = 141  # who read our output went away, as SIGPIPE would have told us
 
 
@@ -39,6 +40,8 @@ def saying_how_far(said: Callable[[], str]) -> Iterator[None]:
 
 def stopped_by(error: Exception, *, debug: bool) -> Exception:
     """The error to end the command with: one line for what we foresaw, the error itself for a bug."""
+    if isinstance(error, UnicodeEncodeError) and error.object[error.start : error.end] in _UNREADABLE_BYTES:
+        return Stopped(f"what was typed is no text: {ascii(error.object)[:100]} has bytes that are no UTF-8")
     code = _code(error)
     if code is None:
         return error

@@ -13,7 +13,10 @@ _HINT = "write its address, such as https://redrive.example.org"
 def checked(server: str) -> str:
     """The address without a slash at its end. UsageError for what is none, or would show the token to others."""
     try:
-        parts = urlsplit(server.strip())
+        server = server.strip()
+        if not server.isprintable() or " " in server:
+            raise ValueError("it has characters that no address has")
+        parts = urlsplit(server)
         host, _ = parts.hostname, parts.port
     except ValueError as error:
         raise UsageError(f"--server {server!r}: {error}; {_HINT}") from None

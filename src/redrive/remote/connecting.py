@@ -16,8 +16,8 @@ async def connected(server: str, ca_file: Path | None) -> AsyncIterator[Http]:
     """Ask that server as whoever is logged in. Raises NotLoggedIn, which says how to be."""
     login = login_for(server)
 
-    async def fresh() -> str | None:
-        again = await renewed(server, ca_file, used=login.token)
+    async def fresh(used: str) -> str | None:
+        again = await renewed(server, ca_file, used=used)
         return None if again is None else again.token
 
     http = Http(server, login.token, ca_file=ca_file, fresh=fresh if login.refresh_token else None)

@@ -6,14 +6,16 @@ is installed and has one; without it a file that nobody but its owner can read.
 
 from __future__ import annotations
 
+import asyncio
 import fcntl
+import hashlib
 import os
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import AsyncIterator, Iterator
+from contextlib import ExitStack, asynccontextmanager, contextmanager, suppress
 from datetime import datetime
 from enum import StrEnum
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import msgspec
 from msgspec import Struct
@@ -25,6 +27,7 @@ from redrive.untrusted import UNREADABLE
 
 TOKEN, TOKEN_FILE = "REDRIVE_TOKEN", "REDRIVE_TOKEN_FILE"
 _SERVICE = "redrive"
+_LOOK_EVERY = 0.05  # seconds between two looks whether another process has renewed a login
 
 
 class Place(StrEnum):
@@ -185,6 +188,27 @@ def _change(server: str, login: Login | None) -> bool:
             out.write(msgspec.json.encode(found))
         part.replace(file)
         return there
+
+
+@asynccontextmanager
+async def renewing(server: str) -> AsyncIterator[None]:
+    """One process of this machine at a time: where refresh tokens are good once, two that redeem one end the login."""
+    file = logins_file().parent / f"{hashlib.sha256(server.encode()).hexdigest()[:16]}.renewing"
+    with ExitStack() as stack:
+        with suppress(OSError):  # a keyring works where nothing can be written
+            file.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+            lock = stack.enter_context(open_private(file, "ab"))
+            while not _taken(lock):  # noqa: ASYNC110 - another process has it, which tells nobody
+                await asyncio.sleep(_LOOK_EVERY)
+        yield
+
+
+def _taken(lock: IO[bytes]) -> bool:
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
 
 
 @contextmanager

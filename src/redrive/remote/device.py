@@ -16,10 +16,11 @@ import httpx
 import msgspec
 from msgspec import Struct
 
+from redrive.access.proxies import client_for
 from redrive.clock import Clock, SystemClock
 from redrive.errors import NotAllowed, Unavailable, UsageError
 from redrive.remote.address import checked
-from redrive.remote.credentials import Login, Place, keep, kept
+from redrive.remote.credentials import Login, Place, keep, kept, renewing
 from redrive.remote.http import Http, translated, trusted
 from redrive.untrusted import UNREADABLE
 
@@ -90,8 +91,9 @@ async def login(
 ) -> Login:
     """Log in on another device: `show` tells somebody what to type where."""
     clock, door = clock or SystemClock(), await door_of(server, ca_file)
-    async with httpx.AsyncClient(verify=trusted(ca_file)) as client, translated(door.issuer or server):
-        issuer = Issuer(client, door.issuer or "", door.client_id or "")
+    named = door.issuer or ""
+    async with client_for(named, verify=trusted(ca_file)) as client, translated(named):
+        issuer = Issuer(client, named, door.client_id or "")
         code = await issuer.begin(door.scopes)
         show(code)
         return issuer.login(await issuer.granted(code, clock), clock)
@@ -102,20 +104,22 @@ async def renewed(server: str, ca_file: Path | None, used: str = "", clock: Cloc
 
     used   the token that was refused: if another process has renewed it meanwhile, that is the one
     """
-    found, clock = kept(server), clock or SystemClock()
-    if found is None or not found[0].refresh_token:
-        return None
-    old, place = found
-    if used and old.token != used:
-        return old
-    async with httpx.AsyncClient(verify=trusted(ca_file)) as client, translated(old.issuer):
-        issuer = Issuer(client, old.issuer, old.client_id)
-        answer = await issuer.ask({"grant_type": "refresh_token", "refresh_token": old.refresh_token})
-    if isinstance(answer, Denied):
-        return None
-    new = issuer.login(answer, clock, refresh=old.refresh_token)
-    keep(server, new, in_file=place is Place.FILE)
-    return new
+    clock = clock or SystemClock()
+    async with renewing(server):
+        found = kept(server)
+        if found is None or not found[0].refresh_token:
+            return None
+        old, place = found
+        if used and old.token != used:
+            return old
+        async with client_for(old.issuer, verify=trusted(ca_file)) as client, translated(old.issuer):
+            issuer = Issuer(client, old.issuer, old.client_id)
+            answer = await issuer.ask({"grant_type": "refresh_token", "refresh_token": old.refresh_token})
+        if isinstance(answer, Denied):
+            return None
+        new = issuer.login(answer, clock, refresh=old.refresh_token)
+        keep(server, new, in_file=place is Place.FILE)
+        return new
 
 
 class Issuer:

@@ -11,6 +11,7 @@ from typing import Any, TypeVar
 
 import msgspec
 
+from redrive.access.proxies import client_for
 from redrive.errors import ConfigError, MissingExtra, Unavailable, UsageError
 from redrive.remote.problems import NotLoggedIn, approval_in, error_of
 from redrive.untrusted import UNREADABLE
@@ -27,8 +28,8 @@ _WRONG_CERTIFICATE = (
     "the certificate of {server} is not to be trusted: {why}.\nIf a certificate authority of your own signed it, name "
     "its certificate with --ca-file FILE (REDRIVE_CA_FILE). Nothing was sent."
 )
-Fresh = Callable[[], Awaitable[str | None]]
-"""Gets another token where the one that was sent has expired; None if there is no other."""
+Fresh = Callable[[str], Awaitable[str | None]]
+"""Gets another token for the one that was sent, which has expired; None if there is no other."""
 
 
 class Http:
@@ -37,12 +38,13 @@ class Http:
     def __init__(self, server: str, token: str, *, ca_file: Path | None = None, fresh: Fresh | None = None) -> None:
         self.server = server
         self._fresh = fresh
-        self._client = httpx.AsyncClient(
-            base_url=server,
+        self._token = token
+        self._client = client_for(
+            server,
+            base_url=_url_of(server),
             headers={"Authorization": f"Bearer {token}", "Accept": "application/json"} if token else {},
             timeout=httpx.Timeout(_READ, connect=_CONNECT),
             verify=trusted(ca_file),
-            trust_env=True,
         )
 
     async def aclose(self) -> None:
@@ -112,9 +114,10 @@ class Http:
         return await self._client.request(method, path, **more)
 
     async def _renewed(self) -> bool:
-        token = None if self._fresh is None else await self._fresh()
+        token = None if self._fresh is None else await self._fresh(self._token)
         if token is None:
             return False
+        self._token = token
         self._client.headers["Authorization"] = f"Bearer {token}"
         return True
 
@@ -142,7 +145,11 @@ async def translated(server: str) -> AsyncIterator[None]:
         raise Unavailable(server, "it does not answer in time") from error
     except httpx.RemoteProtocolError as error:
         raise Unavailable(server, f"its answer broke off ({error})") from error
-    except (httpx.HTTPError, httpx.InvalidURL) as error:
+    except httpx.InvalidURL as error:  # of what is asked: the address itself was looked at before
+        raise UsageError(
+            f"that is more than {server} is asked at once: name less, or a shorter text ({error})"
+        ) from error
+    except httpx.HTTPError as error:
         raise Unavailable(server, str(error) or type(error).__name__) from error
 
 
@@ -155,6 +162,13 @@ def trusted(ca_file: Path | None) -> ssl.SSLContext:
         except (OSError, ssl.SSLError) as error:
             raise ConfigError(f"--ca-file {ca_file}: {getattr(error, 'strerror', None) or error}") from error
     return context
+
+
+def _url_of(server: str) -> httpx.URL:
+    try:
+        return httpx.URL(server)
+    except httpx.InvalidURL as error:
+        raise UsageError(f"--server {server!r} is no address: {error}") from None
 
 
 def _wait_of(answer: httpx.Response) -> float | None:

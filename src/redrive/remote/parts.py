@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from base64 import b64encode
-from collections.abc import AsyncIterator, Collection
+from collections.abc import AsyncIterator, Callable, Collection
 from datetime import timedelta
 from typing import TYPE_CHECKING
 from urllib.parse import quote
@@ -12,9 +12,9 @@ from msgspec import Struct
 
 from redrive.access.actors import Actor
 from redrive.access.approvals import Approval
-from redrive.access.tokens import Token
+from redrive.access.tokens import Token, UnknownToken
 from redrive.alerts.incidents import Incident, IncidentState
-from redrive.errors import UsageError
+from redrive.errors import RedriveError, UnknownIncident, UnknownLetter, UsageError
 from redrive.flow.fits import Fits
 from redrive.flow.replay import Progress, selectable
 from redrive.forensics.query import Query
@@ -25,7 +25,7 @@ from redrive.repair.spool import Spool
 from redrive.service.changes import Change, Edited, Preview
 from redrive.service.home import nothing
 from redrive.service.repairs import Findings, Repair, Undone, findings_of
-from redrive.service.tokens import NewToken
+from redrive.service.tokens import NewToken, check_overlap, check_wanted
 
 if TYPE_CHECKING:
     from redrive.remote.service import RemoteService
@@ -83,7 +83,7 @@ class RemoteIncidents:
         return found
 
     async def get(self, id: str) -> Incident:
-        found: Incident = await self._http.get(Incident, f"/api/incidents/{at(id)}")
+        found: Incident = await self._http.get(Incident, f"/api/incidents/{at(id, UnknownIncident)}")
         return found
 
 
@@ -94,15 +94,17 @@ class RemoteChanges:
         self._http = http
 
     async def make(self, id: str, change: Change, *, actor: Actor) -> Edited:
-        done: Edited = await self._http.post(Edited, f"/api/letters/{at(id)}/edit", _wanted(change))
+        done: Edited = await self._http.post(Edited, f"/api/letters/{at(id, UnknownLetter)}/edit", _wanted(change))
         return done
 
     async def preview(self, id: str, change: Change, *, actor: Actor) -> Preview:
-        shown: Preview = await self._http.post(Preview, f"/api/letters/{at(id)}/preview", _wanted(change))
+        shown: Preview = await self._http.post(
+            Preview, f"/api/letters/{at(id, UnknownLetter)}/preview", _wanted(change)
+        )
         return shown
 
     async def undo(self, id: str, *, actor: Actor, to: int | None = None, expect: int | None = None) -> Edited:
-        path = f"/api/letters/{at(id)}"
+        path = f"/api/letters/{at(id, UnknownLetter)}"
         version = expect if expect is not None else (await self._http.get(_Version, path)).version
         done: Edited = await self._http.post(Edited, f"{path}/undo", {"version": version, "to": to})
         return done
@@ -223,6 +225,7 @@ class RemoteTokens:
         return found
 
     async def create(self, wanted: NewToken, *, actor: Actor) -> tuple[Token, str]:
+        check_wanted(wanted)
         body = {
             "name": wanted.name,
             "role": wanted.role,
@@ -235,19 +238,26 @@ class RemoteTokens:
         return made.token, made.text
 
     async def rotate(self, id: str, *, overlap: timedelta, actor: Actor) -> tuple[Token, str]:
+        check_overlap(overlap)
         body = {"overlap_seconds": overlap.total_seconds()}
-        made: MadeToken = await self._http.post(MadeToken, f"/api/tokens/{at(id)}/rotate", body)
+        made: MadeToken = await self._http.post(MadeToken, f"/api/tokens/{at(id, UnknownToken)}/rotate", body)
         return made.token, made.text
 
     async def revoke(self, id: str, *, actor: Actor) -> Token:
-        revoked: Token = await self._http.delete(Token, f"/api/tokens/{at(id)}")
+        revoked: Token = await self._http.delete(Token, f"/api/tokens/{at(id, UnknownToken)}")
         return revoked
 
 
-def at(id: str) -> str:
-    """An id as a part of a path, whatever somebody typed."""
-    if id in ("", ".", ".."):  # which a client would take for a way through the path
-        raise UsageError(f"{id!r} is no id")
+def _no_id(id: str) -> UsageError:
+    return UsageError(f"{id!r} is no id")
+
+
+def at(id: str, unknown: Callable[[str], RedriveError] = _no_id) -> str:
+    """An id as a part of a path, whatever somebody typed; `unknown` is raised for what is none, as a store does."""
+    if not id:
+        raise _no_id(id)
+    if id in (".", "..") or "/" in id:  # which would be a way through the path
+        raise unknown(id)
     return quote(id, safe="")
 
 

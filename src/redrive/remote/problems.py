@@ -21,6 +21,7 @@ _KNOWN: dict[str, type[RedriveError]] = {
     "PatchRefused": PatchRefused,
     "UnknownToken": UnknownToken,
 }
+_OF_A_PROXY = (502, 503, 504)  # which tells whoever asks that the server behind it does not answer
 
 
 class NotLoggedIn(UsageError):
@@ -46,6 +47,8 @@ def error_of(status: int, body: bytes, server: str) -> RedriveError:
     try:
         said = read_json(body, Said)
     except UNREADABLE:
+        if status in _OF_A_PROXY:
+            return Unavailable(server, f"what stands before it answers {status}")
         return UsageError(f"{server} answers {status}, and not as a Redrive server does: is it the address of one?")
     hint = f"\n{said.hint}" if said.hint else ""
     if status == 401:

@@ -16,6 +16,7 @@ from redrive.alerts.incidents import Incident
 from redrive.answers import Unanswered
 from redrive.clock import Clock, SystemClock
 from redrive.config.durations import spoken
+from redrive.errors import UnknownGroup, UnknownIncident, UnknownLetter, UnknownReplay
 from redrive.flow.guard import Guard
 from redrive.flow.pauses import SourcePause
 from redrive.flow.replay import Progress, Replay, ReplayState
@@ -41,7 +42,7 @@ from redrive.service.letters import Summaries
 from redrive.service.planning import Plan
 from redrive.service.replaying import ReplayReport
 from redrive.service.series import SPARK, Asked, SeriesView, TrendView
-from redrive.service.sources import PauseReport, Sources
+from redrive.service.sources import PauseReport, Sources, check_span
 from redrive.stores.base import Cursor, Entry, EntryStatus, GroupOrder
 from redrive.transports.base import QueueState
 
@@ -107,16 +108,16 @@ class RemoteService:
         return found
 
     async def letter(self, id: LetterId) -> Detail:
-        found: Detail = await self._http.get(Detail, f"/api/letters/{at(id)}")
+        found: Detail = await self._http.get(Detail, f"/api/letters/{at(id, UnknownLetter)}")
         return found
 
     async def message(self, id: LetterId, *, actor: Actor, reason: str) -> CarriedMessage:
-        path = f"/api/letters/{at(id)}/message"
+        path = f"/api/letters/{at(id, UnknownLetter)}/message"
         found: CarriedMessage = await self._http.get(CarriedMessage, path, {"reason": reason})
         return found
 
     async def unmask(self, id: LetterId, *, actor: Actor, reason: str) -> CarriedMessage:
-        path = f"/api/letters/{at(id)}/unmask"
+        path = f"/api/letters/{at(id, UnknownLetter)}/unmask"
         found: CarriedMessage = await self._http.post(CarriedMessage, path, {"reason": reason})
         return found
 
@@ -181,11 +182,11 @@ class RemoteService:
         return found
 
     async def group_notes(self, id: str) -> list[GroupNote]:
-        found: list[GroupNote] = await self._http.get(list[GroupNote], f"/api/groups/{at(id)}/notes")
+        found: list[GroupNote] = await self._http.get(list[GroupNote], f"/api/groups/{at(id, UnknownGroup)}/notes")
         return found
 
     async def differs(self, id: str) -> Differences:
-        found: Differences = await self._http.get(Differences, f"/api/groups/{at(id)}/differs")
+        found: Differences = await self._http.get(Differences, f"/api/groups/{at(id, UnknownGroup)}/differs")
         return found
 
     async def sources(self) -> Sources:
@@ -227,7 +228,7 @@ class RemoteService:
         return (await self.replay_report(id)).replay
 
     async def replay_report(self, id: str) -> ReplayReport:
-        found: ReplayReport = await self._http.get(ReplayReport, f"/api/replays/{at(id)}")
+        found: ReplayReport = await self._http.get(ReplayReport, f"/api/replays/{at(id, UnknownReplay)}")
         return found
 
     async def replay_entries(
@@ -240,7 +241,7 @@ class RemoteService:
         limit: int = 50,
     ) -> tuple[Sequence[Entry], Cursor | None]:
         wanted = {"status": status, "text": text or None, "after": after, "limit": limit}
-        page: _Entries = await self._http.get(_Entries, f"/api/replays/{at(id)}/entries", wanted)
+        page: _Entries = await self._http.get(_Entries, f"/api/replays/{at(id, UnknownReplay)}/entries", wanted)
         return page.entries, page.after
 
     async def doctor(self) -> Diagnosis:
@@ -386,28 +387,28 @@ class RemoteService:
 
     async def fix(self, id: str, version: str, *, actor: Actor, auto: bool = False, why: str = "") -> FixReport:
         body = {"version": version, "auto": auto, "why": why}
-        done: FixReport = await self._http.post(FixReport, f"/api/groups/{at(id)}/fix", body)
+        done: FixReport = await self._http.post(FixReport, f"/api/groups/{at(id, UnknownGroup)}/fix", body)
         return done
 
     async def unfix(self, id: str, *, actor: Actor) -> GroupView:
-        done: GroupView = await self._http.post(GroupView, f"/api/groups/{at(id)}/unfix")
+        done: GroupView = await self._http.post(GroupView, f"/api/groups/{at(id, UnknownGroup)}/unfix")
         return done
 
     async def mute(self, id: str, span: timedelta, *, actor: Actor, why: str) -> GroupView:
         body = {"seconds": span.total_seconds(), "why": why}
-        done: GroupView = await self._http.post(GroupView, f"/api/groups/{at(id)}/mute", body)
+        done: GroupView = await self._http.post(GroupView, f"/api/groups/{at(id, UnknownGroup)}/mute", body)
         return done
 
     async def unmute(self, id: str, *, actor: Actor) -> GroupView | None:
-        done: _Unmuted = await self._http.post(_Unmuted, f"/api/groups/{at(id)}/unmute")
+        done: _Unmuted = await self._http.post(_Unmuted, f"/api/groups/{at(id, UnknownGroup)}/unmute")
         return done.group
 
     async def assign(self, id: str, to: str | None, *, actor: Actor) -> GroupView:
-        done: GroupView = await self._http.post(GroupView, f"/api/groups/{at(id)}/assign", {"to": to})
+        done: GroupView = await self._http.post(GroupView, f"/api/groups/{at(id, UnknownGroup)}/assign", {"to": to})
         return done
 
     async def note_group(self, id: str, text: str, *, actor: Actor) -> list[GroupNote]:
-        path = f"/api/groups/{at(id)}/notes"
+        path = f"/api/groups/{at(id, UnknownGroup)}/notes"
         notes: list[GroupNote] = await self._http.post(list[GroupNote], path, {"text": text})
         return notes
 
@@ -421,6 +422,7 @@ class RemoteService:
         transport: str | None = None,
         force: bool = False,
     ) -> PauseReport:
+        check_span(span)
         seconds = None if span is None else span.total_seconds()
         body = {"source": source, "why": why, "seconds": seconds, "transport": transport, "force": force}
         done: PauseReport = await self._http.post(PauseReport, "/api/pauses", body)
@@ -448,11 +450,11 @@ class RemoteService:
         return number
 
     async def _of_replay(self, id: str, how: str, body: object = None) -> ReplayReport:
-        report: ReplayReport = await self._http.post(ReplayReport, f"/api/replays/{at(id)}/{how}", body)
+        report: ReplayReport = await self._http.post(ReplayReport, f"/api/replays/{at(id, UnknownReplay)}/{how}", body)
         return report
 
     async def _of_incident(self, id: str, how: str, body: object = None) -> Incident:
-        incident: Incident = await self._http.post(Incident, f"/api/incidents/{at(id)}/{how}", body)
+        incident: Incident = await self._http.post(Incident, f"/api/incidents/{at(id, UnknownIncident)}/{how}", body)
         return incident
 
     def _tell(self, silent: Iterable[Unanswered]) -> None:

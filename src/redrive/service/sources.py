@@ -40,6 +40,7 @@ from redrive.upkeep.heartbeat import EVERY, Beat, beats
 _LOOK_AGAIN = 0.5
 _FEW_SOURCES = 20
 _LOST = 4 * EVERY
+_LONGEST_PAUSE = timedelta(days=366)
 _FORCE = "`--force` pauses it all the same, for whoever will receive from it"
 
 
@@ -374,6 +375,7 @@ class OfSources(Asking):
         span    after so long it goes on by itself
         force   also a source that nobody knows yet
         """
+        check_span(span)
         await self._check_whole(source)
         name = await self._sources.transport_of(text_of("source", source), transport, force=force, hint=_FORCE)
         now = self.app.clock.now()
@@ -453,6 +455,12 @@ class OfSources(Asking):
 
     def _seen(self, pause: SourcePause) -> SourcePause:
         return msgspec.structs.replace(pause, why=self.redactor.text(pause.why))
+
+
+def check_span(span: timedelta | None) -> None:
+    """Refuse a pause that outlives whoever would end it, in the same words beside a store and far from it."""
+    if span is not None and not timedelta() < span <= _LONGEST_PAUSE:
+        raise UsageError("a source is paused for a year at most, or until somebody resumes it")
 
 
 def _shown(transport: str, source: str) -> str:

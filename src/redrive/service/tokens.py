@@ -15,7 +15,10 @@ from redrive.service.acting import acts
 if TYPE_CHECKING:
     from redrive.service.asking import Asking
 
-_YEAR = timedelta(days=366)
+YEAR = timedelta(days=366)
+LONGEST = 10 * YEAR
+LONGEST_NAME = 200
+_TOO_LATE = "a token begins within a year"
 
 
 class NewToken(Struct, frozen=True, kw_only=True):
@@ -48,13 +51,14 @@ class KeptTokens:
     @acts("token create")
     async def create(self, wanted: NewToken, *, actor: Actor) -> tuple[Token, str]:
         """Make a token; returns it and its text, which cannot be had again."""
+        check_wanted(wanted)
         check_grant(wanted, actor)
         now, begins = self._asking.app.clock.now(), wanted.not_before
         if wanted.begins_in is not None:
             begins = now + wanted.begins_in
         from_then = max(now, begins or now)
-        if from_then - now > _YEAR:
-            raise UsageError("a token begins within a year")
+        if from_then - now > YEAR:
+            raise UsageError(_TOO_LATE)
         made, text = await self._tokens.create(
             wanted.name,
             wanted.role,
@@ -70,6 +74,7 @@ class KeptTokens:
     @acts("token rotate")
     async def rotate(self, id: str, *, overlap: timedelta, actor: Actor) -> tuple[Token, str]:
         """Give a token another secret; the one it has opens for so long as they overlap."""
+        check_overlap(overlap)
         token = await self._seen(id, actor)
         if token.may_unmask and not actor.may_unmask:
             raise NotAllowed(f"{actor.name!r} may not see secrets, and gets no secret of a token that may")
@@ -91,6 +96,22 @@ class KeptTokens:
             if token.id == id:
                 return token
         raise UnknownToken(id)
+
+
+def check_wanted(wanted: NewToken) -> None:
+    """Refuse a token that nobody could mean, in the same words beside a store and far from it."""
+    if not wanted.name.strip() or len(wanted.name) > LONGEST_NAME:
+        raise UsageError(f"a token needs a name of 1 to {LONGEST_NAME} characters: say who will use it, such as 'ci'")
+    if wanted.begins_in is not None and wanted.begins_in > YEAR:
+        raise UsageError(_TOO_LATE)
+    if wanted.lives_for is not None and not timedelta() < wanted.lives_for <= LONGEST:
+        raise UsageError("a token opens for some time, and for ten years at most; without an end, say none")
+
+
+def check_overlap(overlap: timedelta) -> None:
+    """Refuse two secrets for longer than anybody needs to change one."""
+    if not timedelta() <= overlap <= YEAR:
+        raise UsageError("two secrets overlap for some time, and for a year at most, or not at all")
 
 
 def check_grant(wanted: NewToken, actor: Actor) -> None:
