@@ -28,6 +28,7 @@ COUNTED = """
 INSERT INTO tallies SELECT group_id, source, state, category, count(*) FROM letters GROUP BY 1, 2, 3, 4;
 INSERT INTO groups SELECT group_id, error_type, error_message, category, min(updated_at), max(updated_at) FROM letters
 GROUP BY group_id;
+INSERT INTO hits SELECT group_id, tenant, count(*) FROM letters WHERE tenant IS NOT NULL GROUP BY 1, 2;
 INSERT INTO unsearched (seq) SELECT seq FROM letters;
 """
 INSERT = _SQL["insert"].partition("ON CONFLICT")[0]

@@ -15,7 +15,7 @@ from redrive.errors import StoreUnavailable
 from redrive.forensics.query import Query
 from redrive.forensics.series import DAY, HOUR, MINUTE, STEPS, Kept, SeriesQuery, floored, minute_of
 from redrive.model import Edit, Letter, Revision, State, letter_id, version_of
-from redrive.stores.base import Store
+from redrive.stores.base import Hit, Store
 from redrive.stores.postgresql import PostgresStore
 from redrive.stores.postgresql.access import TABLES
 from redrive.stores.postgresql.codec import INSERTED, row_of
@@ -27,7 +27,7 @@ from redrive.testing.stores.backend import LATER
 from redrive.upkeep.series import count_past, roll_up
 
 pytestmark = pytest.mark.asyncio
-LETTER = make_letter(make_message(id="m-1", body=b"as it came"), state=State.EXHAUSTED)
+LETTER = make_letter(make_message(id="m-1", body=b"as it came", tenant="acme"), state=State.EXHAUSTED)
 ARCHIVED = make_letter(make_message(id="m-2"), state=State.ARCHIVED)
 
 
@@ -84,6 +84,20 @@ async def test_a_file_of_sqlite(tmp_path: Path) -> None:
     await _old_file(tmp_path, SCRIPTS[:1])
     store = SqliteStore(f"sqlite:///{tmp_path / 'old.db'}")
     await check(store)
+    await store.aclose()
+
+
+async def test_a_file_of_sqlite_that_had_an_index_of_the_tenants_of_groups(tmp_path: Path) -> None:
+    await _old_file(tmp_path, SCRIPTS[: SCRIPTS.index("hits")])
+    old = sqlite3.connect(tmp_path / "old.db")
+    old.execute("CREATE INDEX letters_group_tenant ON letters (group_id, tenant) WHERE tenant IS NOT NULL")
+    old.close()
+    store = SqliteStore(f"sqlite:///{tmp_path / 'old.db'}")
+    another = make_letter(make_message(tenant="globex"), group=LETTER.group)
+    await store.letters.record([LETTER, another])
+    assert await store.letters.tenants([LETTER.group], most=3) == {LETTER.group: Hit(("acme", "globex"), True)}
+    await check(store)
+    assert await store.letters.tenants([LETTER.group], most=3) == {LETTER.group: Hit(("globex",), True)}
     await store.aclose()
 
 

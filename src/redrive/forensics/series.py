@@ -8,8 +8,8 @@ answers a `SeriesQuery` as it does.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
-from datetime import datetime, timedelta
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from datetime import UTC, datetime, timedelta
 from enum import StrEnum
 from typing import TypeAlias
 
@@ -24,6 +24,8 @@ STEPS = (MINUTE, HOUR, DAY)
 MOST_POINTS = 180
 """So many a chart has, if nobody asks for another step."""
 OTHERS = "(others)"
+_MINUTE = timedelta(minutes=1)
+_NEVER, _LAST = datetime.min.replace(tzinfo=UTC), int(datetime(9999, 12, 31, 23, 59, tzinfo=UTC).timestamp())
 
 
 class Counted(StrEnum):
@@ -103,6 +105,18 @@ def minute_of(at: datetime) -> int:
     return floored(int(at.timestamp()), MINUTE)
 
 
+def _minutes(times: Sequence[datetime]) -> Iterator[int]:
+    """The minute of each. Those of a batch follow one another within it: to compare costs a third of what to count
+    seconds does."""
+    minute, begins, ends = 0, _NEVER, _NEVER
+    for at in times:
+        if at.tzinfo is None or not begins <= at < ends:
+            minute = minute_of(at)
+            begins = datetime.fromtimestamp(minute, UTC) if 0 <= minute < _LAST else _NEVER
+            ends = begins if begins is _NEVER else begins + _MINUTE
+        yield minute
+
+
 def floored(seconds: int, step: int) -> int:
     """The start of the bucket that it is in."""
     return seconds - seconds % step
@@ -112,12 +126,12 @@ def buried(letters: Iterable[Letter], again: Iterable[Letter] = ()) -> list[Coun
     """The counts of letters that were recorded, and of known ones that died again. A letter that only waits in the
     store is not dead, and is not counted."""
     repeats = [letter for letter in again if letter.reason not in WAITING]
+    dead = [letter for letter in letters if letter.reason not in WAITING] + repeats
+    minutes = _minutes([letter.created_at for letter in dead])
     kinds = Counter(
         [
-            (minute_of(letter.created_at), letter.message.source, letter.failures[-1].category.value, letter.group)
-            for some in (letters, repeats)
-            for letter in some
-            if letter.reason not in WAITING
+            (minute, letter.message.source, str(letter.failures[-1].category), letter.group)
+            for minute, letter in zip(minutes, dead, strict=True)
         ]
     )
     counts = [Count(at, "buried", _text(source), kind, group, n) for (at, source, kind, group), n in kinds.items()]

@@ -7,6 +7,7 @@ say in who sees what.
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterable, Sequence
+from functools import lru_cache
 from typing import Protocol
 
 from msgspec.structs import replace
@@ -40,10 +41,16 @@ async def within(query: Query, sources: Known, tenants: Known) -> Query:
 
 
 async def _reached(patterns: tuple[str, ...], asked: tuple[str, ...] | None, known: Known) -> tuple[str, ...]:
-    names: Iterable[str] | None = exact(patterns) if asked is None else asked
-    if names is None:
-        names = await known()
+    names = exact(patterns) if asked is None else asked
+    return _among(patterns, await known()) if names is None else _among_named(patterns, names)
+
+
+def _among(patterns: tuple[str, ...], names: Iterable[str]) -> tuple[str, ...]:
     return tuple([name for name in names if reaches(patterns, name) and _is_text(name)])
+
+
+_among_named = lru_cache(256)(_among)
+"""Whoever asks for a page asks for the same names with each; what they reach depends on no letter."""
 
 
 def _is_text(name: str) -> bool:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta, timezone
 
 import pytest
 
@@ -18,7 +18,9 @@ from redrive.forensics.series import (
     SeriesQuery,
     Trend,
     bars,
+    buried,
     lines,
+    minute_of,
     packed,
     points_of,
     rows_of,
@@ -28,6 +30,7 @@ from redrive.forensics.series import (
     unpacked,
     window_of,
 )
+from redrive.testing.builders import make_letter
 from redrive.testing.clock import START
 
 NOW = int(START.timestamp())
@@ -59,6 +62,19 @@ def test_gaps_are_zeros_and_what_is_too_much_is_one_line() -> None:
         (OTHERS, [3, 0, 0], 3),
     ]
     assert [line.name for line in lines([], [60], most=2, always=["x"])] == ["x"]
+
+
+def test_letters_of_a_batch_are_counted_in_the_minute_of_each() -> None:
+    second, east = timedelta(seconds=1), timezone(timedelta(hours=9, minutes=30))
+    first = START.replace(second=0, microsecond=0)
+    times = [
+        *(first, first + 59.999999 * second, first + 60 * second, first, first - second, first.astimezone(east)),
+        *(datetime.max.replace(tzinfo=UTC), datetime.max.replace(tzinfo=UTC), datetime.min.replace(tzinfo=UTC)),
+        *(datetime.min.replace(tzinfo=east), datetime(1969, 12, 31, tzinfo=UTC), first.replace(tzinfo=None), first),
+    ]
+    found = {count.at: count.number for count in buried([make_letter(at=at, group="g") for at in times])}
+    expected = [minute_of(at) for at in times]
+    assert found == {minute: expected.count(minute) for minute in expected}
 
 
 def test_a_count_is_in_its_minute_its_hour_and_its_day_once_and_in_its_group() -> None:

@@ -26,7 +26,7 @@ from redrive.model import letter_id
 T = TypeVar("T")
 Work = Callable[[sqlite3.Connection], T]
 
-SCRIPTS = ("schema", "versions", "transports", "searchable", "series", "groups")
+SCRIPTS = ("schema", "versions", "transports", "searchable", "series", "groups", "hits")
 """The first makes version 1 out of nothing, each of the others the next out of the one before."""
 SCHEMA_VERSION = len(SCRIPTS)
 _BUSY_SECONDS = 5.0

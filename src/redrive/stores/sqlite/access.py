@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sqlite3
+import threading
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from functools import partial
@@ -23,6 +25,7 @@ class Access:
 
     def __init__(self, database: Database) -> None:
         self._database = database
+        self._known = threading.local()
 
     async def write(self, work: Work[T]) -> T:
         with translated_errors():
@@ -37,8 +40,20 @@ class Access:
         return await within(query, partial(self._names, "sources"), partial(self._names, "tenants"))
 
     async def _names(self, kind: str) -> list[str]:
-        rows = await self.read(lambda connection: connection.execute(_SQL[kind]).fetchall())
-        return [name for (name,) in rows]
+        return await self.read(lambda connection: self._names_by(connection, kind))
+
+    def _names_by(self, connection: sqlite3.Connection, kind: str) -> list[str]:
+        """The names that letters have, listed anew only if somebody has written since this thread listed them.
+
+        Each thread that reads has a connection of its own, which never writes. To such a one `data_version` is another
+        number after any commit: of our writer, of other processes, of anybody. It is read first in the transaction, so
+        it belongs to the snapshot that is listed: what was committed before the question is in its answer.
+        """
+        (now,) = connection.execute("PRAGMA data_version").fetchone()
+        lists: dict[str, tuple[int, list[str]]] = self._known.__dict__
+        if kind not in lists or lists[kind][0] != now:
+            lists[kind] = now, [name for (name,) in connection.execute(_SQL[kind])]
+        return lists[kind][1]
 
 
 @contextmanager

@@ -99,17 +99,6 @@ WITH RECURSIVE named (tenant) AS (
 )
 SELECT tenant FROM named WHERE tenant IS NOT NULL;
 
--- name: tenants_of_group
--- A loose index scan: a step in the index for each tenant of the group, however many letters it has.
-WITH RECURSIVE named (tenant) AS (
-    SELECT min(tenant) FROM letters WHERE group_id = :group AND tenant IS NOT NULL
-    UNION ALL
-    SELECT (SELECT min(tenant) FROM letters WHERE group_id = :group AND tenant > named.tenant AND tenant IS NOT NULL)
-    FROM named WHERE named.tenant IS NOT NULL
-    LIMIT :most
-)
-SELECT tenant FROM named WHERE tenant IS NOT NULL;
-
 -- name: due
 -- A loose index scan: the priorities in use among the letters of a source that wait for a retry.
 WITH RECURSIVE used (priority) AS (

@@ -1,13 +1,25 @@
 -- The statements of series. Parameters by name; lists come as JSON arrays.
 
 -- name: count
-INSERT INTO counted (counts) VALUES (?);
+INSERT INTO counted (counts, hits) VALUES (?, ?);
 
 -- name: counted
-SELECT seq, counts FROM counted ORDER BY seq LIMIT :limit;
+SELECT seq, counts, hits FROM counted ORDER BY seq LIMIT :limit;
 
 -- name: all_counted
 SELECT counts FROM counted;
+
+-- name: all_hits
+SELECT hits FROM counted WHERE hits IS NOT NULL;
+
+-- name: hit
+INSERT INTO hits (group_id, tenant, count) VALUES (?, ?, ?) ON CONFLICT DO UPDATE SET count = count + excluded.count;
+
+-- name: tenants_hit
+SELECT tenant FROM hits WHERE group_id = ? AND count > 0 ORDER BY tenant LIMIT ?;
+
+-- name: hits_of_tenant
+SELECT count FROM hits WHERE group_id = ? AND tenant = ?;
 
 -- name: summed_up
 DELETE FROM counted WHERE seq <= :last;

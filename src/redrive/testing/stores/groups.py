@@ -56,6 +56,29 @@ class Groups:
             assert found == {"g": expected, "h": Hit((), True), "nobody": Hit((), True)}
         assert await store.letters.tenants([], most=3) == {}
 
+    async def test_the_tenants_of_a_group_are_those_of_the_letters_that_it_has_now(self, store: Store) -> None:
+        async def told() -> list[tuple[str, ...]]:
+            found = await store.letters.tenants(["g", "h"], most=3)
+            return [found[name].tenants for name in ("g", "h")]
+
+        first, second, other = [make_letter(make_message(tenant=name), group="g") for name in ("a", "a", "b")]
+        for _ in range(2):  # the same failures again change nothing
+            await store.letters.record([first, second, other])
+            assert await told() == [("a", "b"), ()]
+        await store.letters.prune(Query(ids=(first.id,)), limit=1)
+        assert await told() == [("a", "b"), ()], "one of its letters is left"
+        await store.series.roll_up()
+        assert await told() == [("a", "b"), ()]
+        await store.letters.prune(Query(ids=(second.id,)), limit=1)
+        assert await told() == [("b",), ()]
+        again = replace(make_failure(at=START + HOUR), attempt=2)
+        await store.letters.record([replace(other, group="h", failures=(again,), updated_at=START + HOUR)])
+        for _ in range(2):
+            assert await told() == [(), ("b",)]
+            await store.series.roll_up()
+        await store.letters.prune(ALL, limit=9)
+        assert await told() == [(), ()]
+
     async def test_a_group_tells_what_its_letters_have_in_common(self, store: Store) -> None:
         common = make_failure(type="smtplib.SMTPError", message="mailbox full", category=Category.RESOURCE)
         await store.letters.record(

@@ -17,7 +17,7 @@ from redrive.stores.base import SearchesTexts, Store
 from redrive.testing.builders import make_failure, make_letter, make_message
 from redrive.testing.clock import START
 from redrive.testing.reference import Reference, counted, members_of
-from redrive.testing.stores.backend import ALL, MINUTE, every_page
+from redrive.testing.stores.backend import ALL, MINUTE, StoreBackend, every_page
 from redrive.testing.stores.examples import corpus
 from redrive.testing.stores.queries import QUERIES, SCOPES
 
@@ -101,6 +101,25 @@ class Searching:
             ids = [letter.id for letter in letters]
             await store.letters.move(ids, expect=tuple(State), to=State.ARCHIVED, now=START)
             await store.letters.prune(ALL, limit=99)
+
+    async def test_a_new_source_or_tenant_is_in_scope_at_the_very_next_question(
+        self, store: Store, backend: StoreBackend
+    ) -> None:
+        other = await backend.open() if store.features.shared else store
+        scopes = Query(scope=Scope(sources=("mail.*",))), Query(scope=Scope(tenants=("eu-*",)))
+        sources, tenants = set[str](), set[str | None]()
+        for number in range(6):
+            assert [await store.letters.count(scope) for scope in scopes] == [number, number]
+            message = make_message(source=f"mail.{number}", tenant=f"eu-{number}")
+            beyond = make_message(source=f"shop.{number}", tenant=f"us-{number}")
+            await (other, store)[number % 2].letters.record([make_letter(message), make_letter(beyond)])
+            sources.add(message.source)
+            tenants.add(message.tenant)
+            by_source, by_tenant = [(await store.letters.search(scope)).letters for scope in scopes]
+            assert {letter.message.source for letter in by_source} == sources
+            assert {letter.message.tenant for letter in by_tenant} == tenants
+        if other is not store:
+            await other.aclose()
 
     async def test_a_group_tells_nothing_of_letters_that_are_out_of_scope(self, store: Store) -> None:
         ours, theirs = [
