@@ -300,3 +300,101 @@ async def test_a_replay_whose_letters_were_deleted_is_its_makers(fixed: Fixed, p
     await fixed.service.purge(Query(message_ids=(f"{OURS}-2",)), actor=acting("root"))
     known = {replay["id"] for replay in (await http.get("/api/replays")).json()}
     assert known == {ours["id"], fixed.of[OURS]["replays"]}
+
+
+async def test_a_source_that_nobody_knows_is_not_explained_by_one_out_of_scope(
+    api: Litestar, fixed: Fixed, people: Any
+) -> None:
+    """Of a worker, of a queue or of a pause: none of them is what was meant."""
+    app = fixed.shop.app
+    now = app.clock.now()
+    sources = (Working("email.vault", "default", 1, 1),)
+    beat = Beat(worker="v", host="h", pid=1, version="1", redrive="1", started_at=now, at=now, sources=sources)
+    await app.store.documents.put(BEATS, "other", msgspec.to_builtins(beat))
+    app.declare("fmail.vault")
+    await app.send("fmail.vault", {})
+    await fixed.service.pause("gmail.vault", actor=acting("root"), force=True)
+    http = await people(Role.OPERATOR, Scope(sources=("mail.*",)))
+    answers = [
+        await http.get("/api/queue?source=mail.vault"),
+        await http.post("/api/pauses", json={"source": "mail.vault"}),
+        await http.post("/api/pauses/resume", json={"source": "mail.vault"}),
+    ]
+    for answer in answers:
+        assert (answer.status_code, answer.json()["kind"]) == (422, "UnknownSource")
+        assert not re.search(r"[efg]mail", answer.text), answer.text
+
+
+async def test_whoever_fixes_a_group_hears_of_no_version_of_others(fixed: Fixed, people: Any) -> None:
+    app = fixed.shop.app
+    now = app.clock.now()
+    for id, source, version in (("mine", OURS, "2.0"), ("other", THEIRS, "6.6")):
+        working = (Working(source, "default", 1, 1),)
+        beat = Beat(worker=id, host="h", pid=1, version=version, redrive="1", started_at=now, at=now, sources=working)
+        await app.store.documents.put(BEATS, id, msgspec.to_builtins(beat))
+    http = await people(Role.OPERATOR, Scope(sources=("mail.*",)))
+    told = {}
+    for version in ("2.0", "6.6"):
+        answer = await http.post(f"/api/groups/{fixed.ours.group}/fix", json={"version": version})
+        told[version] = [note for note in answer.json()["notes"] if "has reported" in note]
+    assert not told["2.0"]
+    assert told["6.6"]  # as of any version that nobody in scope has
+
+
+_PARTS = [
+    Scope(sources=("mail.*",)),
+    Scope(tenants=("acme",)),
+    Scope(tenants=("ac*",)),
+    Scope(sources=("mail.out",), tenants=("ac?e",)),
+    Scope(sources=("mail.*",), systems=("def*",)),
+]
+
+
+@pytest.mark.parametrize("scope", _PARTS, ids=["source", "tenant", "tenants", "both", "system"])
+async def test_what_others_say_of_their_groups_costs_nobody_else(
+    fixed: Fixed, people: Any, monkeypatch: pytest.MonkeyPatch, scope: Scope
+) -> None:
+    """Each list asks which groups are muted: however many those of others are, that is a few questions."""
+    letters, me = fixed.shop.app.store.letters, acting("ann")
+    many = [
+        make_letter(
+            make_message(source=THEIRS, tenant=tenant), make_failure(type=f"vault.E{'x' * number}", message="no")
+        )
+        for number, tenant in enumerate(["vaultcorp", None] * 10)
+    ]
+    shared = make_failure(type="shop.Shared", message="no answer")
+    mine = make_letter(make_message(source=OURS, tenant="acme"), shared)
+    part = [
+        make_letter(make_message(source=THEIRS, tenant="vaultcorp"), shared),
+        make_letter(make_message(source=THEIRS, tenant=None), shared),
+    ]
+    await letters.record([*many, mine, *part])
+    for letter in (*many, mine, fixed.ours):
+        await fixed.service.mute(letter.group, timedelta(days=1), actor=me, why="noise")
+    http = await people(Role.VIEWER, scope)
+    asked = 0
+
+    def counting(asking: Any) -> Any:
+        def counted(*given: Any, **more: Any) -> Any:
+            nonlocal asked
+            asked += 1
+            return asking(*given, **more)
+
+        return counted
+
+    for name in ("search", "count", "groups", "tenants"):
+        monkeypatch.setattr(letters, name, counting(getattr(letters, name)))
+    assert [mark["group"] for mark in (await http.get("/api/muted-groups")).json()] == [fixed.ours.group]
+    assert asked <= 8
+    assert [group["id"] for group in (await http.get("/api/groups")).json()] == [mine.group]
+    everything = (await http.get("/api/groups?with_muted=true")).json()
+    assert {group["id"]: (group["count"], group["tenants"]) for group in everything} == {
+        mine.group: (1, ["acme"]),
+        fixed.ours.group: (2, ["acme"]),
+    }
+    asked = 0
+    assert (await http.get("/api/groups/nothing")).status_code == 404
+    assert asked <= 4  # not one for each group there is
+    found = await http.get(f"/api/groups/{mine.group[:8]}")
+    assert (found.status_code, found.json()["count"]) == (200, 1)
+    assert (await http.get(f"/api/groups/{many[0].group[:8]}")).status_code == 404

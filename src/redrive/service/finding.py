@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
@@ -16,20 +17,24 @@ if TYPE_CHECKING:
 
 
 class SourceFinder:
-    """Looks for sources. Makes nothing."""
+    """Looks for sources. Makes nothing.
 
-    def __init__(self, app: Redrive) -> None:
+    reaches   whether all of a source is in the scope of whoever asks: no other is named to them
+    """
+
+    def __init__(self, app: Redrive, reaches: Callable[[str], bool] = lambda source: True) -> None:
         self._app = app
+        self._reaches = reaches
 
     async def known(self) -> set[str]:
         """Every source that has a handler here, a worker somewhere, a letter or a message, is declared or paused: as
-        far as the transports answer."""
+        far as the transports answer, and whoever asks reaches it."""
         app = self._app
         known = app.sources | {tally.source for tally in await app.store.letters.tallies()} | set(await self.workers())
         for name, transport in app.transports.items():
             with suppress(Unavailable):
                 known |= await self._held_by(name, transport)
-        return known
+        return {source for source in known if self._reaches(source)}
 
     async def transport_of(self, source: str, given: str | None = None, *, force: bool = False, hint: str = "") -> str:
         """The name of its transport. Raises UnknownSource for a source that nobody knows, unless it is forced.

@@ -126,7 +126,8 @@ class OfGroups(OfSources):
         said = f"{group.id} in {version}{', its letters go back by themselves' if auto else ''}"
         await self.note(actor, "fix", f"{said}{': ' + why if why else ''}")
         view = await self._view(group, mark)
-        return FixReport(group=view, notes=[*self._notes(view, version, await self._fixes.running())])
+        running = [worker for worker in await self._fixes.running() if self._may_know_of(worker)]
+        return FixReport(group=view, notes=[*self._notes(view, version, running)])
 
     @acts("unfix")
     async def unfix(self, id: str, *, actor: Actor) -> GroupView:
@@ -243,13 +244,18 @@ class OfGroups(OfSources):
         exact = await letters.groups(Query(groups=(id,)), limit=1) if id else []
         if exact:
             return exact[0]
-        found = [group for group in await letters.groups(Query(), limit=_EVERY_GROUP) if id and group.id.startswith(id)]
+        found = await self._groups_beginning(id) if id else []
         if len(found) > 1:
             names = ", ".join(group.id for group in found[:5])
             raise UsageError(f"{id!r} means more than one group: {names}{', …' if len(found) > 5 else ''}")
         if not found:
             raise UnknownGroup(id)
         return found[0]
+
+    async def _groups_beginning(self, id: str) -> Sequence[Group]:
+        """The groups whose ids begin so."""
+        found = await self.app.store.letters.groups(Query(), limit=_EVERY_GROUP)
+        return [group for group in found if group.id.startswith(id)]
 
     async def _view(self, group: Group, mark: Mark | None, hit: Hit = _UNKNOWN) -> GroupView:
         mark = mark or Mark(group=group.id)
@@ -279,6 +285,10 @@ class OfGroups(OfSources):
         mute = mark.mute and msgspec.structs.replace(mark.mute, why=masked(mark.mute.why))
         assignee = None if mark.assignee is None else masked(mark.assignee)
         return Mark(group=mark.group, fix=fix, mute=mute, assignee=assignee)
+
+    def _may_know_of(self, worker: Running) -> bool:
+        """Whether `workers` tells whoever asks of it."""
+        return self.scope.is_everything or any(map(self.reaches_whole, worker.sources))
 
     def _notes(self, view: GroupView, version: str, running: Sequence[Running]) -> list[str]:
         """What whoever says that a group is fixed may not know."""

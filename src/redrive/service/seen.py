@@ -30,11 +30,12 @@ from redrive.forensics.scope import Scope, exact, reaches
 from redrive.forensics.series import DAY, By, Point, SeriesQuery
 from redrive.model import Letter, LetterId, Owner, State, letter_id
 from redrive.stores.base import Cursor, Document, Group, GroupOrder, Hit, Letters, Page, Series, Store, Tally
-from redrive.stores.scoped import tenants_by_looking
+from redrive.stores.scoped import is_text, tenants_by_looking
 from redrive.upkeep.heartbeat import KIND as BEATS
 
 _PAGE = 500
 _MOST = 1000
+_SOME = 50  # groups whose tenants are asked for at once
 _VERDICTS = 10_000
 Verdicts: TypeAlias = dict[tuple[Scope, str], bool]
 """Whether all letters of a replay are in a scope. A selection stays as it was frozen, so that is looked up once: a
@@ -90,9 +91,44 @@ class SeenLetters:
     ) -> Sequence[Group]:
         return await self._letters.groups(self.narrowed(query), limit=limit, skip=skip, order=order)
 
+    async def whole(self, groups: Sequence[str]) -> frozenset[str]:
+        """Those of these groups that have no letter out of scope: a few questions, however many groups there are."""
+        every = await self._letters.groups(Query(groups=tuple(groups)), limit=len(groups)) if groups else []
+        wanted = self._scope.sources
+        there = {
+            group.id: group.count
+            for group in every
+            if not wanted or all(reaches(wanted, source) for source in group.sources)
+        }
+        if not there or not (self._scope.tenants or self._scope.systems):
+            return frozenset(there)
+        query = replace(await self._within(tuple(there)), groups=tuple(there))
+        if query.scope is not None and not query.scope.tenants:
+            query = replace(query, scope=None)  # all sources of these are in it
+        theirs = await self._letters.groups(query, limit=len(there))
+        return frozenset(group.id for group in theirs if group.count == there[group.id])
+
     async def tenants(self, groups: Sequence[str], *, most: int) -> Mapping[str, Hit]:
         """Those of the newest letters that are in scope: what a store counts of a group is of all of it."""
-        return await tenants_by_looking(self, groups, most=most)
+        return await tenants_by_looking(self._letters, groups, await self._within(groups), most=most)
+
+    async def _within(self, groups: Sequence[str]) -> Query:
+        """What is in scope, for questions about these groups. Patterns of tenants are compared here, once, where the
+        store tells all tenants of the groups: it may have to look at every letter for each question that has some."""
+        query = self.narrowed(Query())
+        patterns = self._scope.tenants
+        if not patterns or query.scope is None:
+            return query
+        names = exact(patterns)
+        if names is None:
+            hits: dict[str, Hit] = {}
+            for start in range(0, len(groups), _SOME):
+                hits |= await self._letters.tenants(groups[start : start + _SOME], most=_MOST)
+            if not all(hit.is_all for hit in hits.values()):
+                return query
+            names = tuple(sorted({name for hit in hits.values() for name in hit.tenants}))
+        theirs = tuple([name for name in names if reaches(patterns, name) and is_text(name)])
+        return replace(query, tenants=theirs, scope=replace(query.scope, tenants=()))
 
     async def tallies(self, query: Query | None = None) -> Sequence[Tally]:
         return await self._letters.tallies(self.narrowed(query or Query()))
@@ -150,6 +186,9 @@ class SeenDocuments:
 
     async def list(self, kind: str, *, limit: int = 1000) -> Sequence[Document]:
         found = await self._documents.list(kind, limit=_MOST)
+        if kind == MARKS:  # of every group of everybody
+            whole = await self._letters.whole([document.body["group"] for document in found])
+            return [document for document in found if document.body["group"] in whole][:limit]
         return [document for document in found if await self._is_seen(kind, document)][:limit]
 
     async def is_whole(self, group: str) -> bool:

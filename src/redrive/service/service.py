@@ -250,6 +250,7 @@ class SeenBy(Service):
     def __init__(self, whole: Service, actor: Actor) -> None:
         app, store = seen_app(whole.app, actor, whole.verdicts)
         super().__init__(app, unanswered=whole._unanswered)
+        self._whole = whole
         self._comparing = whole._comparing
         self.scope = actor.scope
         self.redactor = whole.redactor
@@ -270,6 +271,11 @@ class SeenBy(Service):
 
     async def _is_whole(self, group: Group) -> bool:
         return await self._documents.is_whole(group.id)
+
+    async def _groups_beginning(self, id: str) -> Sequence[Group]:
+        """Found among all there are, which costs little, and only those looked at as far as they are in scope."""
+        ids = tuple([group.id for group in await self._whole._groups_beginning(id)])
+        return await self._letters.groups(Query(groups=ids), limit=len(ids)) if ids else []
 
     async def doctor(self) -> Diagnosis:
         raise NotInScope("what is unsafe is told to those who reach everything")

@@ -89,7 +89,7 @@ class OfSources(Asking):
     def __init__(self, app: Redrive, *, unanswered: Callable[[Unanswered], None] = lambda backend: None) -> None:
         super().__init__(app, unanswered=unanswered)
         self.replays = Replays(app.store, app.transports, app.events, app.clock, fits=fits(app.handlers))
-        self._sources = SourceFinder(app)
+        self._sources = SourceFinder(app, self.reaches_whole)
         self._roll = Roll(EVERY)
 
     async def stats(self) -> Stats:

@@ -46,14 +46,14 @@ async def _reached(patterns: tuple[str, ...], asked: tuple[str, ...] | None, kno
 
 
 def _among(patterns: tuple[str, ...], names: Iterable[str]) -> tuple[str, ...]:
-    return tuple([name for name in names if reaches(patterns, name) and _is_text(name)])
+    return tuple([name for name in names if reaches(patterns, name) and is_text(name)])
 
 
 _among_named = lru_cache(256)(_among)
 """Whoever asks for a page asks for the same names with each; what they reach depends on no letter."""
 
 
-def _is_text(name: str) -> bool:
+def is_text(name: str) -> bool:
     """Whether a letter can have that name: half a surrogate pair is in none, and no driver takes it."""
     return not any("\ud800" <= character <= "\udfff" for character in name)
 
@@ -75,11 +75,11 @@ class Searches(Protocol):
     async def search(self, query: Query, *, limit: int = 50) -> Page: ...
 
 
-async def tenants_by_looking(letters: Searches, groups: Sequence[str], *, most: int) -> dict[str, Hit]:
-    """The tenants of the newest letters of each group."""
+async def tenants_by_looking(letters: Searches, groups: Sequence[str], query: Query, *, most: int) -> dict[str, Hit]:
+    """The tenants of the newest letters of each group that the query selects."""
     found: dict[str, Hit] = {}
     for group in groups:
-        page = await letters.search(Query(groups=(group,)), limit=_LOOKED_AT)
+        page = await letters.search(replace(query, groups=(group,)), limit=_LOOKED_AT)
         hit = hit_of({letter.message.tenant for letter in page.letters if letter.message.tenant is not None}, most)
         found[group] = replace(hit, is_all=hit.is_all and page.after is None)
     return found
