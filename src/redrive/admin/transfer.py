@@ -63,13 +63,13 @@ async def make_checkpoint(service: NamedDependency[Service]) -> Checkpoint:
     return await service.audit_checkpoint()
 
 
-@get("/audit/verify", role=Role.ADMIN, costly=True)
+@get("/audit/verify", role=Role.ADMIN, whole=True, costly=True)
 async def verify_audit(service: NamedDependency[Service]) -> Verdict:
     """Follow the chain of the trail, and name the first line that is not as it was written."""
     return await service.verify_audit()
 
 
-@post("/audit/verify", role=Role.ADMIN, status_code=200, costly=True)
+@post("/audit/verify", role=Role.ADMIN, whole=True, status_code=200, costly=True)
 async def verify_against(service: NamedDependency[Service], data: JSONBody[Checkpoint]) -> Verdict:
     """The same as GET, proven against a checkpoint that was kept elsewhere."""
     return await service.verify_audit(data)
