@@ -17,6 +17,7 @@ from redrive import Redrive
 from redrive.access.actors import Role
 from redrive.admin.server import Server
 from redrive.config.settings import Admin, Settings
+from tests.admin.process import python
 
 SOON, LATER = timedelta(milliseconds=300), timedelta(hours=1)
 Stream = tuple[asyncio.StreamReader, asyncio.StreamWriter]
@@ -77,6 +78,30 @@ async def test_150_half_open_requests_change_nothing_for_others(tmp_path: Path) 
         for _ in range(3):
             assert await works(server, token)
         for _, writer in half_open:
+            writer.close()
+
+
+FEW_FILES = """
+import resource, runpy, sys
+resource.setrlimit(resource.RLIMIT_NOFILE, (256, resource.getrlimit(resource.RLIMIT_NOFILE)[1]))
+sys.argv[1:] = ["up", "--port", "0"]
+runpy.run_module("redrive.cli", run_name="__main__")
+"""
+
+
+async def test_half_open_requests_use_up_no_files_that_newcomers_need(tmp_path: Path) -> None:
+    (tmp_path / "redrive.toml").write_text('store = "memory://"\n[admin]\nconnections = 300\n')
+    async with python(tmp_path, "-c", FEW_FILES) as up:
+        port = int((await up.line(r"http://127\.0\.0\.1:(\d+)/"))[1])
+        await up.line("Ctrl-C")
+        half_open = []
+        for _ in range(400):
+            half_open.append((await asyncio.open_connection("127.0.0.1", port))[1])
+            half_open[-1].write(HALF)
+        async with httpx.AsyncClient(timeout=30) as http:
+            for _ in range(3):
+                assert (await http.get(f"http://127.0.0.1:{port}/healthz")).status_code == 200
+        for writer in half_open:
             writer.close()
 
 
