@@ -123,6 +123,16 @@ async def known_by_now(connection: Connection) -> Actor | None:
     return None if token is None else actor_of_token(token)
 
 
+async def is_taken_back(connection: Connection, was: Actor) -> bool:
+    """Whether somebody is let in no more, or as another, in the middle of an answer that lasts.
+
+    Nobody takes back an access token of an identity provider: it only expires, and what it began may outlive it.
+    """
+    if was.via is Via.PERSON and _bearer(connection):
+        return False
+    return await known_by_now(connection) != was
+
+
 def login_of(connection: Connection) -> str:
     """What somebody came in with, as a fingerprint: one person has several logins, and each ends by itself."""
     return hashlib.sha256((_bearer(connection) or connection.cookies.get(COOKIE, "")).encode()).hexdigest()

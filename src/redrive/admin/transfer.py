@@ -12,9 +12,10 @@ from litestar.response import Stream
 from msgspec import Struct
 
 from redrive.access.actors import Actor, Role
-from redrive.access.trail import Checkpoint
+from redrive.access.trail import Checkpoint, Phase
 from redrive.access.trail_store import Verdict
-from redrive.admin.problems import MOST_EDITED
+from redrive.admin.callers import is_taken_back, note
+from redrive.admin.problems import MOST_EDITED, Refused
 from redrive.forensics.query import Query
 from redrive.service import Service
 
@@ -30,11 +31,14 @@ class Imported(Struct, frozen=True):
 
 @post("/export", role=Role.ADMIN, status_code=200, media_type=LINES, costly=True)
 async def export_letters(
-    service: NamedDependency[Service], actor: NamedDependency[Actor], data: JSONBody[Query]
+    request: Request[Any, Actor, Any],
+    service: NamedDependency[Service],
+    actor: NamedDependency[Actor],
+    data: JSONBody[Query],
 ) -> Response[bytes]:
     """The letters as JSON lines, oldest first, unmasked and byte-exact: it takes a token that may unmask, too. An
-    answer that breaks off is not whole."""
-    return await _streamed(service.export(data, actor=actor))
+    answer that breaks off is not whole; it does when the token is revoked meanwhile."""
+    return await _streamed(request, actor, "export", service.export(data, actor=actor))
 
 
 @post("/import", role=Role.ADMIN, status_code=200, request_max_body_size=MOST_EDITED, costly=True)
@@ -51,10 +55,13 @@ async def import_letters(
 
 @get("/audit/lines", role=Role.ADMIN, whole=True, media_type=LINES, costly=True)
 async def list_lines(
-    service: NamedDependency[Service], actor: NamedDependency[Actor], name: _Name = "the API"
+    request: Request[Any, Actor, Any],
+    service: NamedDependency[Service],
+    actor: NamedDependency[Actor],
+    name: _Name = "the API",
 ) -> Response[bytes]:
     """Every line of the trail, oldest first, with its sequence and the hash of the line before."""
-    return await _streamed(service.audit_lines(name, actor=actor))
+    return await _streamed(request, actor, "audit export", service.audit_lines(name, actor=actor))
 
 
 @get("/audit/checkpoint", role=Role.ADMIN, whole=True)
@@ -75,13 +82,21 @@ async def verify_against(service: NamedDependency[Service], data: JSONBody[Check
     return await service.verify_audit(data)
 
 
-async def _streamed(parts: AsyncIterator[bytes]) -> Response[bytes]:
-    """What is refused is refused before the answer begins: the first part is asked for here."""
+async def _streamed(
+    request: Request[Any, Actor, Any], actor: Actor, what: str, parts: AsyncIterator[bytes]
+) -> Response[bytes]:
+    """What is refused is refused before the answer begins: the first part is asked for here.
+
+    Of what comes after it, each part is for who is still let in: an answer may last for hours.
+    """
     first = await anext(parts, b"")
 
     async def all_parts() -> AsyncIterator[bytes]:
         yield first
         async for part in parts:
+            if await is_taken_back(request, actor):
+                await note(request, actor, what, "broken off: its token or login has ended", Phase.REFUSED)
+                raise Refused(401, "this is no longer for you", "the answer is not whole")
             yield part
 
     return cast("Response[bytes]", Stream(all_parts(), media_type=LINES))
