@@ -128,8 +128,8 @@ async def test_r_replays_the_row_or_those_that_are_chosen(opened: Page) -> None:
     await expect(opened.locator("#plan")).to_contain_text("1 letter")
     assert opened.url.endswith(f"/replays/new?ids={second}")
     await opened.go_back()
-    await expect(opened.locator(ROWS)).to_have_count(3)
-    for key in ("j", "x", "j", "x"):
+    await expect(opened.locator(f"[data-row='{second}']")).to_be_focused()  # where it was left
+    for key in ("x", "k", "x"):
         await opened.keyboard.press(key)
     await expect(opened.locator(".chosen")).to_contain_text("2 letters")
     await opened.keyboard.press("r")
