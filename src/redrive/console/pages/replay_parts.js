@@ -38,5 +38,5 @@ export function HowFar({ replay }) {
   const counts = newsOf(replay.id, report)?.tally ?? report.data?.entries;
   if (!counts || !replay.total) return html`<span class="faint">–</span>`;
   const parts = PARTS.map((name) => ({ name, count: counts[name] ?? 0 }));
-  return html`<${Shares} total=${replay.total} parts=${parts} /><span class="faint">${percent(parts.reduce((sum, one) => sum + one.count, 0) / replay.total)}</span>`;
+  return html`<span>${percent(parts.reduce((sum, one) => sum + one.count, 0) / replay.total)}</span><${Shares} total=${replay.total} parts=${parts} />`;
 }
