@@ -17,6 +17,10 @@ def _line(value: str) -> str:
     return value.replace("\n", "\\n")
 
 
+def _sql(value: str) -> str:
+    return "'" + _line(value).replace("'", "''") + "'"
+
+
 def _json(key: str, value: str) -> str:
     return json.dumps({"id": 17, key: value, "name": "Ann", "items": [1, 2]})
 
@@ -95,6 +99,23 @@ CARRIERS: dict[str, Carrier] = {
     "stack trace": lambda key, value: _trace(key, value).encode(),
     "stack trace with a cause": lambda key, value: _chained(key, value).encode(),
     "header line": lambda key, value: f"POST / HTTP/1.1\r\nHost: x\r\n{key}: {_line(value)}\r\nX-N: 1\r\n".encode(),
+    "Rust": lambda key, value: f'Config {{ user: "ann", {key}: Some({json.dumps(value)}), n: 1 }}'.encode(),
+    "PHP, var_dump": lambda key, value: (
+        f'array(2) {{\n  ["{key}"]=>\n  string(9) {json.dumps(value)}\n  ["n"]=>\n  int(1)\n}}'.encode()
+    ),
+    "XML, a name beside a value": lambda key, value: (
+        f"<p><name>{key}</name><value>{escape(value)}</value></p>".encode()
+    ),
+    "SQL, a row": lambda key, value: (
+        f"INSERT INTO t (id, \"{key}\", n) VALUES (1, 'a', 2), (7, {_sql(value)}, 3);".encode()
+    ),
+    "SQLAlchemy": lambda key, value: (
+        f'IntegrityError\n[SQL: INSERT INTO t (id, "{key}") VALUES (?, ?)]\n[parameters: {(7, value)!r}]\n(x)'.encode()
+    ),
+    "FastAPI": lambda key, value: json.dumps(
+        {"detail": [{"type": "too_short", "loc": ["body", key], "msg": "Too short", "input": value}]}
+    ).encode(),
+    "percent-encoded twice": lambda key, value: f"/go?next={quote(quote(f'/x?{key}={quote(value)}&n=1'))}".encode(),
     "MessagePack": lambda key, value: msgspec.msgpack.encode({"id": 7, key: value, "n": [1, 2]}),
     "other binary": _proto,
     "UTF-16": lambda key, value: _json(key, value).encode("utf-16"),

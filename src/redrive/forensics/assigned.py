@@ -24,10 +24,13 @@ _KEY_CHARS = bytes(
 )  # 107 is k; "?" stands for what is no ASCII
 _LETTERS = bytes(code if 97 <= code <= 122 else 32 for code in range(256))
 _LONG = 4096
-_QUOTE = r"(?P<escape>\\*)(?P<quote>[\"'`]|&quot;|&\#34;)"
+_MOST_KEYS = 2048
+_QUOTES = r"[\"'`]|&quot;|&\#0?3[49];|&\#x2[27];|&apos;|\\u002[27]"
+_QUOTE = rf"(?P<escape>\\*?)(?P<quote>{_QUOTES})"
 _SIGNS = re.compile(
-    r"""(?P<before>\\*(?:["'`]|&quot;|&\#34;)|\])? \s{0,8}
-        (?: (?P<colon>:)(?![:=]) | (?P<sign>=>|:=|=(?![=~])|%3[AaDd]) | (?P<space>\ (?=["'])) ) [ \t]{0,8} """,
+    rf"""(?P<before>\\*?(?:{_QUOTES})|\]|%5[Dd])? \s{{0,40}} (?:/\*[^*\n]{{0,64}}\*/\s{{0,8}})?
+        (?: (?P<colon>::(?=\ [A-Za-z0-9+/]{{2,}}={{0,2}}\s|\ [A-Za-z0-9+/]{{2,}}={{0,2}}\Z)|:(?![:=]))
+          | (?P<sign>=>|:=|=(?![=~])|%3[AaDd]) | (?<=\s)(?P<compared>[=!]=(?=\s?[bu]?\\*["'])) | (?P<space>\ (?=["'])) ) [ \t]{{0,8}} """,  # noqa: E501
     re.VERBOSE,
 )
 _BARE = r"""[^\s,;&"'`)}\]\\<>] | \\(?![nrtu"'\\]) | [,;](?=[^\s,;&="'`:()\[\]{}<>\\]++(?:\s|\Z)) | <(?![A-Za-z/!?])"""
@@ -41,7 +44,9 @@ _VALUE = re.compile(
 _WORD = re.compile(r"(?:[^\s\"'`\\<>]|\\(?![nrtu\"'\\])|\\\\|<(?![A-Za-z/!?]))++")
 _REST_OF_LINE = re.compile(r"(?:[^\n\r\\]|\\(?![nr]))*+")
 _REST_OF_JSON_LINE = re.compile(r"(?:[^\n\r\\\"]|\\(?![nr\"])|\\\\)*+")
-_BLOCK = re.compile(r"[|>][+-]?[ \t]*\n((?:[ \t]+[^\n]*(?:\n|\Z)|[ \t]*\n)+)")
+_BLOCK = re.compile(
+    r"(?:![\w!/:.-]{0,64}[ \t]+)?(?:&\w{1,64}[ \t]+)?[|>][+-]?\d?[+-]?[ \t]*(?:#[^\n]{0,256})?\n((?:[ \t]+[^\n]*(?:\n|\Z)|[ \t]*\n)+)"  # noqa: E501
+)
 _LONGEST_SETTING = 4096
 _ASSIGNS = re.compile(r"[\s&;,?]\s?[\w.-]{1,64}[\"']?\s?[=:]")
 _EXPORTS = re.compile(r"(?:export|set|setx|env|arg|declare -x)[ \t]{1,4}\Z", re.IGNORECASE)
@@ -49,12 +54,80 @@ _RAISED = re.compile(r"[ \t]{0,8}[A-Za-z_][\w.$]{0,120}:[ \t]\Z")
 _NAMES_ONLY = re.compile(r"[A-Za-z_.,=*\s()\[\]]*+\Z")
 _CALLS = re.compile(r"[A-Za-z_][\w.]{0,64}\([A-Za-z_.,()]*\Z")
 _LONGEST_LINE = 512
+_ONE_OF_PAIRS = r'[\w-]{1,64}=(?:\\*"[^"\\\n]{0,2048}\\*"|[^\s,"\\]++)'
+_SCHEME = re.compile(
+    rf"""[A-Za-z][\w-]{{1,30}}\ {{1,4}}
+        (?: (?P<pairs>{_ONE_OF_PAIRS}(?:,\ {{0,4}}{_ONE_OF_PAIRS}){{0,24}}) | (?P<one>[\w.~+/=:%-]{{4,}}+) )""",
+    re.VERBOSE,
+)
+"""Of an Authorization that stands in the middle of a line: `Digest username="ann", response="S"`, `ApiKey S`."""
+_SCHEMES = frozenset(
+    [
+        "basic",
+        "bearer",
+        "token",
+        "digest",
+        "negotiate",
+        "ntlm",
+        "hawk",
+        "apikey",
+        "api-key",
+        "key",
+        "oauth",
+        "ssws",
+        "gnap",
+        "jwt",
+        "dpop",
+        "privatetoken",
+        "scram-sha-256",
+        "aws4-hmac-sha256",
+    ]
+)
+_WRAPPED = re.compile(r"(?:[A-Z]\w{0,40}\(\s{0,40}){1,3}(?=\\*\")")
+"""`Some("S")` of Rust, `Optional("S")` of Swift."""
+_HEREDOC = re.compile(r"<<[-~]?[\"']?(?P<mark>\w{1,32})[\"']?\r?\n")
+_CHANGED = re.compile(r"\\*\"[ \t]{1,4}->[ \t]{1,4}\\*\"")
+_BELOW = re.compile(
+    r"[ \t]*\r?\n(?P<indent>[ \t]+)(?P<said>-[ \t]+[^\n]*(?:\n(?P=indent)-[ \t]+[^\n]*)*+|[^\s:#=({\[]++)[ \t]*(?=\r?\n|\Z)"  # noqa: E501
+)
+_SIBLING = re.compile(
+    r"</[\w:.-]{1,64}>\s{0,80}<(?:[\w-]{1,32}:)?(?:value|val|v|string|data|text)(?:\s[^<>]{0,200})?>", re.IGNORECASE
+)
+_LOC_BEFORE = re.compile(r"\bloc\\*[\"']:\s{0,8}[\[(][^\[\]()]{0,200}\Z")
+_LOC_AFTER = re.compile(r"\\*[\"']\s{0,8},?\s{0,8}[\])]\s{0,8},[^{}]{0,500}?\binput\\*[\"']\s{0,4}:\s{0,8}")
+_SIZED = re.compile(r"\\*\"(?:\]=>\s{1,20}string\(\d{1,9}\) |;s:\d{1,9}:)(?=\\*\")")
+"""PHP says how long a text is: `["password"]=> string(1) "S"`, `s:8:"password";s:1:"S"`."""
+_PLACEHOLDER = re.compile(r"(?:\?|\$\d{1,3}|%s|%\(\w{1,64}\)s?|\*{3,}|\.{3})[,;)]?\Z")
+_FORMATTED = re.compile(r"(?:[A-Za-z]{1,16} )?\$?\{[A-Za-z_][\w.()]{0,64}\}")
+_READS = re.compile(
+    r"""[\w.$]{0,64}
+        (?: (?:getenv|get|getpass|env|config|lookup_?env|get_?property|field|column)
+              \([\w=\s]{0,32}(?P<quote>["']?)[\w\s.:-]{0,64}(?P=quote)\s?\)
+          | \w\[(?:\d{1,6}|["'][\w:.\ -]{1,64}["'])\]
+        )[;,)]*[ \t]*(?=\r?\n|\Z|\\n)""",
+    re.VERBOSE | re.IGNORECASE,
+)
+"""Code that reads it from elsewhere: `os.Getenv("PASSWORD")`, `tokens[0]`, `$_POST['password']`."""
+_ANNOTATED = re.compile(
+    r"(?:str|bytes|int|bool|SecretStr|(?:Optional|list|dict)\[[\w., ]{1,64}\])(?: \| None)?(?:[ ]=[ ](?:[A-Za-z_][\w.]{0,64}\([^\n\"']{0,128}(?:\"\"|'')?\)|None|\"\"|''))?,?[ \t]*(?=\r?\n|\Z)"  # noqa: E501
+)
+"""A field of a class in a stack: `password: str = field(default="")`."""
+_SCHEMA = re.compile(r"\{\s{0,40}\\*[\"']type\\*[\"']:(?![^{}]{0,400}(?:default|example|const|enum))")
+_COMPLAINT = re.compile(r"\[\s{0,40}\\*[\"'][A-Z]\w*(?: [\w'(),-]{1,32}){2,24}\.\\*[\"']\s{0,40}\]")
+"""`["This field may not be blank."]`, as forms say what is wrong with a field."""
+_TERM = re.compile(r",(?:<<)?(?=\")")
+"""Erlang's `{password,"S"}` and `{password,<<"S">>}`."""
+_ENTITY = re.compile(r"&gt;(?P<said>(?:[^&\n]|&(?!lt;)){1,4096}+)")
+_TERMS = re.compile(r"(?i)(?:base|sha|utf|md|oauth|x|h|v|aes|rsa|https?|ipv|iso|pbkdf|ed|tls|rfc|python|py)-?\d")
 _CODE = re.compile(r"(?:await|not|new|lambda|yield|if|async|typeof)\Z")
 _TOLD = re.compile(
     r"""\)=\((?P<row>[^)\n]{1,4096}+)\)
       | (?P<field>(?:\r?\n|\\n)[ \t]{1,8}[^\n\[(]{0,300}[\[(][^\n\]]{0,300}?\binput_value=)
       | (?P<beside>(?:\r?\n|\\n)[ \t]{1,40}value:[ \t]{1,8})
-      | [ ](?:is|was)[ ][\"'`]?(?P<said>[^\s\"'`<>\\]{4,256}+)""",
+      | [ ](?:is|was)[ ][\"'`]?(?P<said>[^\s\"'`<>\\]{4,256}+)
+      | [ ](?:-[ ]|->[ ])?(?P<plain>[^\s\"'`<>\\()\[\]{}]{6,256}+)
+      | [ ][(\[<](?P<inside>[^\s\"'`<>\\()\[\]{}]{6,256}+)[)\]>]
+      | (?P<columns>[ ]{2,20}(?=[^\s|]+[ ]*(?:\n|\Z)))""",
     re.VERBOSE,
 )
 _NAMED_PLAINLY = re.compile(r"\b(?:name|key):[ \t]{1,8}\Z")
@@ -75,14 +148,15 @@ _VALUE_BEFORE = re.compile(
     rf"\s{{0,8}},?\s{{0,8}}[^{{}}<>]{{0,100}}\Z",
     re.IGNORECASE | re.DOTALL,
 )
+_HEADER_NAME = re.compile(r"[A-Za-z]{1,32}(?:-[A-Za-z0-9]{1,32})*")
 _TUPLE_BEFORE = re.compile(r"[\[(]\s{0,8}[bu]?\\*[\"']\Z")
 _TUPLE_AFTER = re.compile(r"\\*[\"']\s{0,8},\s{0,8}(?=[bu]?\\*[\"'])")
 _PART = re.compile(
-    r"\"(?:;[^\r\n]{0,200})?(?:\\r)?(?:\\n|\r?\n)(?:[A-Za-z-]{1,40}:[^\r\n\\]{0,200}(?:\\r)?(?:\\n|\r?\n)){0,5}"
+    r"\\*[\"']?(?:;[^\r\n]{0,200})?(?:\\r)?(?:\\n|\r?\n)(?:[A-Za-z-]{1,40}:[^\r\n\\]{0,200}(?:\\r)?(?:\\n|\r?\n)){0,5}"
     r"(?:\\r)?(?:\\n|\r?\n)"
 )
 _PART_END = re.compile(r"(?:\\r|\r)?(?:\\n|\n)--")
-_FRAME = re.compile(r"\\x(?:[01][0-9a-f]|7f)(?:\\x(?P<hex>[0-9a-f]{2})|(?P<length>.)|\Z)", re.DOTALL)
+_FRAME = re.compile(r"\\+x(?:[01][0-9a-f]|7f|[89a-f][0-9a-f])(?:\\x(?P<hex>[0-9a-f]{2})|(?P<length>.)|\Z)", re.DOTALL)
 """A control character behind a key, as it is shown."""
 _CLOSES = {"[": "]", "{": "}", "(": ")"}
 _BRACKETS = re.compile(r"[\[\]{}()\"']")
@@ -129,11 +203,14 @@ def _past_escape(text: str, start: int) -> int:
 
 
 def assigned(text: str, keys: list[Key], is_json: bool) -> Iterator[Span]:
-    """What stands under these keys."""
+    """What stands under these keys; behind very many of them all is masked, since nobody writes so but to be slow."""
     done = 0
-    for key in keys:
+    for count, key in enumerate(keys):
         if key.start < done:
             continue
+        if count >= _MOST_KEYS:
+            yield key.start, len(text), MASK
+            return
         span = _Around(text, key, is_json).span()
         if span is not None and text[span[0] : span[1]].strip().lower() not in NOTHING:
             yield span
@@ -160,6 +237,12 @@ class _Around:
             return self._assignment(signs)
         if (told := _TOLD.match(text, key.end)) is not None:
             return self._told(told)
+        if self._before == "{" and (term := _TERM.match(text, key.end)) is not None:
+            return self._value(term.end(), quoted=False)
+        if self._before in "\"'" and (sized := _SIZED.match(text, key.end)) is not None:
+            return self._value(sized.end(), quoted=False)
+        if self._before == "=" and (part := _PART.match(text, key.end)) is not None:
+            return self._part(part)
         return self._pair() if self._before in "\"'`" else None
 
     def _framed(self, frame: re.Match[str]) -> Span:
@@ -176,11 +259,39 @@ class _Around:
         if told["said"]:
             said = told["said"].rstrip(".,;:!?)")
             return (told.start("said"), told.start("said") + len(said), MASK) if _looks_random(said) else None
+        for name in ("plain", "inside"):
+            if told[name]:
+                return self._mixed(told.start(name), told[name].rstrip(".,;:!?"))
+        if told["columns"]:
+            return None if self._key.weak or not self._begins_line() else self._word(told.end())
         if told["beside"] and _NAMED_PLAINLY.search(self._text[max(self._key.start - 16, 0) : self._key.start]) is None:
             return None
         return self._value(told.end(), quoted=False)
 
+    def _mixed(self, start: int, said: str) -> Span | None:
+        """Behind a key and a space: only what has letters and digits, and is no name of a method."""
+        is_mixed = any(map(str.isdigit, said)) and any(map(str.isalpha, said)) and "=" not in said
+        if self._key.weak or len(said) < 6 or not is_mixed or _TERMS.match(said):
+            return None
+        return start, start + len(said), MASK
+
+    def _scheme(self, place: int) -> Span | None:
+        """All of an Authorization: its scheme is only the first word."""
+        if not self._key.name.lower().endswith("authorization"):
+            return None
+        found = _SCHEME.match(self._text, place)
+        if found is None:
+            return None
+        scheme, one = found[0].split(" ", 1)[0].lower(), found["one"]
+        if one and (one.lower() in PROSE or not (scheme in _SCHEMES or _looks_random(one))):
+            return None
+        return place, found.end(), MASK
+
     def _assignment(self, signs: re.Match[str]) -> Span | None:
+        if signs["compared"]:
+            return None if self._key.weak else self._value(signs.end(), quoted=False)
+        if not self._begins_line() and (scheme := self._scheme(signs.end())) is not None:
+            return scheme
         if signs["space"]:
             return None if self._key.weak else self._value(signs.end(), quoted=False)
         if signs["colon"] and not signs["before"]:
@@ -194,6 +305,9 @@ class _Around:
     def _setting(self, place: int) -> Span | None:
         """`key=value` that begins its line: to the end of the line, unless something else is assigned on it."""
         text = self._text
+        if (heredoc := _HEREDOC.match(text, place)) is not None:
+            end = re.compile(rf"\n[ \t]*{heredoc['mark']}\b").search(text, heredoc.end() - 1, heredoc.end() + _MOST)
+            return heredoc.end(), end.start() if end is not None else len(text), MASK
         span = self._value(place, quoted=False)
         if span is None or span[0] != place or text[place : place + 1] in tuple("[{("):
             return span
@@ -213,6 +327,12 @@ class _Around:
     def _line(self, place: int) -> Span | None:
         """`key: value`: to the end of its line, if the key begins it; otherwise one word, if it is none of prose."""
         text = self._text
+        if self._before in "\"'" and text[place : place + 1] == self._before:
+            return None  # `getpass("password: ")`
+        if self._begins_line() and _ANNOTATED.match(text, place) is not None:
+            return None
+        if (wrapped := _WRAPPED.match(text, place)) is not None:
+            return self._value(wrapped.end(), quoted=False)
         if text[place : place + 1] in tuple("\"'`{[") or text[place : place + 2] in ("b'", 'b"', '\\"', "\\'"):
             return self._value(place, quoted=False)
         if text[place - 1 : place] == ":" and not self._begins_line() and self._key.weak:
@@ -225,11 +345,27 @@ class _Around:
         if self._begins_line():
             if (block := _BLOCK.match(text, place)) is not None:
                 return block.start(), block.end(), f"{MASK}\n" if block[1].endswith("\n") else MASK
+            if (below := self._below(place)) is not None:
+                return below
             rest = (_REST_OF_JSON_LINE if self._json else _REST_OF_LINE).match(text, place)
-            if rest is None or (self._key.weak and _is_prose(rest[0])):
+            if rest is None or ((self._key.weak or _is_header(self._key.name)) and _is_prose(rest[0])):
                 return None
             return rest.start(), rest.start() + len(rest[0].rstrip()), MASK
         return self._word(place)
+
+    def _below(self, place: int) -> Span | None:
+        """In YAML a value may stand below its key, alone or as the items of a list."""
+        below = _BELOW.match(self._text, place, place + _LONGEST_ELEMENT)
+        if below is None:
+            return None
+        line = self._text.rfind("\n", max(self._key.start - _LONGEST_LINE, 0), self._key.start) + 1
+        is_list = below["said"].startswith("-")
+        before = self._text[line : self._key.start]
+        if before.strip("- \t\"'") or len(below["indent"]) < len(before.rstrip("\"'")) + (not is_list):
+            return None
+        if self._key.weak and not is_list and not _looks_random(below["said"]):
+            return None
+        return (*below.span("said"), f"- {MASK}" if is_list else MASK)
 
     def _quoted_until(self, place: int) -> int | None:
         """Where the text ends that the key begins: `raise Refused("password: a b")`."""
@@ -279,15 +415,21 @@ class _Around:
         if found["quote"]:
             return self._text_value(found)
         wrapped = self._quoted(MASK) if quoted else MASK
+        if _READS.match(text, place) is not None:
+            return None
         if found["call"]:
             end = text.find(")", found.end(), found.end() + _MOST)
             names = _NAMES_ONLY.match(text, found.end(), end if end >= 0 else found.end() + _LONGEST_LINE)
             return None if names else (place, end + 1 if end >= 0 else found.end(), MASK)
+        if found["open"] and (_SCHEMA.match(text, place) or _COMPLAINT.match(text, place)):
+            return None
         if found["open"]:
             end = _closed(text, place)
             says = text[place:end].strip("[]{}() \t\r\n")
             return (place, end, wrapped) if says and text[place:end] != MASK else None
         bare = found["bare"]
+        if _PLACEHOLDER.match(bare):
+            return None
         if bare.lower() in NOTHING or bare.lower().startswith(("os.environ", "self.", "none")) or self._is_code(bare):
             return None
         return place, found.end(), wrapped
@@ -312,12 +454,22 @@ class _Around:
             end = self._text.find(3 * found["quote"], start + 2)
             return start + 2, end if end >= 0 else len(self._text), MASK
         end = _text_end(self._text, start, len(found["escape"]), found["quote"])
+        if _FORMATTED.fullmatch(self._text, start, end) is not None:
+            return None
+        if (changed := _CHANGED.match(self._text, end)) is not None:  # as Terraform shows what it will do
+            end = _text_end(self._text, changed.end(), len(found["escape"]), found["quote"])
         return start, end, MASK
 
     def _element(self) -> Span | None:
         """`<key>value</key>`, whatever is inside it."""
         text, key = self._text, self._key
+        if self._before == ">" and (sibling := _SIBLING.match(text, key.end)) is not None:
+            end = text.find("<", sibling.end(), sibling.end() + _MOST)
+            return sibling.end(), end if end >= 0 else len(text), MASK
         start = key.start
+        if self._before == ";" and text[max(start - 4, 0) : start] == "&lt;":
+            said = _ENTITY.match(text, key.end)
+            return (*said.span("said"), MASK) if said is not None else None
         if self._before == ":":
             start = text.rfind("<", max(start - 40, 0), start) + 1
         if not start or text[start - 1] != "<" or (tag := _TAG.match(text, key.end)) is None:
@@ -333,18 +485,44 @@ class _Around:
         before = text[max(key.start - 40, 0) : key.start]
         if _NAMED.search(before) is not None:
             if (part := _PART.match(text, key.end)) is not None:
-                last = _PART_END.search(text, part.end(), part.end() + _MOST)
-                return part.end(), last.start() if last else min(len(text), part.end() + _MOST), MASK
+                return self._part(part)
             if (paired := self._paired()) is not None:
                 return self._value(paired, quoted=True)
-            if (tag := re.compile(r"[\"'][^<>]{0,200}>").match(text, key.end)) is not None:
+            if (
+                tag := re.compile(r"[\"'][^<>]{0,200}(?<!/)>").match(text, key.end)
+            ) is not None and not self._is_input():
                 end = text.find("<", tag.end(), tag.end() + _MOST)
                 return tag.end(), end if end >= 0 else len(text), MASK
             return self._value_before()
+        if "loc" in text[max(key.start - 256, 0) : key.start] and _LOC_BEFORE.search(
+            text, max(key.start - 256, 0), key.start
+        ):
+            found = _LOC_AFTER.match(text, key.end)
+            if re.search(r"missing\\*[\"']", text[max(key.start - 96, 0) : key.start]):
+                return None  # what is there is all but the secret
+            return self._value(found.end(), quoted=True) if found is not None else None
+        if _is_header(key.name):
+            listed = _TUPLE_AFTER.match(text, key.end)
+            if listed is not None:
+                return self._header(listed)
         if _TUPLE_BEFORE.search(before) and (comma := _TUPLE_AFTER.match(text, key.end)) is not None:
             span = self._value(comma.end(), quoted=True)
             return span if span is not None and re.compile(r"\\*[\"']\s*[\])]").match(text, span[1]) else None
         return None
+
+    def _is_input(self) -> bool:
+        """Whether it is in a tag of HTML that has nothing inside it."""
+        start = self._text.rfind("<", max(self._key.start - _LONGEST_LINE, 0), self._key.start)
+        return start >= 0 and self._text[start : start + 6].lower() in ("<input", "<meta ")
+
+    def _part(self, part: re.Match[str]) -> Span:
+        last = _PART_END.search(self._text, part.end(), part.end() + _MOST)
+        return part.end(), last.start() if last else min(len(self._text), part.end() + _MOST), MASK
+
+    def _header(self, comma: re.Match[str]) -> Span | None:
+        """Lists of Node have a header's name and its value one behind the other."""
+        span = self._value(comma.end(), quoted=True)
+        return span if span is not None and not _HEADER_NAME.fullmatch(self._text, *span[:2]) else None
 
     def _paired(self) -> int | None:
         """Where the value of a name begins that stands behind it."""
@@ -375,6 +553,10 @@ class _Around:
                 inner = found.start("value") + quotes, found.end("value") - quotes
                 return (*inner, MASK if quotes else self._quoted(MASK))
         return None
+
+
+def _is_header(name: str) -> bool:
+    return "-" in name or name.lower() in ("authorization", "cookie")
 
 
 def _text_end(text: str, start: int, escapes: int, quote: str) -> int:

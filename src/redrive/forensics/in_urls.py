@@ -12,6 +12,9 @@ _USER = re.compile(r"[^\s/:@?#\"'<>\\]{0,256}+:(?!\d{1,5}(?:[/?#]|\Z))")
 _TOKEN = re.compile(r"[\w.~%+-]{16,512}+(?=@)")
 _AUTHORITY = re.compile(r"[^\s/?#\"'<>\\]{1,1024}+")
 _ANYTHING = re.compile(r"[^\s\"'<>\\]{1,200}+")
+_HOST_AND_PORT = re.compile(r"@[A-Za-z][\w.-]{1,253}:\d{2,5}(?!\d)")
+_NO_SCHEME = re.compile(r"(?<![\w./@:-])(?://)?[\w.-]{1,64}:(?P<said>[^\s/@:\"'<>\\]{4,128})\Z")
+"""`ann:S@db.internal:5432`, as drivers say where they could not connect to."""
 _HOST = re.compile(r"@[\w.\[-]")
 
 
@@ -27,6 +30,11 @@ def in_urls(text: str) -> Iterator[tuple[int, int]]:
             if span is not None:
                 yield span
             place = text.find(start, place)
+    place = text.find("@")
+    while place >= 0:
+        if _HOST_AND_PORT.match(text, place) and (found := _NO_SCHEME.search(text, max(place - 160, 0), place)):
+            yield found.span("said")
+        place = text.find("@", place + 1)
 
 
 def _before_host(text: str, place: int) -> tuple[int, int] | None:

@@ -12,6 +12,7 @@ _WORDS = bytes(
     120 if chr(code) in "-._~%+*!()/:@$" or (chr(code).isalnum() and code < 128) else 32 for code in range(256)
 )
 _LONGEST_BEFORE = 4096
+_MOST_LEVELS = 3
 
 
 class Encoded:
@@ -19,7 +20,7 @@ class Encoded:
 
     def __init__(self, text: str) -> None:
         self._words = list(_words(text))
-        said = [unquote_plus(text[start:end]) for start, end in self._words]
+        said = [_decoded(text[start:end]) for start, end in self._words]
         self._begins, begin = list[int](), 0
         for word in said:
             self._begins.append(begin)
@@ -34,6 +35,16 @@ class Encoded:
             if which not in seen:
                 seen.add(which)
                 yield self._words[which]
+
+
+def _decoded(word: str) -> str:
+    """What it says; a URL in a URL in a URL is encoded as often."""
+    said = unquote_plus(word)
+    for _ in range(_MOST_LEVELS - 1):
+        if _ESCAPE.search(said.encode("ascii", "replace")) is None:
+            break
+        said = unquote_plus(said)
+    return said.replace("\n", " ")
 
 
 def _words(text: str) -> Iterator[tuple[int, int]]:

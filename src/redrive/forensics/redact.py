@@ -9,10 +9,12 @@ from typing import TYPE_CHECKING
 
 from redrive.errors import ConfigError
 from redrive.forensics.assigned import Key, assigned, keys_in
+from redrive.forensics.base64s import texts_in_base64
 from redrive.forensics.binaries import PREVIEW, behind, in_hex, is_binary, unpacked, wide_text
+from redrive.forensics.columns import in_columns
 from redrive.forensics.percent import Encoded
 from redrive.forensics.prefixes import anywhere
-from redrive.forensics.secrets import KEYS, MASK, STEMS, WEAK, folded, stems_of
+from redrive.forensics.secrets import KEYS, MASK, STEMS, SUFFIXES, WEAK, folded, stems_of
 from redrive.forensics.shapes import Span, numbered, shaped
 from redrive.model import Headers
 
@@ -24,7 +26,17 @@ _SHORT = 5
 _LONGEST_KEY = 64
 _WORDS = re.compile(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])|\d+")
 _UNIQUE = re.compile(r"[0-9a-f]{8}-(?:[0-9a-f]{4}-){3}[0-9a-f]{12}|[0-9a-f]{1,12}")
-_ESCAPED = re.compile(r"\\u00([2-7][0-9A-Fa-f])")
+_ESCAPED = re.compile(r"\\u(00[2-7][0-9A-Fa-f]|00[C-Fc-f][0-9A-Fa-f]|0[1-5][0-9A-Fa-f]{2})")
+_INVISIBLE = re.compile("[\u00ad\u034f\u200b-\u200f\u202a-\u202e\u2060-\u2064\ufeff]")
+"""They can be put into a key and nobody sees it."""
+_LOOKALIKES = {
+    code: code - 0xFEE0
+    for code in (0xFF1A, 0xFF1D, *range(0xFF10, 0xFF1A), *range(0xFF21, 0xFF3B), *range(0xFF41, 0xFF5B))
+} | dict.fromkeys(map(ord, "\u00a0\u2007\u2009\u202f\u3000"), ord(" "))
+"""Letters, digits, colon and equals sign of a wide script, and spaces that do not break; each is one for one."""
+_STRONG = re.compile(r"(?i)password|passwd|passphrase|api_?key|secret_?key|client_?secret|access_?token|private_?key")
+_ESCAPED_BRIEFLY = re.compile(r"(?:\\x|%)(3[0-9]|[46][1-9A-Fa-f]|[57][0-9Aa])")
+"""Letters and digits that nobody would have had to escape: `%70assword`."""
 _LONGEST_HEADER = 16 << 10
 _LONGEST_WORD = 4096
 _REMEMBERED = 2048  # characters of a text that is worth remembering: errors of a group repeat themselves
@@ -46,7 +58,7 @@ class Redactor:
         own = frozenset(map(folded, keys)) - {""}
         self._keys = own | frozenset(map(folded, KEYS if defaults else ()))
         self._weak = (WEAK if defaults else frozenset()) - own
-        self._endings = tuple(key for key in self._keys if len(key) >= _SHORT)
+        self._endings = tuple(key for key in self._keys if len(key) >= _SHORT or not key.isascii())
         self._stems = (STEMS if defaults else ()) + stems_of(tuple(keys))
         self._patterns = tuple(_compiled(pattern) for pattern in patterns)
         self._defaults = defaults
@@ -66,11 +78,20 @@ class Redactor:
 
     def _kind_of(self, key: str) -> str:
         """ "strong", "weak" if prose has it too, or "" for a key of no secret."""
-        words = _WORDS.findall(key)
+        if kind := self._kind_of_words(key, _WORDS.findall(key)):
+            return kind
+        words, least = _WORDS.findall(key), 0
+        while len(words) > 1 and (words[-1].isdigit() or words[-1].lower() in SUFFIXES or words[-1].lower() == "v"):
+            words.pop()
+            least = _SHORT  # `password2` is one, `pin2` is a part of a device
+        whole = "".join(words)
+        return self._kind_of_words(whole, words) if len(whole) >= least > 0 else ""
+
+    def _kind_of_words(self, key: str, words: list[str]) -> str:
         tails = ["".join(words[start:]).lower() for start in range(len(words))]
         matching = self._keys.intersection(tails)
         whole = folded(key)
-        if not matching and not whole.endswith(self._endings):
+        if not matching and whole not in self._keys and not whole.endswith(self._endings):
             return ""
         return "weak" if whole in self._weak else "strong"
 
@@ -106,7 +127,10 @@ class Redactor:
 
     def _start(self, part: bytes, limit: int, size: int) -> str:
         whole = part if len(part) == size else _whole_words(part)
-        return _clipped(self.text(_visible(whole)), limit, size - len(whole), len(whole))
+        text = _visible(whole)
+        is_framed = "\\x" in text and b"\\x" not in whole and whole.lstrip()[:1] not in (b"{", b"[", b'"')
+        shown = self._masked(text, is_framed=True) if is_framed else self.text(text)
+        return _clipped(shown, limit, size - len(whole), len(whole))
 
     def _binary(self, body: bytes, part: bytes, limit: int) -> str:
         if (wide := wide_text(part)) is not None:
@@ -122,23 +146,39 @@ class Redactor:
         if self._defaults:
             yield from anywhere(text)
         yield from (behind(key.end) for key in self._keys_in(text, lower))
+        yield from (span[:2] for span in self._glued(text))
 
     # -- inside --------------------------------------------------------------------------------------------------------
 
-    def _masked(self, text: str) -> str:
-        plain = _ESCAPED.sub(_unescaped, text) if "\\u00" in text else text
-        spans = self._spans(plain)
+    def _masked(self, text: str, *, is_framed: bool = False) -> str:
+        plain = _ESCAPED.sub(_unescaped, text) if "\\u0" in text else text
+        if "%" in plain or "\\x" in plain:
+            plain = _ESCAPED_BRIEFLY.sub(_unescaped, plain)
+        if not plain.isascii():
+            plain = _INVISIBLE.sub("", plain)
+        spans = self._spans(plain if plain.isascii() else plain.translate(_LOOKALIKES))
+        if is_framed:
+            spans += self._glued(plain)
         return _replaced(plain, spans) if spans else text
+
+    def _glued(self, text: str) -> Iterator[Span]:
+        """Behind keys in bytes that are shown as a text though they are none: CBOR puts a letter before each word."""
+        if self._defaults:
+            for found in _STRONG.finditer(text):
+                if text[found.end() : found.end() + 1].isalnum():
+                    yield (*behind(found.end()), MASK)
 
     def _spans(self, text: str, *, is_decoded: bool = False) -> list[Span]:
         lower, is_json = _lower(text), text.lstrip()[:1] in ("{", "[")
         found = list(assigned(text, self._keys_in(text, lower), is_json))
+        found += ((start, end, MASK) for start, end in in_columns(text, lower, self._kind))
         if self._defaults:
             found += shaped(text, lower)
             found += _as_values(text, numbered(text), is_json)
         found += self._of_patterns(text)
-        if "%" in text and not is_decoded:
-            found += self._encoded(text)
+        if not is_decoded:
+            found += self._encoded(text) if "%" in text else ()
+            found += self._in_base64(text)
         return found
 
     def _encoded(self, text: str) -> Iterator[Span]:
@@ -146,6 +186,12 @@ class Redactor:
         encoded = Encoded(text)
         spans = self._spans(encoded.text, is_decoded=True) if encoded.text else []
         return ((start, end, MASK) for start, end in encoded.holding(spans))
+
+    def _in_base64(self, text: str) -> Iterator[Span]:
+        """Texts in Base64 that hold a secret; each is masked as a whole."""
+        for start, end, said in texts_in_base64(text):
+            if self._spans(said, is_decoded=True):
+                yield start, end, MASK
 
     def _keys_in(self, text: str, lower: str) -> list[Key]:
         return keys_in(text, lower, self._stems, self._kind)

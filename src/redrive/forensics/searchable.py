@@ -18,6 +18,8 @@ if TYPE_CHECKING:
     from redrive.config.settings import Redaction
 
 V = TypeVar("V")
+_RULES = 2
+"""One more whenever Redrive itself masks other things: what was indexed before may show what is masked now."""
 _MOST = 16 << 10  # bytes of a body; what is shown of it is longer
 _BORDER = "\uffff"  # between fields, so that no text is found across two of them
 
@@ -32,7 +34,7 @@ class Searchable:
     @classmethod
     def of(cls, rules: Redaction) -> Searchable:
         """As the setting `redact` says."""
-        said = repr((__version__, rules.defaults, rules.keys, rules.patterns))
+        said = repr((__version__, _RULES, rules.defaults, rules.keys, rules.patterns))
         return cls(Redactor.of(rules), blake2b(said.encode("utf-8", "replace"), digest_size=8).hexdigest())
 
     def text(self, letter: Letter) -> str:

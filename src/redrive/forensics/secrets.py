@@ -11,16 +11,37 @@ MASK = "[redacted]"
 KEYS: tuple[str, ...] = (
     *("authorization", "proxy_authorization", "auth", "cookie", "cookies", "set_cookie", "session", "session_id"),
     *("password", "passwords", "passwd", "passphrase", "passcode", "pass", "pwd", "pw", "pin", "otp", "totp"),
-    *("passwort", "kennwort"),
+    *("passwort", "kennwort", "geheimnis", "zugangsdaten", "kartennummer"),
+    *("mot_de_passe", "mdp", "jeton", "contraseña", "contrasena", "clave_secreta", "clave_acceso"),
+    *(
+        "senha",
+        "wachtwoord",
+        "hasło",
+        "haslo",
+        "lösenord",
+        "losenord",
+        "пароль",
+        "密码",
+        "密碼",
+        "パスワード",
+        "비밀번호",
+    ),
+    *("requirepass", "masterauth", "storepass", "keypass", "userpassword"),
     *("credential", "credentials", "secret", "secrets", "client_secret", "token", "jwt", "bearer"),
     *("api_key", "access_key", "account_key", "private_key", "secret_key", "session_key", "signing_key"),
     *("encryption_key", "shared_key", "license_key", "master_key", "webhook_url", "connection_string"),
     *("access_key_id", "secret_id", "sig", "amz_signature", "goog_signature", "signature_key"),
-    *("card_number", "cvv", "cvc", "ssn", "social_security_number", "iban"),
+    *("subscription_key", "functions_key", "integration_key", "hmac_key", "api_keys", "apikeys"),
+    *("code_verifier", "client_assertion", "device_code", "saml_response", "saml_assertion", "seed_phrase"),
+    *("csrf", "xsrf", "phpsessid"),
+    *("card_number", "cvv", "cvc", "cvv2", "cvc2", "security_code", "ssn", "social_security_number", "iban"),
 )
+SUFFIXES = frozenset({"hash", "value", "confirm", "confirmation", "repeat", "again", "old", "new", "current", "plain"})
+"""What may follow the last word of a key: `password_confirmation`, `tokenValue`, `password2`."""
 WEAK = frozenset(
     {"auth", "bearer", "cookie", "cookies", "cvc", "iban", "otp", "pass", "pin", "session", "sessionid", "sig"}
     | {"credential", "credentials", "jwt", "passwords", "secret", "secrets", "token", "totp"}
+    | {"csrf", "xsrf", "jeton", "geheimnis"}
 )
 """Words of prose, too: in the middle of a line, `token: x` is one only where x does not look like a word."""
 
@@ -30,6 +51,22 @@ NOTHING = frozenset({"", "none", "null", "nil", "true", "false", "undefined", "[
 STEMS: tuple[str, ...] = (
     *("pass", "pw", "kennwort", "pin", "otp", "auth", "cred", "cookie", "session", "secret", "token", "jwt", "bearer"),
     *("key", "webhook", "connection", "sig", "card", "cvv", "cvc", "ssn", "social", "iban"),
+    *("geheimnis", "zugangs", "karten", "mdp", "mot", "jeton", "contrase", "clave", "senha", "wachtwoord"),
+    *(
+        "hasło",
+        "haslo",
+        "senord",
+        "пароль",
+        "密码",
+        "密碼",
+        "パスワード",
+        "비밀번호",
+        "masterauth",
+        "verifier",
+        "assertion",
+        "device",
+    ),
+    *("saml", "seed", "csrf", "xsrf", "phpsess", "code"),
 )
 """Each of KEYS has one of these in it: what is looked for first."""
 
@@ -66,7 +103,7 @@ def is_card(number: str) -> bool:
 
 def is_iban(text: str) -> bool:
     """The check digits of ISO 13616."""
-    plain = text.replace(" ", "").upper()
+    plain = "".join(text.split()).upper()
     if not 15 <= len(plain) <= 34 or not plain.isalnum() or not plain.isascii():
         return False
     return int("".join(str(int(char, 36)) for char in plain[4:] + plain[:4])) % 97 == 1

@@ -41,6 +41,23 @@ def _is_basic(match: re.Match[str]) -> bool:
     return ":" in said and said.isprintable()
 
 
+def _is_option(match: re.Match[str]) -> bool:
+    return re.search(r"-pass(?:in|out)? [\"']?\Z", match.string[max(match.start() - 12, 0) : match.start()]) is not None
+
+
+def _is_said(match: re.Match[str]) -> bool:
+    """Whether a program says it to a server: at the beginning of a line or behind a prompt."""
+    said, before = match[1], match.string[max(match.start() - 2, 0) : match.start()]
+    return (
+        (not before or before[-1] in "\n\"'" or before == "> ") and any(map(str.isdigit, said)) and not said.isdigit()
+    )
+
+
+def _is_sent(match: re.Match[str]) -> bool:
+    before = match.string[max(match.start() - 2, 0) : match.start()]
+    return before == "> " or before[-1:] in tuple("\"'")
+
+
 def _has_hex_before(match: re.Match[str]) -> bool:
     return _HEX.fullmatch(match.string, max(match.start() - 32, 0), match.start()) is not None
 
@@ -53,9 +70,85 @@ _HEX = re.compile(r"[0-9a-f]{32}")
 _MAXMIND = re.compile(r"[A-Za-z0-9]{6}_[A-Za-z0-9]{29}")
 
 
+_AN_ARGUMENT = r"(?:[\"']?,?\s{1,4}[\"']?[^\s\"'|&;]{1,64}+){0,8}?"
+_NEXT = r"[\"']?,?\s{1,4}[\"']?"
+COMMANDS: tuple[Shape, ...] = (
+    Shape(
+        "option of mysql",
+        ("mysql", "mariadb"),
+        re.compile(rf"(?:mysql|mariadb)[\w-]{{0,16}}+{_AN_ARGUMENT}{_NEXT}-p([^\s\"']{{2,}})"),
+        inside=True,
+    ),
+    Shape("option of sshpass", ("sshpass",), re.compile(rf"sshpass{_NEXT}-p{_NEXT}([^\s\"']{{2,}})")),
+    Shape(
+        "option of docker login",
+        (" login ",),
+        re.compile(rf"(?<=docker|podman|skopeo|uildah|gistry)[ ]login{_AN_ARGUMENT}{_NEXT}-p{_NEXT}([^\s\"']{{2,}})"),
+        inside=True,
+    ),
+    Shape(
+        "option of redis-cli", ("redis-cli ",), re.compile(rf"redis-cli{_AN_ARGUMENT}{_NEXT}-a{_NEXT}([^\s\"']{{2,}})")
+    ),
+    Shape(
+        "option of ldapsearch",
+        ("ldap",),
+        re.compile(rf"ldap\w+{_AN_ARGUMENT}{_NEXT}-w{_NEXT}([^\s\"']{{2,}})"),
+    ),
+    Shape(
+        "argument of rabbitmqctl",
+        ("rabbitmqctl ",),
+        re.compile(r"rabbitmqctl (?:change_password|add_user) {1,4}[\w.@-]{1,64} {1,4}[\"']?([^\s\"']{2,})"),
+    ),
+    Shape("argument of htpasswd", ("htpasswd -",), re.compile(r"htpasswd -\w*b\w* \S{1,256} \S{1,64} ([^\s\"']{2,})")),
+    Shape("argument of openssl", ("pass:",), re.compile(r"pass:([^\s\"'`]{2,})"), _is_option),
+    Shape("option of Windows", ("/pass:", "/password:"), re.compile(r"/pass(?:word)?:([^\s\"'`]{2,})"), inside=True),
+    Shape(
+        "arguments of a login",
+        ("login(", "authenticate(", "signin(", "sign_in(", "logon(", "PDO->__construct("),
+        re.compile(r"[\w>-]{4,20}\((?:b?[\"'][^\"'\n]{0,128}+[\"'],\s{0,8}){1,2}b?[\"']([^\"'\n]{1,256}+)[\"']"),
+        inside=True,
+        rare="(",
+    ),
+    Shape(
+        "option of curl, glued",
+        ("curl ",),
+        re.compile(rf"curl{_AN_ARGUMENT}{_NEXT}-u[\w.@+-]{{1,64}}+:([^\s\"'`]{{3,}}+)"),
+    ),
+    Shape("SecureString", ("ConvertTo-SecureString ",), re.compile(r"ConvertTo-SecureString [\"']([^\"'\n]{1,256}+)")),
+    Shape("AUTH of SMTP", ("AUTH ",), re.compile(r"AUTH (?:PLAIN|LOGIN|XOAUTH2) ([A-Za-z0-9+/]{4,}+={0,2})")),
+    Shape("AUTH of Redis", ("AUTH ",), re.compile(r"AUTH (?:[\w.@-]{1,64} )?([^\s\"'\\]{4,})"), _is_said),
+    Shape(
+        "AUTH of Redis, refused", ("'AUTH'",), re.compile(r"'AUTH'[^'\n]{0,64}(?:'[^'\n]{0,64}' )?'([^'\n]{1,256}+)'")
+    ),
+    Shape("PASS of FTP", ("PASS ",), re.compile(r"PASS ([^\s\"'\\]{3,})"), _is_sent),
+    Shape(
+        "LOGIN of IMAP",
+        ("LOGIN ",),
+        re.compile(r"LOGIN [\"']?[\w.+-]{1,64}@[\w.-]{1,64}[\"']? [\"']?([^\s\"'\]\\]{3,})"),
+    ),
+    Shape(
+        "jdbc of Oracle",
+        ("jdbc:oracle:",),
+        re.compile(r"jdbc:oracle:(?:thin|oci):[\w$#]{1,64}/([^@\s\"']{1,128})@"),
+        inside=True,
+    ),
+    Shape("signature", ("Signature=",), re.compile(r"Signature=([A-Fa-f0-9]{64}|[\w%+/~-]{20,}+=*)"), inside=True),
+    Shape(
+        "hash of a password",
+        ("$2a$", "$2b$", "$2y$", "$1$", "$5$", "$6$", "$y$", "$argon2", "pbkdf2_sha", "$pbkdf2-", "$scrypt$"),
+        re.compile(
+            r"\$2[aby]\$\d\d\$[./A-Za-z0-9]{53}|\$[156y]\$(?:rounds=\d{1,9}\$|j9T\$)?[./A-Za-z0-9]{1,40}+\$[./A-Za-z0-9]{22,86}+"
+            r"|\$(?:argon2|pbkdf2-|scrypt)[\w-]{0,16}+\$[\w=,.$+/-]{20,400}+|pbkdf2_sha\d{1,3}\$\d{1,9}\$\w{1,64}\$[\w+/=-]{20,100}+"
+        ),
+        inside=True,
+        rare="$",
+    ),
+)
+
+
 _PEM = (
-    r"-----BEGIN [A-Z0-9 ]{0,30}PRIVATE KEY(?: BLOCK)?-----[^\"'<>{}]*?"
-    r"(?:-----END [A-Z0-9 ]{0,30}PRIVATE KEY(?: BLOCK)?-----|(?=\\*[\"'<>{}]|\Z))"
+    r"-----BEGIN [A-Z0-9 ]{0,30}PRIVATE KEY(?: BLOCK)?-----(?:[^\"'<>{}]|\\*[\"'],\s{0,80}\\*[\"'](?=[\w+/=-]))*?"
+    r"(?:-----END [A-Z0-9 ]{0,30}PRIVATE KEY(?: BLOCK)?-----|(?=\\*[\"'](?!,\s{0,80}\\*[\"'][\w+/=-])|\\*[<>{}]|\Z))"
 )
 SHAPES: tuple[Shape, ...] = (
     Shape("private key", ("-----BEGIN ",), re.compile(_PEM), inside=True),
@@ -82,8 +175,8 @@ SHAPES: tuple[Shape, ...] = (
     ),
     Shape(
         "Discord webhook",
-        ("/api/webhooks/",),
-        re.compile(r"/api/webhooks/(\d{10,25}/[\w-]{20,}+)"),
+        ("/webhooks/",),
+        re.compile(r"/webhooks/(\d{10,25}/[\w-]{20,}+)"),
         inside=True,
     ),
     Shape(
@@ -92,10 +185,13 @@ SHAPES: tuple[Shape, ...] = (
         re.compile(r"\.webhook\.office\.com/(webhookb2/[\w@/-]{20,}+)"),
         inside=True,
     ),
+    *COMMANDS,
     Shape(
         "option of curl",
-        ("-u ", "--user "),
-        re.compile(r"-(?:u|-user) {1,4}[\"']?[\w.@%+-]{1,64}+:(?!\d{1,10}\b)([^\s\"'`]{3,}+)"),
+        ("-u ", "--user", "http -a "),
+        re.compile(
+            r"(?:-u {1,4}|--user(?: {1,4}|=)|http -a {1,4})[\"']?[\w.@%+-]{1,64}+:(?!\d{1,10}\b)([^\s\"'`]{3,}+)"
+        ),
         inside=True,
     ),
     Shape(
@@ -169,8 +265,8 @@ _KINDS = bytes.maketrans(
     b"0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz", b"0" * 10 + b"A" * 26 + b"a" * 26
 )
 _RUNS = bytes(120 if (chr(code).isalnum() and code < 128) or code in b"+/" else 32 for code in range(256))
-_CARD = re.compile(rb"0000(?:0{10,12}+|([ -])0000\1 ?0000\1 ?0{1,4}+|([ -])0{6}\2 ?0{4,5}+)")
-_IBAN = re.compile(rb"AA00(?: ?[A0]{4}){2,7}(?: ?[A0]{1,4})?")
+_CARD = re.compile(rb"0000(?:0{10,12}+|([ .?_-])0000\1 ?0000\1 ?0{1,4}+|([ .?-])0{6}\2 ?0{4,5}+|  0000  0000  0000)")
+_IBAN = re.compile(rb"AA00(?:[ ?]?[A0]{4}){2,7}(?:[ ?]?[A0]{1,4})?")  # "?" is a space that does not break
 _AWS_SECRET = b"x" * 40
 
 
@@ -201,9 +297,12 @@ _ISSUED = re.compile(
 )
 
 
+_SEPARATORS = re.compile(r"[\s._-]")
+
+
 def _is_issued(number: str) -> bool:
     """Whether a card's number may begin so and be that long; ids and articles' numbers that pass the sum rarely do."""
-    return _ISSUED.fullmatch(number.replace(" ", "").replace("-", "")) is not None
+    return _ISSUED.fullmatch(_SEPARATORS.sub("", number)) is not None
 
 
 def _ibans(text: str, kinds: bytes) -> Iterator[Span]:

@@ -10,7 +10,7 @@ import asyncio
 import logging
 import sys
 import time
-from collections.abc import Callable, Mapping, MutableMapping
+from collections.abc import Callable, Collection, Mapping, MutableMapping
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, TextIO
 
@@ -105,10 +105,24 @@ class _Masked:
         if self._redactor.is_secret(name):
             return MASK if value else value
         if isinstance(value, Mapping):
+            if self._redactor.is_secret(str(value.get("name") or value.get("key") or "")):
+                return {
+                    str(key): item if key in ("name", "key") else self._field("secret", item)
+                    for key, item in value.items()
+                }
             return {str(key): self._field(str(key), item) for key, item in value.items()}
         if isinstance(value, list | tuple | set | frozenset):
+            if (pair := self._pair(value)) is not None:
+                return pair
             return [self._field("", item) for item in value]
         return self._redactor.text(value if isinstance(value, str) else str(value))
+
+    def _pair(self, value: Collection[Any]) -> list[Any] | None:
+        """A header as clients keep them, its name and its value, if that is a secret."""
+        if not isinstance(value, list | tuple) or len(value) != 2 or not isinstance(value[0], str | bytes):
+            return None
+        name = value[0].decode("latin-1") if isinstance(value[0], bytes) else value[0]
+        return [name, self._field(name, value[1])] if self._redactor.is_secret(name) else None
 
     def _is_number_to_hide(self, name: str, value: Any) -> bool:
         if value is None or isinstance(value, bool):

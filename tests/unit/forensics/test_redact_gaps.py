@@ -120,6 +120,14 @@ def root() -> Iterator[None]:
     logger.setLevel(level)
 
 
+EXTRA = {
+    "note": f"token={S}",
+    "password": S,
+    "headers": [("x-api-key", S), [b"cookie", S.encode()]],
+    "env": [{"name": "DB_PASSWORD", "value": S}],
+}
+
+
 @pytest.mark.parametrize("format", ["console", "json"])
 def test_logs_have_no_secret_and_no_variables(root: None, format: str) -> None:
     out = io.StringIO()
@@ -129,7 +137,7 @@ def test_logs_have_no_secret_and_no_variables(root: None, format: str) -> None:
     try:
         raise RuntimeError(f"password: {S}")
     except RuntimeError:
-        logging.getLogger("x").exception("failed with %s", card, extra={"note": f"token={S}", "password": S})
+        logging.getLogger("x").exception("failed with %s", card, extra=EXTRA)
     assert local
     assert "RuntimeError" in out.getvalue()
     assert S not in out.getvalue()
