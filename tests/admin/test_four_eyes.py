@@ -257,6 +257,9 @@ async def test_an_approval_that_reaches_beyond_a_scope_is_not_there(
     bob = await client((await tokens.create("bob", Role.OPERATOR, scope=scope))[1])
     listed = await bob.get("/api/approvals")
     assert ([each["id"] for each in listed.json()], "vault" in listed.text) == ([within["id"]], False)
+    newer = await _archive_all(ann)
+    alone = await bob.get("/api/approvals?limit=1")
+    assert [each["id"] for each in alone.json()] == [within["id"]] != [newer["id"]], "one of others hides theirs"
     for verb in ("", "/approve", "/refuse", "/withdraw"):
         answers = []
         for id in (waiting["id"], "never-was"):

@@ -19,6 +19,7 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
+from redrive.errors import ChangedMeanwhile
 from redrive.stores.base import Documents
 from redrive.untrusted import UNREADABLE
 
@@ -111,6 +112,8 @@ class Marks:
             body: dict[str, Any] = msgspec.to_builtins(new)
             if await self._documents.put(KIND, group, body, expect=document.version if document else 0):
                 return old, new
+            if document is None and await self._documents.get(KIND, group) is None:  # it is there, and not for us
+                raise ChangedMeanwhile(f"the letters of {group} are not those that they were: look at the group again")
 
     async def change_fix(self, group: str, fix: str, **changes: Any) -> bool:
         """Change a fix, if it is still that one; returns whether it is we who changed it."""

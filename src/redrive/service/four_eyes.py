@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from redrive.service.service import Service
 
 _PART = 500
+_MOST_LISTED = 1000  # for who reaches a part: newer ones of others must not hide theirs
 carrying_out: ContextVar[Approval | None] = ContextVar("redrive_approval", default=None)
 """What is approved and carried out now: it does not wait a second time."""
 
@@ -97,7 +98,8 @@ class FourEyes:
 
     async def seen_by(self, actor: Actor, limit: int = 50) -> list[Approval]:
         """What an actor may know of, newest first."""
-        return [self._masked(approval) for approval in await self.approvals.list(limit) if _reaches(actor, approval)]
+        listed = await self.approvals.list(limit if actor.scope.is_everything else _MOST_LISTED)
+        return [self._masked(approval) for approval in listed if _reaches(actor, approval)][:limit]
 
     async def seen(self, id: str, actor: Actor) -> Approval:
         """That one, if the actor may know of it."""
