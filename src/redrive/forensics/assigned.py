@@ -8,59 +8,68 @@ beginnings of keys first, and looked at closely only there.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
-from typing import NamedTuple
+from collections.abc import Iterator
 
 from redrive.forensics.binaries import BEHIND_A_KEY
+from redrive.forensics.notations import (
+    AFTER_NAME,
+    ANNOTATED,
+    ARGUMENT,
+    ASSIGNS,
+    BELOW,
+    BLOCK,
+    BORDERS,
+    BRACKETS,
+    CALLS,
+    CHANGED,
+    CODE,
+    COMPLAINT,
+    ENTITY,
+    EXPORTS,
+    FORMATTED,
+    FRAME,
+    HEADER_NAME,
+    HEREDOC,
+    LOC_AFTER,
+    LOC_BEFORE,
+    NAMED,
+    NAMED_PLAINLY,
+    NAMES_ONLY,
+    NUMBER,
+    PAIRED,
+    PART,
+    PART_END,
+    PLACEHOLDER,
+    RAISED,
+    READS,
+    REST_OF_JSON_LINE,
+    REST_OF_LINE,
+    SCHEMA,
+    SCHEME,
+    SIBLING,
+    SIGNS,
+    SIZED,
+    TAG,
+    TERM,
+    ALGORITHMS,
+    TOLD,
+    TUPLE_AFTER,
+    TUPLE_BEFORE,
+    VALUE,
+    VALUE_BEFORE,
+    WORD,
+    WRAPPED,
+)
 from redrive.forensics.prose import PROSE
+from redrive.forensics.secret_keys import Key
 from redrive.forensics.secrets import MASK, NOTHING
 from redrive.forensics.shapes import Span
 
-_LONGEST_KEY = 64
 _MOST = 1 << 16  # of a value that is looked at, before it is masked as far as that
 _LONGEST_ELEMENT = 4096
-_KEY_CHARS = bytes(
-    107 if code > 127 or chr(code).isalnum() or chr(code) in "_.-$?" else 32 for code in range(256)
-)  # 107 is k; "?" stands for what is no ASCII
-_LETTERS = bytes(code if 97 <= code <= 122 else 32 for code in range(256))
-_LONG = 4096
 _MOST_KEYS = 2048
-_QUOTES = r"[\"'`]|&quot;|&\#0?3[49];|&\#x2[27];|&apos;|\\u002[27]"
-_QUOTE = rf"(?P<escape>\\*?)(?P<quote>{_QUOTES})"
-_SIGNS = re.compile(
-    rf"""(?P<before>\\*?(?:{_QUOTES})|\]|%5[Dd])? \s{{0,40}} (?:/\*[^*\n]{{0,64}}\*/\s{{0,8}})?
-        (?: (?P<colon>::(?=\ [A-Za-z0-9+/]{{2,}}={{0,2}}\s|\ [A-Za-z0-9+/]{{2,}}={{0,2}}\Z)|:(?![:=]))
-          | (?P<sign>=>|:=|=(?![=~])|%3[AaDd]) | (?<=\s)(?P<compared>[=!]=(?=\s?[bu]?\\*["'])) | (?P<space>\ (?=["'])) ) [ \t]{{0,8}} """,  # noqa: E501
-    re.VERBOSE,
-)
-_BARE = r"""[^\s,;&"'`)}\]\\<>] | \\(?![nrtu"'\\]) | [,;](?=[^\s,;&="'`:()\[\]{}<>\\]++(?:\s|\Z)) | <(?![A-Za-z/!?])"""
-"""Of a value without quotes; a comma is one of its own only where nothing that follows is assigned."""
-_VALUE = re.compile(
-    rf"""(?P<prefix>[bBuUrRfF]{{1,2}}(?=\\*["']))? {_QUOTE}
-       | (?P<call>[A-Za-z_][\w.]{{0,64}}\() | (?P<open>[\[{{(])
-       | (?P<bare>(?:(?:bearer|basic|token|digest)\ +)? (?:{_BARE})++)""",
-    re.VERBOSE | re.IGNORECASE,
-)
-_WORD = re.compile(r"(?:[^\s\"'`\\<>]|\\(?![nrtu\"'\\])|\\\\|<(?![A-Za-z/!?]))++")
-_REST_OF_LINE = re.compile(r"(?:[^\n\r\\]|\\(?![nr]))*+")
-_REST_OF_JSON_LINE = re.compile(r"(?:[^\n\r\\\"]|\\(?![nr\"])|\\\\)*+")
-_BLOCK = re.compile(
-    r"(?:![\w!/:.-]{0,64}[ \t]+)?(?:&\w{1,64}[ \t]+)?[|>][+-]?\d?[+-]?[ \t]*(?:#[^\n]{0,256})?\n((?:[ \t]+[^\n]*(?:\n|\Z)|[ \t]*\n)+)"  # noqa: E501
-)
 _LONGEST_SETTING = 4096
-_ASSIGNS = re.compile(r"[\s&;,?]\s?[\w.-]{1,64}[\"']?\s?[=:]")
-_EXPORTS = re.compile(r"(?:export|set|setx|env|arg|declare -x)[ \t]{1,4}\Z", re.IGNORECASE)
-_RAISED = re.compile(r"[ \t]{0,8}[A-Za-z_][\w.$]{0,120}:[ \t]\Z")
-_NAMES_ONLY = re.compile(r"[A-Za-z_.,=*\s()\[\]]*+\Z")
-_CALLS = re.compile(r"[A-Za-z_][\w.]{0,64}\([A-Za-z_.,()]*\Z")
 _LONGEST_LINE = 512
-_ONE_OF_PAIRS = r'[\w-]{1,64}=(?:\\*"[^"\\\n]{0,2048}\\*"|[^\s,"\\]++)'
-_SCHEME = re.compile(
-    rf"""[A-Za-z][\w-]{{1,30}}\ {{1,4}}
-        (?: (?P<pairs>{_ONE_OF_PAIRS}(?:,\ {{0,4}}{_ONE_OF_PAIRS}){{0,24}}) | (?P<one>[\w.~+/=:%-]{{4,}}+) )""",
-    re.VERBOSE,
-)
-"""Of an Authorization that stands in the middle of a line: `Digest username="ann", response="S"`, `ApiKey S`."""
 _SCHEMES = frozenset(
     [
         "basic",
@@ -83,123 +92,8 @@ _SCHEMES = frozenset(
         "aws4-hmac-sha256",
     ]
 )
-_WRAPPED = re.compile(r"(?:[A-Z]\w{0,40}\(\s{0,40}){1,3}(?=\\*\")")
-"""`Some("S")` of Rust, `Optional("S")` of Swift."""
-_HEREDOC = re.compile(r"<<[-~]?[\"']?(?P<mark>\w{1,32})[\"']?\r?\n")
-_CHANGED = re.compile(r"\\*\"[ \t]{1,4}->[ \t]{1,4}\\*\"")
-_BELOW = re.compile(
-    r"[ \t]*\r?\n(?P<indent>[ \t]+)(?P<said>-[ \t]+[^\n]*(?:\n(?P=indent)-[ \t]+[^\n]*)*+|[^\s:#=({\[]++)[ \t]*(?=\r?\n|\Z)"  # noqa: E501
-)
-_SIBLING = re.compile(
-    r"</[\w:.-]{1,64}>\s{0,80}<(?:[\w-]{1,32}:)?(?:value|val|v|string|data|text)(?:\s[^<>]{0,200})?>", re.IGNORECASE
-)
-_LOC_BEFORE = re.compile(r"\bloc\\*[\"']:\s{0,8}[\[(][^\[\]()]{0,200}\Z")
-_LOC_AFTER = re.compile(r"\\*[\"']\s{0,8},?\s{0,8}[\])]\s{0,8},[^{}]{0,500}?\binput\\*[\"']\s{0,4}:\s{0,8}")
-_SIZED = re.compile(r"\\*\"(?:\]=>\s{1,20}string\(\d{1,9}\) |;s:\d{1,9}:)(?=\\*\")")
-"""PHP says how long a text is: `["password"]=> string(1) "S"`, `s:8:"password";s:1:"S"`."""
-_PLACEHOLDER = re.compile(r"(?:\?|\$\d{1,3}|%s|%\(\w{1,64}\)s?|\*{3,}|\.{3})[,;)]?\Z")
-_FORMATTED = re.compile(r"(?:[A-Za-z]{1,16} )?\$?\{[A-Za-z_][\w.()]{0,64}\}")
-_READS = re.compile(
-    r"""[\w.$]{0,64}
-        (?: (?:getenv|get|getpass|env|config|lookup_?env|get_?property|field|column)
-              \([\w=\s]{0,32}(?P<quote>["']?)[\w\s.:-]{0,64}(?P=quote)\s?\)
-          | \w\[(?:\d{1,6}|["'][\w:.\ -]{1,64}["'])\]
-        )[;,)]*[ \t]*(?=\r?\n|\Z|\\n)""",
-    re.VERBOSE | re.IGNORECASE,
-)
-"""Code that reads it from elsewhere: `os.Getenv("PASSWORD")`, `tokens[0]`, `$_POST['password']`."""
-_ANNOTATED = re.compile(
-    r"(?:str|bytes|int|bool|SecretStr|(?:Optional|list|dict)\[[\w., ]{1,64}\])(?: \| None)?(?:[ ]=[ ](?:[A-Za-z_][\w.]{0,64}\([^\n\"']{0,128}(?:\"\"|'')?\)|None|\"\"|''))?,?[ \t]*(?=\r?\n|\Z)"  # noqa: E501
-)
-"""A field of a class in a stack: `password: str = field(default="")`."""
-_SCHEMA = re.compile(r"\{\s{0,40}\\*[\"']type\\*[\"']:(?![^{}]{0,400}(?:default|example|const|enum))")
-_COMPLAINT = re.compile(r"\[\s{0,40}\\*[\"'][A-Z]\w*(?: [\w'(),-]{1,32}){2,24}\.\\*[\"']\s{0,40}\]")
-"""`["This field may not be blank."]`, as forms say what is wrong with a field."""
-_TERM = re.compile(r",(?:<<)?(?=\")")
-"""Erlang's `{password,"S"}` and `{password,<<"S">>}`."""
-_ENTITY = re.compile(r"&gt;(?P<said>(?:[^&\n]|&(?!lt;)){1,4096}+)")
-_TERMS = re.compile(r"(?i)(?:base|sha|utf|md|oauth|x|h|v|aes|rsa|https?|ipv|iso|pbkdf|ed|tls|rfc|python|py)-?\d")
-_CODE = re.compile(r"(?:await|not|new|lambda|yield|if|async|typeof)\Z")
-_TOLD = re.compile(
-    r"""\)=\((?P<row>[^)\n]{1,4096}+)\)
-      | (?P<field>(?:\r?\n|\\n)[ \t]{1,8}[^\n\[(]{0,300}[\[(][^\n\]]{0,300}?\binput_value=)
-      | (?P<beside>(?:\r?\n|\\n)[ \t]{1,40}value:[ \t]{1,8})
-      | [ ](?:is|was)[ ][\"'`]?(?P<said>[^\s\"'`<>\\]{4,256}+)
-      | [ ](?:-[ ]|->[ ])?(?P<plain>[^\s\"'`<>\\()\[\]{}]{6,256}+)
-      | [ ][(\[<](?P<inside>[^\s\"'`<>\\()\[\]{}]{6,256}+)[)\]>]
-      | (?P<columns>[ ]{2,20}(?=[^\s|]+[ ]*(?:\n|\Z)))""",
-    re.VERBOSE,
-)
-_NAMED_PLAINLY = re.compile(r"\b(?:name|key):[ \t]{1,8}\Z")
-_NUMBER = re.compile(r"-?[\d.eE+-]++\Z")
-_ARGUMENT = re.compile(
-    r"\s{1,4}(?P<plain>(?!--|-[A-Za-z](?:\s|\Z)|[|&<>])(?:[^\s\"'`\\]|\\(?![nr\"'\\]))++)|\s{1,4}(?=[\"'])|\\*[\"'],\s{0,8}(?=\\*[\"'])"
-)
-_TAG = re.compile(r"(?:\s[^<>]{0,512}+)?(?<!/)>")
-_PAIR_NAMES = r"(?:name|key|k|field|header|param|parameter|variable|property|id)"
-_PAIR_VALUES = r"(?:value|val|v|content|data|text|default)"
-_NAMED = re.compile(rf"\\*[\"']?{_PAIR_NAMES}\\*[\"']?\s{{0,8}}(?::|=>|=)\s{{0,8}}[bu]?\\*[\"']\Z", re.IGNORECASE)
-_AFTER_NAME = re.compile(r"\\*[\"']\s{0,8},?\s{0,8}")
-_PAIRED = re.compile(rf"{_PAIR_VALUES}\\*[\"']?\s{{0,8}}(?::|=>|=)\s{{0,8}}", re.IGNORECASE)
-_BORDERS = re.compile(r"[{}\[\]<>]")
 _FAR = 200
-_VALUE_BEFORE = re.compile(
-    rf"\b{_PAIR_VALUES}\\*[\"']?\s{{0,8}}(?::|=>|=)\s{{0,8}}(?P<value>\\*[\"'](?:[^\"'\\]|\\.){{0,512}}[\"']|[\w.+-]{{1,64}})"
-    rf"\s{{0,8}},?\s{{0,8}}[^{{}}<>]{{0,100}}\Z",
-    re.IGNORECASE | re.DOTALL,
-)
-_HEADER_NAME = re.compile(r"[A-Za-z]{1,32}(?:-[A-Za-z0-9]{1,32})*")
-_TUPLE_BEFORE = re.compile(r"[\[(]\s{0,8}[bu]?\\*[\"']\Z")
-_TUPLE_AFTER = re.compile(r"\\*[\"']\s{0,8},\s{0,8}(?=[bu]?\\*[\"'])")
-_PART = re.compile(
-    r"\\*[\"']?(?:;[^\r\n]{0,200})?(?:\\r)?(?:\\n|\r?\n)(?:[A-Za-z-]{1,40}:[^\r\n\\]{0,200}(?:\\r)?(?:\\n|\r?\n)){0,5}"
-    r"(?:\\r)?(?:\\n|\r?\n)"
-)
-_PART_END = re.compile(r"(?:\\r|\r)?(?:\\n|\n)--")
-_FRAME = re.compile(r"\\+x(?:[01][0-9a-f]|7f|[89a-f][0-9a-f])(?:\\x(?P<hex>[0-9a-f]{2})|(?P<length>.)|\Z)", re.DOTALL)
-"""A control character behind a key, as it is shown."""
 _CLOSES = {"[": "]", "{": "}", "(": ")"}
-_BRACKETS = re.compile(r"[\[\]{}()\"']")
-
-
-class Key(NamedTuple):
-    """A key where it stands."""
-
-    name: str
-    start: int
-    end: int
-    weak: bool
-
-
-def keys_in(text: str, lower: str, stems: tuple[str, ...], is_secret: Callable[[str], str]) -> list[Key]:
-    """Every secret key of the text, in order; `is_secret` says "", "weak" or "strong"."""
-    plain = text.encode("ascii", "replace").translate(_KEY_CHARS)
-    found: dict[int, Key] = {}
-    for stem in stems if len(text) < _LONG else _present(stems, lower):
-        place = lower.find(stem)
-        while place >= 0:
-            start = plain.rfind(b" ", max(place - _LONGEST_KEY, 0), place) + 1
-            start = _past_escape(text, start or max(place - _LONGEST_KEY, 0))
-            end = plain.find(b" ", place)
-            end = len(text) if end < 0 else end
-            if start not in found:
-                name = text[start:end].rstrip(".-")
-                kind = is_secret(name[-_LONGEST_KEY:])
-                if kind:
-                    found[start] = Key(name, start, start + len(name), kind == "weak")
-            place = lower.find(stem, max(end, place + 1))
-    return [found[start] for start in sorted(found)]
-
-
-def _present(stems: tuple[str, ...], lower: str) -> list[str]:
-    """Those that may be in a long text: to look into each word once is faster than to look for each stem in all."""
-    words = b" ".join(set(lower.encode("ascii", "replace").translate(_LETTERS).split()))
-    return [stem for stem in stems if not (stem.isascii() and stem.isalpha()) or stem.encode() in words]
-
-
-def _past_escape(text: str, start: int) -> int:
-    """A line's end in JSON has a letter, which is none of the key's."""
-    return start + 1 if start and text[start - 1] == "\\" and text[start : start + 1] in ("n", "r", "t") else start
 
 
 def assigned(text: str, keys: list[Key], is_json: bool) -> Iterator[Span]:
@@ -228,20 +122,20 @@ class _Around:
         text, key = self._text, self._key
         if (tag := self._element()) is not None:
             return tag
-        if (frame := _FRAME.match(text, key.end)) is not None:
+        if (frame := FRAME.match(text, key.end)) is not None:
             return self._framed(frame)
-        if key.name.startswith("-") and (argument := _ARGUMENT.match(text, key.end)) is not None:
+        if key.name.startswith("-") and (argument := ARGUMENT.match(text, key.end)) is not None:
             return (*argument.span("plain"), MASK) if argument["plain"] else self._value(argument.end(), quoted=False)
-        signs = _SIGNS.match(text, key.end)
+        signs = SIGNS.match(text, key.end)
         if signs is not None:
             return self._assignment(signs)
-        if (told := _TOLD.match(text, key.end)) is not None:
+        if (told := TOLD.match(text, key.end)) is not None:
             return self._told(told)
-        if self._before == "{" and (term := _TERM.match(text, key.end)) is not None:
+        if self._before == "{" and (term := TERM.match(text, key.end)) is not None:
             return self._value(term.end(), quoted=False)
-        if self._before in "\"'" and (sized := _SIZED.match(text, key.end)) is not None:
+        if self._before in "\"'" and (sized := SIZED.match(text, key.end)) is not None:
             return self._value(sized.end(), quoted=False)
-        if self._before == "=" and (part := _PART.match(text, key.end)) is not None:
+        if self._before == "=" and (part := PART.match(text, key.end)) is not None:
             return self._part(part)
         return self._pair() if self._before in "\"'`" else None
 
@@ -264,14 +158,14 @@ class _Around:
                 return self._mixed(told.start(name), told[name].rstrip(".,;:!?"))
         if told["columns"]:
             return None if self._key.weak or not self._begins_line() else self._word(told.end())
-        if told["beside"] and _NAMED_PLAINLY.search(self._text[max(self._key.start - 16, 0) : self._key.start]) is None:
+        if told["beside"] and NAMED_PLAINLY.search(self._text[max(self._key.start - 16, 0) : self._key.start]) is None:
             return None
         return self._value(told.end(), quoted=False)
 
     def _mixed(self, start: int, said: str) -> Span | None:
         """Behind a key and a space: only what has letters and digits, and is no name of a method."""
         is_mixed = any(map(str.isdigit, said)) and any(map(str.isalpha, said)) and "=" not in said
-        if self._key.weak or len(said) < 6 or not is_mixed or _TERMS.match(said):
+        if self._key.weak or len(said) < 6 or not is_mixed or ALGORITHMS.match(said):
             return None
         if self._key.name.lower().endswith("authorization"):
             return None  # `CREATE SCHEMA redrive AUTHORIZATION user1`
@@ -281,11 +175,11 @@ class _Around:
         """All of an Authorization: its scheme is only the first word."""
         if not self._key.name.lower().endswith("authorization"):
             return None
-        found = _SCHEME.match(self._text, place)
+        found = SCHEME.match(self._text, place)
         if found is None:
             return None
-        scheme, one = found[0].split(" ", 1)[0].lower(), found["one"]
-        if one and (one.lower() in PROSE or not (scheme in _SCHEMES or _looks_random(one))):
+        scheme, said = found[0].split(" ", 1)[0].lower(), found["one"]
+        if said and (said.lower() in PROSE or not (scheme in _SCHEMES or _looks_random(said))):
             return None
         return place, found.end(), MASK
 
@@ -307,14 +201,14 @@ class _Around:
     def _setting(self, place: int) -> Span | None:
         """`key=value` that begins its line: to the end of the line, unless something else is assigned on it."""
         text = self._text
-        if (heredoc := _HEREDOC.match(text, place)) is not None:
+        if (heredoc := HEREDOC.match(text, place)) is not None:
             end = re.compile(rf"\n[ \t]*{heredoc['mark']}\b").search(text, heredoc.end() - 1, heredoc.end() + _MOST)
             return heredoc.end(), end.start() if end is not None else len(text), MASK
         span = self._value(place, quoted=False)
         if span is None or span[0] != place or text[place : place + 1] in tuple("[{("):
             return span
-        rest = (_REST_OF_JSON_LINE if self._json else _REST_OF_LINE).match(text, place, place + _LONGEST_SETTING)
-        if rest is None or "(" in rest[0] or _ASSIGNS.search(rest[0]) or _is_prose(rest[0].partition(" ")[2]):
+        rest = (REST_OF_JSON_LINE if self._json else REST_OF_LINE).match(text, place, place + _LONGEST_SETTING)
+        if rest is None or "(" in rest[0] or ASSIGNS.search(rest[0]) or _is_prose(rest[0].partition(" ")[2]):
             return span
         return place, max(span[1], place + len(rest[0].rstrip())), MASK
 
@@ -331,9 +225,9 @@ class _Around:
         text = self._text
         if self._before in "\"'" and text[place : place + 1] == self._before:
             return None  # `getpass("password: ")`
-        if self._begins_line() and _ANNOTATED.match(text, place) is not None:
+        if self._begins_line() and ANNOTATED.match(text, place) is not None:
             return None
-        if (wrapped := _WRAPPED.match(text, place)) is not None:
+        if (wrapped := WRAPPED.match(text, place)) is not None:
             return self._value(wrapped.end(), quoted=False)
         if text[place : place + 1] in tuple("\"'`{[") or text[place : place + 2] in ("b'", 'b"', '\\"', "\\'"):
             return self._value(place, quoted=False)
@@ -341,15 +235,15 @@ class _Around:
             return None  # a:b is no assignment, where a may be anything
         if (end := self._quoted_until(place)) is not None:
             return (place, end, MASK) if not _is_prose(text[place:end]) else None
-        if self._is_raised() and not _ASSIGNS.search(text, place, place + 256):
-            rest = _REST_OF_LINE.match(text, place)
+        if self._is_raised() and not ASSIGNS.search(text, place, place + 256):
+            rest = REST_OF_LINE.match(text, place)
             return None if rest is None or _is_prose(rest[0]) else (place, place + len(rest[0].rstrip()), MASK)
         if self._begins_line():
-            if (block := _BLOCK.match(text, place)) is not None:
+            if (block := BLOCK.match(text, place)) is not None:
                 return block.start(), block.end(), f"{MASK}\n" if block[1].endswith("\n") else MASK
             if (below := self._below(place)) is not None:
                 return below
-            rest = (_REST_OF_JSON_LINE if self._json else _REST_OF_LINE).match(text, place)
+            rest = (REST_OF_JSON_LINE if self._json else REST_OF_LINE).match(text, place)
             if rest is None or ((self._key.weak or _is_header(self._key.name)) and _is_prose(rest[0])):
                 return None
             return rest.start(), rest.start() + len(rest[0].rstrip()), MASK
@@ -357,7 +251,7 @@ class _Around:
 
     def _below(self, place: int) -> Span | None:
         """In YAML a value may stand below its key, alone or as the items of a list."""
-        below = _BELOW.match(self._text, place, place + _LONGEST_ELEMENT)
+        below = BELOW.match(self._text, place, place + _LONGEST_ELEMENT)
         if below is None:
             return None
         line = self._text.rfind("\n", max(self._key.start - _LONGEST_LINE, 0), self._key.start) + 1
@@ -380,14 +274,14 @@ class _Around:
         """Whether only the name of an error stands before the key on its line."""
         text, start = self._text, self._key.start
         line = max(text.rfind("\n", max(start - 132, 0), start) + 1, 0)
-        return bool(line or start < 132) and _RAISED.fullmatch(text, line, start) is not None
+        return bool(line or start < 132) and RAISED.fullmatch(text, line, start) is not None
 
     def _word(self, place: int) -> Span | None:
-        word = _WORD.match(self._text, place)
+        word = WORD.match(self._text, place)
         if word is None:
             return None
         said = word[0].rstrip(".,;:)]}!?")
-        if said.lower() in PROSE or not said or _CALLS.match(said) or (self._key.weak and not _looks_random(said)):
+        if said.lower() in PROSE or not said or CALLS.match(said) or (self._key.weak and not _looks_random(said)):
             return None
         return word.start(), word.start() + len(said), MASK
 
@@ -396,7 +290,7 @@ class _Around:
         if (
             start
             and self._text[start - 1] in " \t"
-            and (export := _EXPORTS.search(self._text[max(start - 16, 0) : start]))
+            and (export := EXPORTS.search(self._text[max(start - 16, 0) : start]))
         ):
             start -= len(export[0])
         least = max(start - _LONGEST_LINE, 0)
@@ -411,26 +305,26 @@ class _Around:
     def _value(self, place: int, *, quoted: bool) -> Span | None:
         """The value that begins there; `quoted`: a mask must be a text, as in JSON."""
         text = self._text
-        found = _VALUE.match(text, place)
+        found = VALUE.match(text, place)
         if found is None:
             return None
         if found["quote"]:
             return self._text_value(found)
         wrapped = self._quoted(MASK) if quoted else MASK
-        if _READS.match(text, place) is not None:
+        if READS.match(text, place) is not None:
             return None
         if found["call"]:
             end = text.find(")", found.end(), found.end() + _MOST)
-            names = _NAMES_ONLY.match(text, found.end(), end if end >= 0 else found.end() + _LONGEST_LINE)
+            names = NAMES_ONLY.match(text, found.end(), end if end >= 0 else found.end() + _LONGEST_LINE)
             return None if names else (place, end + 1 if end >= 0 else found.end(), MASK)
-        if found["open"] and (_SCHEMA.match(text, place) or _COMPLAINT.match(text, place)):
+        if found["open"] and (SCHEMA.match(text, place) or COMPLAINT.match(text, place)):
             return None
         if found["open"]:
             end = _closed(text, place)
             says = text[place:end].strip("[]{}() \t\r\n")
             return (place, end, wrapped) if says and text[place:end] != MASK else None
         bare = found["bare"]
-        if _PLACEHOLDER.match(bare):
+        if PLACEHOLDER.match(bare):
             return None
         if bare.lower() in NOTHING or bare.lower().startswith(("os.environ", "self.", "none")) or self._is_code(bare):
             return None
@@ -439,7 +333,7 @@ class _Around:
     def _is_code(self, bare: str) -> bool:
         """Whether the value is a name: `password=password`, `token=settings.token`, `session = await f()`."""
         name = self._key.name.rpartition(".")[2].lower()
-        return bare.lower() == name or bare.lower().endswith(f".{name}") or _CODE.match(bare) is not None
+        return bare.lower() == name or bare.lower().endswith(f".{name}") or CODE.match(bare) is not None
 
     def _quoted(self, mask: str) -> str:
         """The mask in the quotes that the key has."""
@@ -456,25 +350,25 @@ class _Around:
             end = self._text.find(3 * found["quote"], start + 2)
             return start + 2, end if end >= 0 else len(self._text), MASK
         end = _text_end(self._text, start, len(found["escape"]), found["quote"])
-        if _FORMATTED.fullmatch(self._text, start, end) is not None:
+        if FORMATTED.fullmatch(self._text, start, end) is not None:
             return None
-        if (changed := _CHANGED.match(self._text, end)) is not None:  # as Terraform shows what it will do
+        if (changed := CHANGED.match(self._text, end)) is not None:  # as Terraform shows what it will do
             end = _text_end(self._text, changed.end(), len(found["escape"]), found["quote"])
         return start, end, MASK
 
     def _element(self) -> Span | None:
         """`<key>value</key>`, whatever is inside it."""
         text, key = self._text, self._key
-        if self._before == ">" and (sibling := _SIBLING.match(text, key.end)) is not None:
+        if self._before == ">" and (sibling := SIBLING.match(text, key.end)) is not None:
             end = text.find("<", sibling.end(), sibling.end() + _MOST)
             return sibling.end(), end if end >= 0 else len(text), MASK
         start = key.start
         if self._before == ";" and text[max(start - 4, 0) : start] == "&lt;":
-            said = _ENTITY.match(text, key.end)
+            said = ENTITY.match(text, key.end)
             return (*said.span("said"), MASK) if said is not None else None
         if self._before == ":":
             start = text.rfind("<", max(start - 40, 0), start) + 1
-        if not start or text[start - 1] != "<" or (tag := _TAG.match(text, key.end)) is None:
+        if not start or text[start - 1] != "<" or (tag := TAG.match(text, key.end)) is None:
             return None
         end = text.find(f"</{text[start : key.end]}", tag.end(), tag.end() + _LONGEST_ELEMENT)
         if end < 0:
@@ -485,8 +379,8 @@ class _Around:
         """The key is itself a value: of a name beside a value, of a part of a form, or the first of two."""
         text, key = self._text, self._key
         before = text[max(key.start - 40, 0) : key.start]
-        if _NAMED.search(before) is not None:
-            if (part := _PART.match(text, key.end)) is not None:
+        if NAMED.search(before) is not None:
+            if (part := PART.match(text, key.end)) is not None:
                 return self._part(part)
             if (paired := self._paired()) is not None:
                 return self._value(paired, quoted=True)
@@ -496,18 +390,18 @@ class _Around:
                 end = text.find("<", tag.end(), tag.end() + _MOST)
                 return tag.end(), end if end >= 0 else len(text), MASK
             return self._value_before()
-        if "loc" in text[max(key.start - 256, 0) : key.start] and _LOC_BEFORE.search(
+        if "loc" in text[max(key.start - 256, 0) : key.start] and LOC_BEFORE.search(
             text, max(key.start - 256, 0), key.start
         ):
-            found = _LOC_AFTER.match(text, key.end)
+            found = LOC_AFTER.match(text, key.end)
             if re.search(r"missing\\*[\"']", text[max(key.start - 96, 0) : key.start]):
                 return None  # what is there is all but the secret
             return self._value(found.end(), quoted=True) if found is not None else None
         if _is_header(key.name):
-            listed = _TUPLE_AFTER.match(text, key.end)
+            listed = TUPLE_AFTER.match(text, key.end)
             if listed is not None:
                 return self._header(listed)
-        if _TUPLE_BEFORE.search(before) and (comma := _TUPLE_AFTER.match(text, key.end)) is not None:
+        if TUPLE_BEFORE.search(before) and (comma := TUPLE_AFTER.match(text, key.end)) is not None:
             span = self._value(comma.end(), quoted=True)
             return span if span is not None and re.compile(r"\\*[\"']\s*[\])]").match(text, span[1]) else None
         return None
@@ -518,29 +412,29 @@ class _Around:
         return start >= 0 and self._text[start : start + 6].lower() in ("<input", "<meta ")
 
     def _part(self, part: re.Match[str]) -> Span:
-        last = _PART_END.search(self._text, part.end(), part.end() + _MOST)
+        last = PART_END.search(self._text, part.end(), part.end() + _MOST)
         return part.end(), last.start() if last else min(len(self._text), part.end() + _MOST), MASK
 
     def _header(self, comma: re.Match[str]) -> Span | None:
         """Lists of Node have a header's name and its value one behind the other."""
         span = self._value(comma.end(), quoted=True)
-        return span if span is not None and not _HEADER_NAME.fullmatch(self._text, *span[:2]) else None
+        return span if span is not None and not HEADER_NAME.fullmatch(self._text, *span[:2]) else None
 
     def _paired(self) -> int | None:
         """Where the value of a name begins that stands behind it."""
-        text, after = self._text, _AFTER_NAME.match(self._text, self._key.end)
+        text, after = self._text, AFTER_NAME.match(self._text, self._key.end)
         if after is None:
             return None
-        border = _BORDERS.search(text, after.end(), after.end() + _FAR)
+        border = BORDERS.search(text, after.end(), after.end() + _FAR)
         last = border.start() if border is not None else after.end() + _FAR
-        for found in _PAIRED.finditer(text, after.end(), last):
+        for found in PAIRED.finditer(text, after.end(), last):
             if not text[found.start() - 1].isalnum():
                 return found.end()
         return None
 
     def _value_before(self) -> Span | None:
         text, key = self._text, self._key
-        names = key.start - len((_NAMED.search(text[max(key.start - 40, 0) : key.start]) or [""])[0])
+        names = key.start - len((NAMED.search(text[max(key.start - 40, 0) : key.start]) or [""])[0])
         offset = max(names - 768, 0)
         opened = text.rfind("{", offset, names)
         opened = opened if opened >= 0 else text.rfind("<", offset, names)
@@ -548,7 +442,7 @@ class _Around:
             return None
         offset = max(offset, opened)
         for place in reversed([found.start() for found in re.finditer(r"(?i)\bv(?:al|alue)?\b", text[offset:names])]):
-            found = _VALUE_BEFORE.match(text, offset + place, names)
+            found = VALUE_BEFORE.match(text, offset + place, names)
             if found is not None:
                 said = found["value"]
                 quotes = len(said) - len(said.lstrip("\\\"'"))
@@ -577,7 +471,7 @@ def _text_end(text: str, start: int, escapes: int, quote: str) -> int:
 def _closed(text: str, place: int) -> int:
     """Behind the bracket that closes the one there; texts in between are skipped."""
     level, quote = 0, ""
-    for found in _BRACKETS.finditer(text, place):
+    for found in BRACKETS.finditer(text, place):
         char = found[0]
         if quote:
             quote = "" if char == quote and not _is_escaped(text, found.start()) else quote
@@ -607,6 +501,6 @@ def _looks_random(word: str) -> bool:
     """Whether it has more than letters, or is long: "unexpected token: foo" names none."""
     return (
         len(word) >= 16
-        or (len(word) >= 4 and any(char.isdigit() for char in word) and not _NUMBER.match(word))
-        or (len(word) >= 6 and _NUMBER.match(word) is not None)
+        or (len(word) >= 4 and any(char.isdigit() for char in word) and not NUMBER.match(word))
+        or (len(word) >= 6 and NUMBER.match(word) is not None)
     )

@@ -8,12 +8,13 @@ from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from redrive.errors import ConfigError
-from redrive.forensics.assigned import Key, assigned, keys_in
+from redrive.forensics.assigned import assigned
 from redrive.forensics.base64s import texts_in_base64
 from redrive.forensics.binaries import PREVIEW, behind, in_hex, is_binary, unpacked, wide_text
 from redrive.forensics.columns import in_columns
 from redrive.forensics.percent import Encoded
 from redrive.forensics.prefixes import anywhere
+from redrive.forensics.secret_keys import Key, keys_in
 from redrive.forensics.secrets import KEYS, MASK, STEMS, SUFFIXES, WEAK, folded, stems_of
 from redrive.forensics.shapes import Span, numbered, shaped
 from redrive.model import Headers
