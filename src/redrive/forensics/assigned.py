@@ -13,6 +13,7 @@ from collections.abc import Iterator
 from redrive.forensics.binaries import BEHIND_A_KEY
 from redrive.forensics.notations import (
     AFTER_NAME,
+    ALGORITHMS,
     ANNOTATED,
     ARGUMENT,
     ASSIGNS,
@@ -51,7 +52,6 @@ from redrive.forensics.notations import (
     SIZED,
     TAG,
     TERM,
-    ALGORITHMS,
     TOLD,
     TUPLE_AFTER,
     TUPLE_BEFORE,
