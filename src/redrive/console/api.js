@@ -113,6 +113,9 @@ export const del = (/** @type {string} */ path) => ask(path, { method: "DELETE" 
 /** A part of a path, whatever it holds. */
 export const part = encodeURIComponent;
 
+/** Whether the same question may be answered another time: not if it was refused for what it says, or for who asks. */
+export const mayPass = (/** @type {unknown} */ error) => !(error instanceof Problem && [400, 403, 422].includes(error.status));
+
 /** An error in words. */
 export const inWords = (/** @type {unknown} */ error) =>
   error instanceof Problem ? [error.message, error.hint].filter(Boolean).join(" – ") : error instanceof Error ? error.message : String(error);

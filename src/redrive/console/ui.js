@@ -1,6 +1,6 @@
 // The parts that pages are made of. Pages import all of them from here.
 
-import { Problem, inWords } from "./api.js";
+import { Problem, inWords, mayPass } from "./api.js";
 import { ago, due, exact, number } from "./format.js";
 import { Icon } from "./icons.js";
 import { html, useComputed, useErrorBoundary, useState } from "./lib.js";
@@ -63,7 +63,7 @@ const WRONG = /** @type {Record<number, string>} */ ({ 400: "Not understood", 40
 export const Trouble = (/** @type {{error: Problem, again?: () => void}} */ { error, again }) => html`<div class="trouble" role="alert">
   <p><strong>${WRONG[error.status] ?? "Not available now"}</strong>: <${Advice} text=${error.message} /></p>
   ${error.hint && html`<p class="faint"><${Advice} text=${error.hint} /></p>`}
-  ${again && ![400, 403, 422].includes(error.status) && html`<button type="button" class="button" onClick=${again}>Try again</button>`}
+  ${again && mayPass(error) && html`<button type="button" class="button" onClick=${again}>Try again</button>`}
 </div>`;
 
 /**

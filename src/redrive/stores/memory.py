@@ -103,12 +103,12 @@ class MemoryLetters:
         self._versions: dict[LetterId, dict[int, Version]] = {}  # those before the newest
 
     async def record(self, letters: Sequence[Letter]) -> None:
-        fresh, again = list[Letter](), list[Letter]()
-        for given in letters:
-            letter = given
-            while (old := self._letters.get(letter.id)) is not None and is_anothers(old, letter):
-                letter = set_apart(letter)
-            if old is None:
+        fresh, again, apart = list[Letter](), list[Letter](), list[Letter]()
+        for letter in letters:
+            old = self._letters.get(letter.id)
+            if old is not None and is_anothers(old, letter):
+                apart.append(set_apart(letter))
+            elif old is None:
                 self._append(letter)
                 self._keep(None, letter)
                 fresh.append(letter)
@@ -117,6 +117,8 @@ class MemoryLetters:
                 self._keep(old, new)
                 again.append(new)
         self._series.count(buried(fresh, again))
+        if apart:
+            await self.record(apart)
 
     async def get(self, id: LetterId) -> Letter | None:
         return self._letters.get(id)

@@ -21,11 +21,15 @@ class Reference:
         self.letters: dict[LetterId, Letter] = {}
 
     def record(self, letters: Iterable[Letter]) -> None:
-        for given in letters:
-            letter = given
-            while (old := self.letters.get(letter.id)) is not None and is_anothers(old, letter):
-                letter = set_apart(letter)
-            self.letters[letter.id] = letter if old is None else rejoined(old, letter) or old
+        apart: list[Letter] = []  # they come behind the others of their batch
+        for letter in letters:
+            old = self.letters.get(letter.id)
+            if old is not None and is_anothers(old, letter):
+                apart.append(set_apart(letter))
+            else:
+                self.letters[letter.id] = letter if old is None else rejoined(old, letter) or old
+        if apart:
+            self.record(apart)
 
     def selected(self, query: Query) -> list[Letter]:
         """The letters that the query selects, the oldest first."""

@@ -1,6 +1,6 @@
 // The wizard of a replay: what would be sent, what speaks against it, how carefully; then it is followed on its own page.
 
-import { inWords, inquire, post } from "../api.js";
+import { inWords, inquire, mayPass, post } from "../api.js";
 import { Brief } from "../clamped.js";
 import { html, useEffect, useMemo, useRef, useState } from "../lib.js";
 import { go, href, query, useTitle } from "../router.js";
@@ -12,6 +12,8 @@ import { asked, queryOf, upToNow } from "./letter_filters.js";
 
 const MANY = 100;
 
+const NOTHING = { said: "", passes: false }; // why there is no plan, and whether there may be one later
+
 export default function NewReplay() {
   useTitle("New replay");
   const address = query.value.toString();
@@ -19,29 +21,29 @@ export default function NewReplay() {
   const every = Object.keys(wanted).every((name) => name === "before");
   const [rate, setRate] = useState("");
   const [plan, setPlan] = useState(/** @type {any} */ (null));
-  const [why, setWhy] = useState("");
+  const [why, setWhy] = useState(NOTHING);
   const [tries, setTries] = useState(0);
   const back = live.value.position === "on";
   useEffect(() => {
-    if (back && why) setTries(tries + 1); // the server is there again
+    if (back && why.passes) setTries(tries + 1); // the server is there again
   }, [back]);
   useEffect(() => {
     let left = false;
-    setWhy("");
+    setWhy(NOTHING);
     const timer = setTimeout(async () => {
       try {
         const made = await inquire("replays/plan", { query: wanted, rate: Number(rate) || null });
         if (!left) setPlan(made);
       } catch (error) {
-        if (!left) setWhy(inWords(error));
+        if (!left) setWhy({ said: inWords(error), passes: mayPass(error) });
       }
     }, plan ? 300 : 0);
     return () => void ((left = true), clearTimeout(timer));
   }, [wanted, rate, tries]);
   return html`<${Head} title="New replay" back=${[href("/replays"), "Replays"]} about="Exactly what is selected now is frozen when it starts" />
-    ${why && html`<p class="caution" role="alert">${why} <button type="button" class="button" onClick=${() => setTries(tries + 1)}>Try again</button></p>`}
+    ${why.said && html`<p class="caution" role="alert">${why.said} ${why.passes && html`<button type="button" class="button" onClick=${() => setTries(tries + 1)}>Try again</button>`}</p>`}
     <ol class="steps" aria-label="Steps"><li aria-current="step">Plan</li><li>A few first</li><li>More, step by step</li><li>Done</li></ol>
-    ${!plan ? !why && html`<${Panel} title="What would be sent" from=${{ data: null, error: null, loading: true, reload: () => {} }} />` : html`
+    ${!plan ? !why.said && html`<${Panel} title="What would be sent" from=${{ data: null, error: null, loading: true, reload: () => {} }} />` : html`
       <div class="columns"><div><${Planned} plan=${plan} wanted=${wanted} every=${every} /></div>
       <div>${may("operator") ? html`<${Order} plan=${plan} wanted=${wanted} every=${every} rate=${rate} setRate=${setRate} />` : html`<${Panel} title="How"><p class="faint">Starting a replay takes an operator.</p><//>`}</div></div>`}`;
 }

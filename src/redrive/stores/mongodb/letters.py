@@ -272,11 +272,13 @@ class MongoLetters:
             found = {known["_id"]: known async for known in self._collection.find({"_id": {"$in": list(letters)}})}
             changed: dict[LetterId, Fields] = {}
             after: dict[LetterId, Letter] = {}
-            for id, document in found.items():
+            for id, letter in letters.items():
+                if (document := found.get(id)) is None:
+                    continue
                 old = await self._letter(document)
-                if is_anothers(old, letters[id]):
-                    apart.append(set_apart(letters[id]))
-                elif (new := rejoined(old, letters[id])) is not None:
+                if is_anothers(old, letter):
+                    apart.append(set_apart(letter))
+                elif (new := rejoined(old, letter)) is not None:
                     after[id] = new
                     changed[id] = await self._written_over(document, old, new, by)
             mine = await self._replace(found, changed, by)

@@ -306,9 +306,8 @@ class OpenSearchLetters:
         while left:
             some = list(left)[:_PAGE]
             known = {stored.letter.id: stored for stored in await self._read(some)}
-            others = {id for id in some if id in known and is_anothers(known[id].letter, left[id])}
-            apart += [set_apart(left.pop(id)) for id in others]
-            writes = {id: self._joined(left[id], known.get(id)) for id in some if id not in others}
+            apart += [set_apart(left.pop(id)) for id in some if id in known and is_anothers(known[id].letter, left[id])]
+            writes = {id: self._joined(left[id], known.get(id)) for id in some if id in left}
             actions = {id: action for id, (_, action) in writes.items() if action is not None}
             replaced = [known[id].letter for id, (new, _) in writes.items() if id in known and new is not None]
             newer = {id: new.version for id, (new, _) in writes.items() if new is not None}
