@@ -172,10 +172,7 @@ async def test_sessions_that_are_over_are_swept_by_the_next_login(
             await other.sign_in()
     clock.ahead = timedelta(hours=13)
     later = int((clock.now()).timestamp())
-    for _ in range(60):  # each begins anywhere
-        await browser.sign_in(iat=later, exp=later + 300)
-        if len(await shop.app.store.documents.list("session")) == 1:
-            break
+    await browser.sign_in(iat=later, exp=later + 300)  # it begins anywhere, and reaches all of so few
     assert len(await shop.app.store.documents.list("session")) == 1
 
 

@@ -78,7 +78,7 @@ def test_a_letter_that_died_again_keeps_its_story_and_its_message() -> None:
 
 
 def test_a_new_message_under_an_old_id_is_not_lost_behind_the_old_one() -> None:
-    old = make_letter(make_message(id="order-7", body=b"first"), state=State.RESOLVED)
+    old = make_letter(make_message(id="order-7", body=b"first", tenant="acme"), state=State.RESOLVED)
     new = make_letter(make_message(id="order-7", body=b"second", tenant="acme"), make_failure(at=LATER), at=LATER)
     now = rejoined(old, new)
     assert now is not None

@@ -150,7 +150,10 @@ class Sessions:
     async def _sweep(self) -> None:
         """Delete some that are over, beginning anywhere, so that all have their turn."""
         now = self._clock.now()
-        for document in await self._documents.list(KIND, limit=_SWEPT, after=secrets.token_hex(32)):
+        found = [*await self._documents.list(KIND, limit=_SWEPT, after=secrets.token_hex(32))]
+        if len(found) < _SWEPT:  # behind the last comes the first: else who is there would hardly ever have a turn
+            found += await self._documents.list(KIND, limit=_SWEPT - len(found))
+        for document in found:
             if msgspec.convert(document.body, Session).expires_at <= now:
                 await self._documents.delete(KIND, document.id, expect=document.version)
 
